@@ -1,1 +1,1 @@
-"""One folder for each Lambda function: its handler, and the behaviour that only it has."""
+"""One folder for each Lambda function: its handler, and the behavior that only it has."""

@@ -13,7 +13,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, Stack
 from infra.context import ContextError, Deployment, stage_of
 from infra.data import LocalDatabase, NetworkStack, RdsDatabase, Stage, State, outside_of
 from infra.dependencies import dependency_layer
-from infra.packaging import LAMBDA, UNZIPPED_LIMIT, Package, PackagingError, code_layer, this_machine, unzipped_size
+from infra.packaging import LAMBDA, UNZIPPED_LIMIT, Package, PackagingError, code_layer, local_target, unzipped_size
 from infra.pipeline import PipelineStack
 from infra.worker_table import WORKERS, WorkerTableError, capped, shortened
 
@@ -41,7 +41,7 @@ def build(app: App, dependencies: Package) -> None:
             app,
             "counterfoil-pipeline",
             rows=shortened(rows, wanted.timeout) if wanted.timeout else rows,
-            stage=Stage(wanted, LocalDatabase(wanted.database_url or ""), None, this_machine(), dependencies),
+            stage=Stage(wanted, LocalDatabase(wanted.database_url or ""), None, local_target(), dependencies),
             # The emulator denies the bootstrap stack's roles access to its own bucket, and allows it to the caller.
             synthesizer=CliCredentialsStackSynthesizer(),
         )
@@ -59,7 +59,7 @@ def main(context: Mapping[str, Any] | None = None) -> int:
     """Synthesize. Returns the exit code."""
     app = new_app(context)
     try:
-        target = this_machine() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA
+        target = local_target() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA
         dependencies = dependency_layer(target)
         size = unzipped_size(dependencies, code_layer(target))
         sys.stderr.write(f"Layers: {size / 2**20:.0f} MB unzipped, of {UNZIPPED_LIMIT / 2**20:.0f} that Lambda takes\n")

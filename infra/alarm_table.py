@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infra.worker_table import Row
+from infra.worker_table import WorkerSpec
 
 NAMESPACE = "Counterfoil"
 LEAST_ENDED = 20
 """Minimum volume for a failure rate, because one damaged file would be a high rate."""
 ENDED = "FILL(m0, 0) + FILL(m1, 0)"
 """Failed or succeeded work items. CloudWatch has no data point for a count of zero."""
-LONGEST_TRY = 0.8
+MAX_ATTEMPT_FRACTION = 0.8
 """Share of the timeout at which a duration is too long. No attempt outlives its function."""
 
 
@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class AlarmSpec:
     """One alarm. It fires when the value exceeds the threshold for `periods` in a row.
 
     "For 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed run of the watchdog hides
@@ -70,19 +70,19 @@ class Watch:
     """Time after a deployment without notifications. Required if missing data fires the alarm: until
     the new functions run, nothing is measured."""
 
-    def threshold_for(self, row: Row | None, chosen: float | None) -> float:
+    def threshold_for(self, row: WorkerSpec | None, chosen: float | None) -> float:
         """Return the threshold of `row`'s alarm. The deployment's choice, if any, replaces the default."""
         default = self.threshold
-        if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_waits:
+        if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_delays:
             default = self.requeued
         threshold = default if chosen is None else chosen
         if row is not None and "AttemptSeconds" in self.metrics:
-            return min(threshold, LONGEST_TRY * row.timeout)
+            return min(threshold, MAX_ATTEMPT_FRACTION * row.timeout)
         return threshold
 
 
-WATCHES: tuple[Watch, ...] = (
-    Watch(
+ALARMS: tuple[AlarmSpec, ...] = (
+    AlarmSpec(
         name="stuck-in-progress",
         says="Work items of {worker} have been in progress for more than 10 minutes with an expired lease.",
         scope=Scope.WORKER,
@@ -90,7 +90,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=0,
     ),
-    Watch(
+    AlarmSpec(
         name="waiting-for-retry",
         says="More than {threshold} work items of {worker} are waiting for a retry.",
         scope=Scope.WORKER,
@@ -99,7 +99,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=1000,
         minutes=5,
     ),
-    Watch(
+    AlarmSpec(
         name="oldest-pending",
         says="A work item of {worker} has been due for more than {threshold} s.",
         scope=Scope.WORKER,
@@ -108,7 +108,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=3600,
         minutes=5,
     ),
-    Watch(
+    AlarmSpec(
         name="queue-depth",
         says="More than {threshold} messages are in the queue of {worker}.",
         scope=Scope.WORKER,
@@ -117,7 +117,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=1000,
         minutes=5,
     ),
-    Watch(
+    AlarmSpec(
         name="retry-queue-depth",
         says="More than {threshold} messages are in the queue for retries of {worker}.",
         scope=Scope.RETRIES,
@@ -126,7 +126,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=1000,
         minutes=5,
     ),
-    Watch(
+    AlarmSpec(
         name="failure-rate",
         says=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
         scope=Scope.WORKER,
@@ -136,7 +136,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=1,
         minutes=15,
     ),
-    Watch(
+    AlarmSpec(
         name="job-duration",
         says="The 95th percentile of attempts of {worker} exceeds {threshold} s.",
         scope=Scope.WORKER,
@@ -146,7 +146,7 @@ WATCHES: tuple[Watch, ...] = (
         minutes=5,
         periods=3,
     ),
-    Watch(
+    AlarmSpec(
         name="attempts-before-success",
         says="Successful work items of {worker} take more than {threshold} attempts on average.",
         scope=Scope.WORKER,
@@ -156,7 +156,7 @@ WATCHES: tuple[Watch, ...] = (
         requeued=4,  # three retries
         minutes=15,
     ),
-    Watch(
+    AlarmSpec(
         name="retry-rate",
         says="More than {threshold} attempts failed within a minute and will be retried.",
         scope=Scope.ALL,
@@ -164,7 +164,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Sum",
         threshold=500,
     ),
-    Watch(
+    AlarmSpec(
         name="pending-dead-letters",
         says="More than {threshold} dead letters are pending.",
         scope=Scope.SUM,
@@ -172,7 +172,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=100,
     ),
-    Watch(
+    AlarmSpec(
         name="pending-dead-letters-sustained",
         says="More than {threshold} dead letters have been pending for an hour.",
         scope=Scope.SUM,
@@ -182,7 +182,7 @@ WATCHES: tuple[Watch, ...] = (
         minutes=5,
         periods=12,
     ),
-    Watch(
+    AlarmSpec(
         name="dead-letter-spike",
         says="More than {threshold} work items were dead-lettered within one of the last five minutes.",
         scope=Scope.ALL,
@@ -190,7 +190,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=10,
     ),
-    Watch(
+    AlarmSpec(
         name="dead-letter-rate",
         says="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
         scope=Scope.ALL,
@@ -201,7 +201,7 @@ WATCHES: tuple[Watch, ...] = (
         periods=2,
         severity=Severity.CRITICAL,
     ),
-    Watch(
+    AlarmSpec(
         name="dlq-consumer-failing",
         says="Messages stay in dead-letter queues because the consumer fails on them.",
         scope=Scope.ALL,
@@ -212,7 +212,7 @@ WATCHES: tuple[Watch, ...] = (
         minutes=10,
         periods=2,
     ),
-    Watch(
+    AlarmSpec(
         name="returned-unattempted",
         says="Messages reach a dead-letter queue without an attempt. The worker may crash at startup.",
         scope=Scope.ALL,
@@ -221,7 +221,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=0,
         minutes=5,
     ),
-    Watch(
+    AlarmSpec(
         name="outbox-overdue",
         says="Due messages are unsent, or the watchdog does not run.",
         scope=Scope.ALL,
@@ -233,7 +233,7 @@ WATCHES: tuple[Watch, ...] = (
         silence_counts=True,
         grace_minutes=15,
     ),
-    Watch(
+    AlarmSpec(
         name="uploads-without-event",
         says="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
         scope=Scope.ALL,
@@ -241,7 +241,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=0,
     ),
-    Watch(
+    AlarmSpec(
         name="upload-listing",
         says="The last complete listing of the bucket is older than {threshold} s, so lost uploads are found late.",
         scope=Scope.ALL,
@@ -249,7 +249,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=86_400,
     ),
-    Watch(
+    AlarmSpec(
         name="notification-failures",
         says="Notifications of failed work items cannot be sent.",
         scope=Scope.ALL,
@@ -257,7 +257,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Sum",
         threshold=0,
     ),
-    Watch(
+    AlarmSpec(
         name="failed-offers",
         says="Offers for the current day have failed permanently.",
         scope=Scope.ALL,
@@ -266,7 +266,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=0,
         severity=Severity.CRITICAL,
     ),
-    Watch(
+    AlarmSpec(
         name="incomplete-offers",
         says="An hour after their time, more than {threshold} % of the people of a date have no offers.",
         scope=Scope.ALL,
@@ -275,7 +275,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=0.1,  # 99.9 % of jobs are complete
         severity=Severity.CRITICAL,
     ),
-    Watch(
+    AlarmSpec(
         name="offers-duration",
         says="The 95th percentile of the time of a user's offers exceeds {threshold} s.",
         scope=Scope.ALL,
@@ -283,7 +283,7 @@ WATCHES: tuple[Watch, ...] = (
         statistic="Maximum",
         threshold=30,
     ),
-    Watch(
+    AlarmSpec(
         name="offers-overdue",
         says="After 10:00, more than {threshold} people have no offers for their day.",
         scope=Scope.ALL,
@@ -293,7 +293,7 @@ WATCHES: tuple[Watch, ...] = (
         minutes=5,
         severity=Severity.CRITICAL,
     ),
-    Watch(
+    AlarmSpec(
         name="offers-not-scheduled",
         says="For two hours, due offers could not be queued, or their scheduler did not run.",
         scope=Scope.ALL,
@@ -306,7 +306,7 @@ WATCHES: tuple[Watch, ...] = (
         silence_counts=True,
         grace_minutes=120,
     ),
-    Watch(
+    AlarmSpec(
         name="duplicate-offers",
         says="A user has a duplicate offer, or two sets of offers for a day.",
         scope=Scope.ALL,
@@ -315,7 +315,7 @@ WATCHES: tuple[Watch, ...] = (
         threshold=0,
         severity=Severity.CRITICAL,
     ),
-    Watch(
+    AlarmSpec(
         name="breaker-open",
         says="A circuit breaker is open: a language model or a webhook's host fails, and work that needs it waits.",
         scope=Scope.ALL,
@@ -326,11 +326,11 @@ WATCHES: tuple[Watch, ...] = (
     ),
 )
 
-THRESHOLDS = {watch.name: watch.threshold for watch in WATCHES}
+THRESHOLDS = {watch.name: watch.threshold for watch in ALARMS}
 """The default of each threshold, which the context `alarms` may change."""
 
 
-def subjects_of(watch: Watch, rows: Sequence[Row]) -> Sequence[Row | None]:
+def alarm_targets(watch: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
     """Return the rows of `rows` that have their own alarm; None stands for one about all."""
     if watch.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]

@@ -10,10 +10,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.alarm_table import NAMESPACE, THRESHOLDS, WATCHES, Scope, Severity, Watch, subjects_of
+from infra.alarm_table import ALARMS, NAMESPACE, THRESHOLDS, AlarmSpec, Scope, Severity, alarm_targets
 from infra.data import output
 from infra.worker import Worker, WorkerResources
-from infra.worker_table import Alarm, Row, queue_rows
+from infra.worker_table import Alarm, WorkerSpec, queue_workers
 
 RUNBOOK = "docs/runbook"
 SUPPRESSOR_WAIT = Duration.minutes(2)
@@ -21,7 +21,7 @@ SUPPRESSOR_WAIT = Duration.minutes(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class AlarmDefinition:
     """Condition and name of an alarm."""
 
     name: str
@@ -82,19 +82,19 @@ class Alarms(Construct):
         self._topics = AlarmTopics(self, "Topics", enforce_tls=around.stage.is_aws)
         self.graced: list[cloudwatch.CompositeAlarm] = []
         """Alarms with a grace period. They must be created after the deployment was counted."""
-        for watch in WATCHES:
-            self._watch(watch, queue_rows(around.rows))
+        for watch in ALARMS:
+            self._watch(watch, queue_workers(around.rows))
         for worker in workers:
             for alarm in worker.row.alarms:
                 self._of_worker(worker, alarm)
 
-    def _watch(self, watch: Watch, rows: Sequence[Row]) -> None:
-        for row in subjects_of(watch, rows):
+    def _watch(self, watch: AlarmSpec, rows: Sequence[WorkerSpec]) -> None:
+        for row in alarm_targets(watch, rows):
             threshold = watch.threshold_for(row, self._around.stage.thresholds.get(watch.name))
             self._alarm(
                 f"{row.logical_name if row else ''}{_id(watch.name)}",
                 _metric(watch, row, rows),
-                Rule(
+                AlarmDefinition(
                     name=f"{row.name}-{watch.name}" if row else watch.name,
                     page=watch.name,
                     says=watch.says.format(worker=row.name if row else "", threshold=f"{threshold:g}"),
@@ -122,19 +122,19 @@ class Alarms(Construct):
                 expression="visible + hidden", using_metrics=parts, period=minute, label=name
             )
             says = f"Messages in {row.resource_name}-dlq are not settled."
-            rule = Rule(name=name, page=page, says=says, periods=15, datapoints=12)
+            rule = AlarmDefinition(name=name, page=page, says=says, periods=15, datapoints=12)
         elif alarm is Alarm.MESSAGE_AGE:
             threshold = self._around.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
             metric = self._around.queues[row.name].source.metric_approximate_age_of_oldest_message(
                 period=minute, statistic="Maximum"
             )
             says = f"A message is in the queue of {row.name} for more than {threshold:g} s."
-            rule = Rule(name=name, page=page, says=says, threshold=threshold, periods=5, datapoints=3)
+            rule = AlarmDefinition(name=name, page=page, says=says, threshold=threshold, periods=5, datapoints=3)
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
             says = f"Invocations of {row.resource_name} fail."
             periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # a single failed hourly call is too many
-            rule = Rule(
+            rule = AlarmDefinition(
                 name=name,
                 page=page,
                 says=says,
@@ -144,7 +144,7 @@ class Alarms(Construct):
             )
         self._alarm(f"{row.logical_name}{_id(alarm)}", metric, rule)
 
-    def _alarm(self, id_: str, metric: cloudwatch.IMetric, rule: Rule) -> None:
+    def _alarm(self, id_: str, metric: cloudwatch.IMetric, rule: AlarmDefinition) -> None:
         if isinstance(metric, cloudwatch.MathExpression) and not self._around.stage.is_aws:
             return
         raised: cloudwatch.AlarmBase = cloudwatch.Alarm(
@@ -167,7 +167,7 @@ class Alarms(Construct):
             raised = self._after_grace(id_, raised, rule)
         raised.add_alarm_action(actions.SnsAction(self._topics.by_severity[rule.severity]))
 
-    def _after_grace(self, id_: str, alarm: cloudwatch.AlarmBase, rule: Rule) -> cloudwatch.CompositeAlarm:
+    def _after_grace(self, id_: str, alarm: cloudwatch.AlarmBase, rule: AlarmDefinition) -> cloudwatch.CompositeAlarm:
         """Create an alarm that follows `alarm` except in the grace period."""
         deployed = cloudwatch.Alarm(
             self,
@@ -201,7 +201,7 @@ def _id(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def _metric(watch: Watch, row: Row | None, rows: Sequence[Row]) -> cloudwatch.IMetric:
+def _metric(watch: AlarmSpec, row: WorkerSpec | None, rows: Sequence[WorkerSpec]) -> cloudwatch.IMetric:
     """Return the metric of `watch`, or metric math on several."""
     period = Duration.minutes(watch.minutes)
 

@@ -49,7 +49,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class SignIn:
+class OidcConfig:
     """Settings of the console for signing in, and of the function for validating tokens."""
 
     issuer: str
@@ -65,7 +65,7 @@ class SignIn:
 
 
 @dataclass(frozen=True)
-class People:
+class UserPool:
     """A user pool with its clients."""
 
     pool: cognito.UserPool
@@ -105,7 +105,7 @@ class Api(Construct):
         consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
         self.console = consoles[-1]
         """Address of the console."""
-        self.people: People | None = None
+        self.people: UserPool | None = None
         if issuer is None:
             self.people = self._people(consoles, at, removal_policy)
             self.sign_in = self._of_pool(self.people, at)
@@ -118,7 +118,7 @@ class Api(Construct):
             identity_source=["$request.header.Authorization"],
         )
 
-    def _people(self, consoles: Sequence[str], at: Address, removal_policy: RemovalPolicy) -> People:
+    def _people(self, consoles: Sequence[str], at: Address, removal_policy: RemovalPolicy) -> UserPool:
         pool = cognito.UserPool(
             self,
             "People",
@@ -155,15 +155,15 @@ class Api(Construct):
             id_token_validity=Duration.hours(WORKDAY_HOURS if at.emulator else 1),
             refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
-        return People(pool, programs, browsers)
+        return UserPool(pool, programs, browsers)
 
-    def _of_pool(self, people: People, at: Address) -> SignIn:
+    def _of_pool(self, people: UserPool, at: Address) -> OidcConfig:
         domain = people.pool.add_domain(
             "Domain", cognito_domain=cognito.CognitoDomainOptions(domain_prefix=f"counterfoil-{Aws.ACCOUNT_ID}")
         )
         host = f"https://cognito-idp.{Aws.REGION}.{Aws.URL_SUFFIX}"
         found_at = f"{at.emulator or host}/{people.pool.user_pool_id}"
-        return SignIn(
+        return OidcConfig(
             issuer=f"{host}/{people.pool.user_pool_id}",
             client=people.browsers.user_pool_client_id,
             discovery=f"{found_at}{DISCOVERY}",
@@ -212,10 +212,10 @@ class Routes(Construct):
             )
 
 
-def _of_issuer(issuer: Issuer) -> SignIn:
+def _of_issuer(issuer: Issuer) -> OidcConfig:
     """Return the settings for an external issuer. The console is the client with its audience."""
     parts = urlsplit(issuer.url)
-    return SignIn(
+    return OidcConfig(
         issuer=issuer.url,
         client=issuer.audience,
         discovery=f"{issuer.url.rstrip('/')}{DISCOVERY}",

@@ -11,10 +11,10 @@
 | `retention` | AWS: a JSON object of days by prefix of the uploads bucket, and `noncurrent` for replaced versions |
 | `inventory` | AWS: `true` if the watchdog reads S3 Inventory instead of listing the uploads bucket |
 | `secretArn` | AWS: an existing secret of Secrets Manager to use instead of a new one |
-| `slack` | AWS: `true` if notifications go to a Slack webhook, whose address is in the secret |
+| `enableSlack` | AWS: `true` if notifications go to a Slack webhook, whose address is in the secret |
 | `issuer`, `audience` | issuer and audience of the API's tokens, both or neither: the default is a new user pool |
 | `mailDomain` | AWS: the domain for which Amazon SES receives the mail of tenants |
-| `webhooks` | AWS: `true` if results may be delivered to webhooks, which require internet access |
+| `enableWebhooks` | AWS: `true` if results may be delivered to webhooks, which require internet access |
 """
 
 import json
@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import UNBOUNDED, Outgoing, Row
+from infra.worker_table import UNBOUNDED, ExternalService, WorkerSpec
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
 """Settings that come only from Secrets Manager on AWS, because a context is stored in too many places."""
-OF_THE_STACK = frozenset(
+STACK_SETTINGS = frozenset(
     {
         "DATABASE_HOST",
         "DATABASE_NAME",
@@ -46,35 +46,35 @@ OF_THE_STACK = frozenset(
         "QUEUE_URLS",
         "INVOKED_FUNCTIONS",
         "RETRY_QUEUE_URLS",
-        "RETRY_WAITS",
+        "RETRY_DELAYS",
         "SECRETS_ARN",
-        "SIGN_IN",
-        "SLACK",
+        "OIDC",
+        "SLACK_ENABLED",
         "UPLOADS_BUCKET",
         "UPLOAD_ORIGINS",
-        "WEBHOOKS",
+        "WEBHOOKS_ENABLED",
         "WORKER",
     }
 )
 """Settings that the stack sets for each function."""
 TUNABLE = frozenset(
     {
-        "BREAKER_FAILURES",
+        "BREAKER_FAILURE_THRESHOLD",
         "BREAKER_OPEN_SECONDS",
         "BREAKER_PAUSE_AFTER_SECONDS",
-        "CHANGES_AT_ONCE",
-        "CHANGES_PER_SECOND",
+        "RATE_LIMIT_BURST",
+        "RATE_LIMIT_PER_SECOND",
         "CHAT_HISTORY_TOKENS",
-        "CHAT_QUESTIONS_PER_DAY",
+        "CHAT_CALLS_PER_DAY",
         "CHAT_SYSTEM_PROMPT",
         "CONSOLE_URL",
         "EMAIL_FROM",
-        "EMAIL_TO",
+        "ALERT_EMAILS",
         "EMBEDDING_MODEL",
         "EMBEDDING_PROVIDER",
         "EMBEDDING_URL",
-        "HEARTBEAT_SECONDS",
-        "HTTP_REQUESTS",
+        "HEARTBEAT_INTERVAL_SECONDS",
+        "HTTP_REQUEST_TASKS_ENABLED",
         "HTTP_REQUEST_ALLOWLIST",
         "LEASE_SECONDS",
         "LLM_CONNECT_TIMEOUT_SECONDS",
@@ -83,20 +83,20 @@ TUNABLE = frozenset(
         "LLM_MODEL",
         "LLM_OUTPUT_USD_PER_MILLION_TOKENS",
         "LLM_PROVIDER",
-        "LLM_QUESTIONS_PER_DAY",
-        "LLM_QUESTIONS_PER_DOCUMENT",
+        "LLM_CALLS_PER_DAY",
+        "LLM_CALLS_PER_DOCUMENT",
         "LLM_READ_TIMEOUT_SECONDS",
         "LLM_RETRY_BASE_SECONDS",
         "LLM_TOTAL_TIMEOUT_SECONDS",
         "LLM_URL",
-        "NOTIFICATION_DIGEST_SECONDS",
-        "OCR",
-        "OFFERS_CANDIDATES",
-        "OFFERS_MOST_OFFERED",
+        "NOTIFICATION_DIGEST_INTERVAL_SECONDS",
+        "OCR_PROVIDER",
+        "OFFERS_MAX_CANDIDATES",
+        "OFFERS_MAX_EXPOSURE",
         "OFFERS_PER_USER",
-        "OFFERS_REPEAT_DAYS",
-        "OFFERS_SHARD_USERS",
-        "PROTECTION_SECONDS",
+        "OFFERS_REPEAT_INTERVAL_DAYS",
+        "OFFERS_SHARD_SIZE",
+        "MIN_VISIBILITY_SECONDS",
         "READS_AT_ONCE",
         "READS_PER_SECOND",
         "RETRY_BASE_DELAY_SECONDS",
@@ -105,9 +105,9 @@ TUNABLE = frozenset(
         "REDELIVERY_MAX_ATTEMPTS",
         "RETRY_MAX_ATTEMPTS",
         "RETRY_MAX_DELAY_SECONDS",
-        "RETRY_REDELIVER_DELAYS_SECONDS",
-        "WATCHDOG_RESEND_AFTER_SECONDS",
-        "WATCHDOG_UNSENT_AFTER_SECONDS",
+        "REDELIVERY_DELAYS_SECONDS",
+        "RESEND_AFTER_SECONDS",
+        "OUTBOX_OVERDUE_SECONDS",
         "WATCHDOG_UPLOAD_AFTER_SECONDS",
         "DLQ_RETENTION_DAYS",
         "WEBHOOK_ALLOWLIST",
@@ -162,7 +162,7 @@ class ExternalServices:
     @property
     def textract(self) -> bool:
         """True if Amazon Textract is used for OCR."""
-        return self.settings.get("OCR") == "textract"
+        return self.settings.get("OCR_PROVIDER") == "textract"
 
     @property
     def internet(self) -> bool:
@@ -175,28 +175,28 @@ class ExternalServices:
         return bool(self._internet_models) or self.slack
 
     @property
-    def models(self) -> Mapping[Outgoing, str]:
+    def models(self) -> Mapping[ExternalService, str]:
         """Provider of each kind of model in use."""
-        named: dict[Outgoing, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
+        named: dict[ExternalService, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
         return {kind: self.settings[name] for kind, name in named.items() if name in self.settings}
 
     @property
     def _internet_models(self) -> frozenset[str]:
         return frozenset(kind for kind, provider in self.models.items() if provider != "bedrock")
 
-    def needs_internet(self, row: Row) -> bool:
+    def needs_internet(self, row: WorkerSpec) -> bool:
         """Return whether `row` calls a service on the internet."""
         return self.needs_secret(row) or self.calls_webhooks(row)
 
-    def needs_secret(self, row: Row) -> bool:
+    def needs_secret(self, row: WorkerSpec) -> bool:
         """Return whether `row` calls a service that needs the secret."""
         return not self._internet_models.isdisjoint(row.calls_out) or self.tells_slack(row)
 
-    def tells_slack(self, row: Row) -> bool:
+    def tells_slack(self, row: WorkerSpec) -> bool:
         """Return whether `row` sends notifications to the Slack webhook."""
         return self.slack and "notifications" in row.calls_out
 
-    def calls_webhooks(self, row: Row) -> bool:
+    def calls_webhooks(self, row: WorkerSpec) -> bool:
         """Return whether `row` delivers results to tenants' webhooks."""
         return self.webhooks and "webhooks" in row.calls_out
 
@@ -235,9 +235,11 @@ class Deployment:
         if stage == "local" and not read("endpoint"):
             raise ContextError("The local stage needs its emulator: add -c endpoint=http://127.0.0.1:PORT")
         settings = _settings(stage, _object("settings", read("settings")))
-        webhooks = _flag("webhooks", read("webhooks"))
-        if stage == "aws" and not webhooks and settings.get("HTTP_REQUESTS", "").lower() in _TRUE:
-            raise ContextError("HTTP_REQUESTS needs a way to the internet, which -c webhooks=true makes: add it")
+        webhooks = _flag("enableWebhooks", read("enableWebhooks"))
+        if stage == "aws" and not webhooks and settings.get("HTTP_REQUEST_TASKS_ENABLED", "").lower() in _TRUE:
+            raise ContextError(
+                "HTTP_REQUEST_TASKS_ENABLED needs a way to the internet, which -c enableWebhooks=true makes: add it"
+            )
         inventory = _flag("inventory", read("inventory"))
         if inventory and stage == "local":
             raise ContextError("The context 'inventory' is for AWS: the local cloud has no S3 Inventory")
@@ -251,7 +253,7 @@ class Deployment:
             retention=_retention(_object("retention", read("retention"))),
             inventory=inventory,
             secret_arn=_arn(read("secretArn")),
-            slack=_flag("slack", read("slack")),
+            slack=_flag("enableSlack", read("enableSlack")),
             webhooks=webhooks,
             mail_domain=_domain(stage, read("mailDomain")),
             issuer=_issuer(read("issuer"), read("audience")),
@@ -329,7 +331,7 @@ def _timeout(stage: str, value: Any) -> int | None:
 
 def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in given.items():
-        if name in OF_THE_STACK:
+        if name in STACK_SETTINGS:
             raise ContextError(f"The setting {name} is given to each function by the stack: take it out of 'settings'")
         if name in SECRETS and stage != "local":
             raise ContextError(f"{name} is a secret: put it into Secrets Manager, not into the context 'settings'")
@@ -340,8 +342,10 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
     for name, providers in (("LLM_PROVIDER", PROVIDERS), ("EMBEDDING_PROVIDER", EMBEDDING_PROVIDERS)):
         if given.get(name, providers[0]) not in providers:
             raise ContextError(f"{name} must be one of {', '.join(providers)}, and is {given[name]!r}")
-    if given.get("OCR", RECOGNITIONS[0]) not in RECOGNITIONS:
-        raise ContextError(f"OCR must be {' or '.join(RECOGNITIONS)}, or be omitted, and is {given['OCR']!r}")
+    if given.get("OCR_PROVIDER", RECOGNITIONS[0]) not in RECOGNITIONS:
+        raise ContextError(
+            f"OCR_PROVIDER must be {' or '.join(RECOGNITIONS)}, or be omitted, and is {given['OCR_PROVIDER']!r}"
+        )
     return dict(sorted(given.items()))
 
 

@@ -31,15 +31,15 @@ from infra.api import Address, Api
 from infra.context import NONCURRENT, Deployment, ExternalServices
 from infra.packaging import Package, Target
 from infra.worker_table import (
-    ANNOUNCED,
     DEAD_LETTER_RETENTION,
     MAX_RECEIVE_COUNT,
+    NOTIFIED_PREFIXES,
     SOURCE_RETENTION,
     UNBOUNDED,
     DatabaseUser,
-    FedBy,
-    Row,
-    queue_rows,
+    Trigger,
+    WorkerSpec,
+    queue_workers,
 )
 
 NAME = "counterfoil"
@@ -104,11 +104,11 @@ class NetworkStack(Stack):
             self, "Migrations", vpc=self.vpc, description="The function that migrates: it reaches PostgreSQL directly"
         )
 
-    def security_group(self, row: Row) -> ec2.SecurityGroup:
+    def security_group(self, row: WorkerSpec) -> ec2.SecurityGroup:
         """Return the security group of `row`'s function."""
         return self.migrations if row.database_user == "master" else self.functions
 
-    def subnets(self, row: Row) -> ec2.SubnetSelection:
+    def subnets(self, row: WorkerSpec) -> ec2.SubnetSelection:
         """Return the subnets of `row`'s function."""
         return EGRESS if self._outside.needs_internet(row) else SUBNETS
 
@@ -116,10 +116,10 @@ class NetworkStack(Stack):
 class Database(Protocol):
     """Connection settings and permissions of a worker."""
 
-    def environment(self, row: Row) -> dict[str, str]:
+    def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return the environment variables with the address of the database and the user of `row`'s function."""
 
-    def grant(self, row: Row, role: iam.IRole) -> None:
+    def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow `row`'s function, which has `role`, to sign in."""
 
 
@@ -130,11 +130,11 @@ class LocalDatabase:
     url: str
     """Connection string of the superuser, which is the master user."""
 
-    def environment(self, row: Row) -> dict[str, str]:
+    def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return DATABASE_URL for the row's user."""
         return {"DATABASE_URL": self.url if row.database_user == "master" else with_user(self.url, row.database_user)}
 
-    def grant(self, row: Row, role: iam.IRole) -> None:
+    def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Do nothing: the embedded server has no IAM."""
 
 
@@ -206,7 +206,7 @@ class RdsDatabase(Construct):
         self.proxy.connections.allow_from(network.functions, ec2.Port.tcp(PORT))
         self.instance.connections.allow_from(network.migrations, ec2.Port.tcp(PORT))
 
-    def environment(self, row: Row) -> dict[str, str]:
+    def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return the proxy's address and the row's user; for the master user, the instance and the secret."""
         place = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
         if row.database_user == "master":
@@ -214,7 +214,7 @@ class RdsDatabase(Construct):
             return {**place, "DATABASE_HOST": host, "DATABASE_SECRET_ARN": self._secret.secret_arn}
         return {**place, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
 
-    def grant(self, row: Row, role: iam.IRole) -> None:
+    def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow signing in to the proxy as the row's user; for the master user, allow reading its secret."""
         if row.database_user == "master":
             # Secret.grant_read would also allow describing it.
@@ -272,13 +272,13 @@ def outside_of(deployment: Deployment) -> ExternalServices:
 class Queues(Construct):
     """A worker's queue, its dead-letter queue after the third receive, and its queue for retries."""
 
-    def __init__(self, scope: Construct, row: Row, *, rows: Sequence[Row], enforce_tls: bool) -> None:
+    def __init__(self, scope: Construct, row: WorkerSpec, *, rows: Sequence[WorkerSpec], enforce_tls: bool) -> None:
         """Create the queues of `row` in the table `rows`."""
         super().__init__(scope, f"{row.logical_name}Queues")
         self._row = row
         self._enforce_tls = enforce_tls
         # The consumer of dead letters decides how long a dead letter stays invisible.
-        visibility = max((of.visibility for of in rows if of.fed_by is FedBy.DEAD_LETTER_QUEUES), default=30)
+        visibility = max((of.visibility for of in rows if of.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30)
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetterQueue",
@@ -317,7 +317,7 @@ class Queues(Construct):
 class State(Construct):
     """Files, users, the API's address, and the queues that S3 notifies."""
 
-    def __init__(self, scope: Construct, id_: str, *, rows: Sequence[Row], stage: Stage) -> None:
+    def __init__(self, scope: Construct, id_: str, *, rows: Sequence[WorkerSpec], stage: Stage) -> None:
         """Create them for the workers `rows`."""
         super().__init__(scope, id_)
         self._stage = stage
@@ -325,8 +325,8 @@ class State(Construct):
         # the upload. Messages of the other queues are rows of the outbox, so those queues are stateless.
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
-            for row in queue_rows(rows)
-            if row.fed_by is FedBy.S3_EVENTS
+            for row in queue_workers(rows)
+            if row.fed_by is Trigger.S3_EVENTS
         }
         self.api = Api(
             self,
@@ -384,7 +384,7 @@ class State(Construct):
             )
             if allowed.policy_dependable is not None:
                 resource.node.add_dependency(allowed.policy_dependable)
-            configurations += [notification(queues, prefix) for prefix in ANNOUNCED]
+            configurations += [notification(queues, prefix) for prefix in NOTIFIED_PREFIXES]
         resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             queue_configurations=configurations
         )
@@ -418,7 +418,7 @@ class State(Construct):
                 )
             ],
         )
-        for prefix in ANNOUNCED:
+        for prefix in NOTIFIED_PREFIXES:
             self.uploads.add_inventory(
                 destination=s3.InventoryDestination(bucket=bucket),
                 inventory_id=prefix.rstrip("/"),

@@ -51,7 +51,7 @@ class Target:
 LAMBDA = Target(python="3.13", platform="aarch64-manylinux_2_28")
 
 
-def this_machine() -> Target:
+def local_target() -> Target:
     """Return the target of the local cloud, which runs functions with the current interpreter."""
     return Target(python=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None)
 
@@ -67,7 +67,7 @@ class Package:
 @cache
 def interpreter(version: str) -> str | None:
     """Return the path of a Python of this version for compiling byte code; None if not installed."""
-    if version == this_machine().python:
+    if version == local_target().python:
         return sys.executable
     found = subprocess.run(  # noqa: S603 - a fixed command
         [uv.find_uv_bin(), "python", "find", "--no-python-downloads", "--no-project", version],
@@ -105,7 +105,7 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
     if not (root / folder).is_dir():
         return files
     try:
-        made = pages.write(pages.make(root / folder, root / "node_modules"), BUILD)
+        made = pages.write(pages.build_assets(root / folder, root / "node_modules"), BUILD)
     except pages.PagesError as error:
         raise PackagingError(str(error)) from None
     others = {name: path for name, path in files.items() if not name.startswith(f"{folder}/")}

@@ -1,6 +1,6 @@
 """Bundles the files for browsers in a function's folder `pages`, named by the hash of their content.
 
-The source is plain ES modules, a style sheet and a page; libraries are listed in package.json. esbuild bundles them
+The source is TypeScript modules, a style sheet and a page; libraries are listed in package.json. esbuild bundles them
 into one script and one style sheet, so that a visit takes three requests, because each request is an invocation.
 Packing the function bundles its pages.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 FOLDER = "pages"
 """Folder of a function with its pages."""
-LIBRARIES = ("htm", "oauth4webapi", "preact")
+LIBRARIES = ("oauth4webapi", "preact")
 """npm packages that the modules import."""
 BROWSERS = "es2022"
 TYPES = {
@@ -26,14 +26,14 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_SCRIPT, _STYLE, _PAGE, _LICENSES = "app.js", "style.css", "index.html", "licenses.txt"
+_SCRIPT, _STYLE, _PAGE, _LICENSES = "app.tsx", "style.css", "index.html", "licenses.txt"
 
 
 class PagesError(Exception):
     """The pages cannot be bundled. The message states the reason and the solution."""
 
 
-def make(source: Path, node_modules: Path) -> dict[str, bytes]:
+def build_assets(source: Path, node_modules: Path) -> dict[str, bytes]:
     """Return the packed files by name: `files.json` (the manifest), `index.html`, and gzipped assets.
 
     The same source results in the same bytes.

@@ -18,7 +18,7 @@ from infra.api import Routes
 from infra.data import INBOX, RETRY_SUFFIX, RULE, RULE_SET, Queues, Stage, State, output
 from infra.packaging import Package
 from infra.worker import Worker, WorkerResources
-from infra.worker_table import FedBy, Row, dependent, queue_rows, validate
+from infra.worker_table import Trigger, WorkerSpec, dependent, queue_workers, validate
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
@@ -34,7 +34,7 @@ class Schedules(Construct):
         """Create one for each scheduled worker."""
         super().__init__(scope, id_)
         for worker in workers:
-            if worker.row.fed_by is not FedBy.SCHEDULE:
+            if worker.row.fed_by is not Trigger.SCHEDULE:
                 continue
             scheduler.Schedule(
                 self,
@@ -46,7 +46,7 @@ class Schedules(Construct):
             )
 
 
-class Inbox(Construct):
+class InboundMail(Construct):
     """The SES rule that stores all mail for a domain in the uploads bucket.
 
     CloudFormation creates the rule set, but cannot activate it for the account. A person does this once, after the
@@ -81,7 +81,7 @@ class PipelineStack(Stack):
         scope: Construct,
         id_: str,
         *,
-        rows: Sequence[Row],
+        rows: Sequence[WorkerSpec],
         stage: Stage,
         state: State | None = None,
         synthesizer: IStackSynthesizer | None = None,
@@ -98,7 +98,7 @@ class PipelineStack(Stack):
         self.state = state or State(self, "State", rows=rows, stage=stage)
         self.queues = {
             row.name: self.state.queues.get(row.name) or Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
-            for row in queue_rows(rows)
+            for row in queue_workers(rows)
         }
         around = WorkerResources(tuple(rows), stage, self.state, self.queues, self._layers())
         self.workers = {row.name: Worker(self, row, self._code(row), around) for row in rows}
@@ -109,19 +109,19 @@ class PipelineStack(Stack):
         self._serve()
         self._migrate_first(alarms)
         if stage.deployment.mail_domain is not None:
-            Inbox(self, "Inbox", domain=stage.deployment.mail_domain, bucket=self.state.uploads)
+            InboundMail(self, "Inbox", domain=stage.deployment.mail_domain, bucket=self.state.uploads)
         for worker in workers:
             output(self, f"{worker.row.logical_name}FunctionName", worker.function.function_name)
 
-    def _name_mappings(self, rows: Sequence[Row]) -> None:
+    def _name_mappings(self, rows: Sequence[WorkerSpec]) -> None:
         """Pass the mappings, which now exist, and facts about queues to the functions that pause them."""
         queues = {
             row.name: {
                 "urls": [queue.queue_url for queue in self.queues[row.name].sources],
                 "mappings": [mapping.event_source_mapping_id for mapping in self.workers[row.name].mappings],
-                "gate": row.gate,
+                "gate": row.concurrency_limit,
             }
-            for row in queue_rows(rows)
+            for row in queue_workers(rows)
         }
         ids = {
             f"{row.name}{suffix}": mapping.event_source_mapping_id
@@ -131,9 +131,9 @@ class PipelineStack(Stack):
         for worker in self.workers.values():
             if not worker.row.pauses_mappings:
                 continue
-            worker.grant_pause([mapping for row in queue_rows(rows) for mapping in self.workers[row.name].mappings])
+            worker.grant_pause([mapping for row in queue_workers(rows) for mapping in self.workers[row.name].mappings])
             worker.function.add_environment("QUEUES", self.to_json_string(queues))
-            if ids and worker.row.fed_by is FedBy.SCHEDULE:
+            if ids and worker.row.fed_by is Trigger.SCHEDULE:
                 worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
 
     def _layers(self) -> list[lambda_.LayerVersion]:
@@ -149,16 +149,16 @@ class PipelineStack(Stack):
             for name, package in packages.items()
         ]
 
-    def _code(self, row: Row) -> lambda_.Code:
+    def _code(self, row: WorkerSpec) -> lambda_.Code:
         return lambda_code(packaging.function(row.name, row.extra_files, self._stage.target))
 
     def _serve(self) -> None:
         """Route the gateway to the function that answers requests, and notifications to the console."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
-            if worker.row.fed_by is FedBy.HTTP_API:
+            if worker.row.fed_by is Trigger.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
-                worker.function.add_environment("SIGN_IN", self.to_json_string(asdict(api.sign_in)))
+                worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
                     # S3 accepts forms at its global address, and redirects those for a new bucket to its region's.
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
@@ -172,7 +172,7 @@ class PipelineStack(Stack):
 
         Alarms with a grace period are created after it, because it counts the deployment.
         """
-        first = [worker for worker in self.workers.values() if worker.row.fed_by is FedBy.DEPLOYMENT]
+        first = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in first]
         for worker in first:
             triggers.Trigger(

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.context import ExternalServices
 from infra.data import Queues, Stage, State, output
-from infra.worker_table import FedBy, Outgoing, Row, mappings, queue_rows, targets
+from infra.worker_table import ExternalService, Trigger, WorkerSpec, mappings, queue_workers, targets
 
 BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
@@ -39,7 +39,7 @@ MANAGE_PEOPLE = [
     "cognito-idp:ListUsersInGroup",
 ]
 PAUSE = ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
-LOOK_LOCALLY = "lambda:ListEventSourceMappings"
+LOCAL_GET_MAPPING_ACTION = "lambda:ListEventSourceMappings"
 """Permission that the local cloud requires to read a single mapping."""
 NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
@@ -56,7 +56,7 @@ NETWORK_INTERFACES = [
 class WorkerResources:
     """Resources and settings that all workers of a stack share."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[WorkerSpec, ...]
     stage: Stage
     state: State
     queues: Mapping[str, Queues]
@@ -89,7 +89,7 @@ INVOCATIONS = {
 class Worker(Construct):
     """One worker, as its row says."""
 
-    def __init__(self, scope: Construct, row: Row, code: lambda_.Code, around: WorkerResources) -> None:
+    def __init__(self, scope: Construct, row: WorkerSpec, code: lambda_.Code, around: WorkerResources) -> None:
         """Create the worker `row`, whose function runs `code`."""
         super().__init__(scope, row.logical_name)
         self.row = row
@@ -111,7 +111,7 @@ class Worker(Construct):
 
     def _function(self, code: lambda_.Code) -> lambda_.Function:
         row, network = self.row, self._around.stage.network
-        scheduled = INVOCATIONS[row.every] if row.fed_by is FedBy.SCHEDULE else None
+        scheduled = INVOCATIONS[row.every] if row.fed_by is Trigger.SCHEDULE else None
         return lambda_.Function(
             self,
             "Function",
@@ -127,7 +127,7 @@ class Worker(Construct):
             reserved_concurrent_executions=row.reserved_concurrency,
             # Parked work items are sent to their own queue. Lambda would detect a loop and stop it after 16 messages;
             # attempts and returns limit it instead.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if row.polls else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_event_source_mapping else None,
             # The role is complete: CDK must not add permissions for tracing and the network.
             role=self._role().without_policy_updates(),
             tracing=lambda_.Tracing.ACTIVE if network else lambda_.Tracing.DISABLED,
@@ -154,18 +154,18 @@ class Worker(Construct):
         urls = {name: queue.queue_url for name, queue in for_retries.items() if queue is not None}
         if urls:
             environment["RETRY_QUEUE_URLS"] = json.dumps(urls)
-        waits = {to.name: to.retry_waits for to in targets(around.rows, row) if to.retry_waits}
+        waits = {to.name: to.retry_delays for to in targets(around.rows, row) if to.retry_delays}
         if waits:
-            environment["RETRY_WAITS"] = json.dumps(waits)
-        if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
-            sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
+            environment["RETRY_DELAYS"] = json.dumps(waits)
+        if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+            sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_workers(around.rows)}
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
         if around.state.secret_arn and around.stage.outside.needs_secret(row):
             environment["SECRETS_ARN"] = around.state.secret_arn
         if around.stage.outside.tells_slack(row):
-            environment["SLACK"] = "true"
+            environment["SLACK_ENABLED"] = "true"
         if around.stage.outside.calls_webhooks(row):
-            environment["WEBHOOKS"] = "true"
+            environment["WEBHOOKS_ENABLED"] = "true"
         if row.invokes:
             names = {of.name: of.resource_name for of in around.rows if of.name in row.invokes}
             environment["INVOKED_FUNCTIONS"] = json.dumps(names)
@@ -193,7 +193,7 @@ class Worker(Construct):
     def grant_pause(self, paused: Sequence[lambda_.EventSourceMapping]) -> None:
         """Allow pausing and resuming these mappings and no others. Their ids exist only after the mappings."""
         place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
-        local = [LOOK_LOCALLY] if not self._around.stage.is_aws else []
+        local = [LOCAL_GET_MAPPING_ACTION] if not self._around.stage.is_aws else []
         self._policy.add_statements(
             iam.PolicyStatement(
                 actions=PAUSE + local,
@@ -207,7 +207,7 @@ class Worker(Construct):
         feeding = [self._feeding_queues(source).values() for source in mappings(around.rows, row)]
         consumed = [queue.queue_arn for queues in feeding for queue in queues]
         sent_to = [queue.queue_arn for to in targets(around.rows, row) for queue in around.queues[to.name].sources]
-        every = [queue.queue_arn for of in queue_rows(around.rows) for queue in around.queues[of.name].sources]
+        every = [queue.queue_arn for of in queue_workers(around.rows) for queue in around.queues[of.name].sources]
         granted = [
             (["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn]),
             (CONSUME, consumed),
@@ -256,10 +256,10 @@ class Worker(Construct):
         local = not self._around.stage.is_aws
         return actions + [f"{action}Batch" for action in BATCHED if local and action in actions]
 
-    def _feeding_queues(self, source: Row) -> dict[str, sqs.Queue]:
+    def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
         """The queues of `source` that feed this worker, by the names of their mappings."""
         queues = self._around.queues[source.name]
-        if self.row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+        if self.row.fed_by is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
         return dict(zip(("Mapping", "RetryMapping"), queues.sources, strict=False))
 
@@ -279,7 +279,7 @@ class Worker(Construct):
         return mapping
 
 
-def network_statements(row: Row) -> list[iam.PolicyStatement]:
+def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
     """Allow Lambda to place the function into its subnets, and deny it to the function's code."""
     return [
         # Lambda checks these before any interface exists, and rejects a role that names resources.
@@ -293,20 +293,20 @@ def network_statements(row: Row) -> list[iam.PolicyStatement]:
     ]
 
 
-def _worker_setting(row: Row) -> str:
+def _worker_setting(row: WorkerSpec) -> str:
     told: dict[str, object] = {"name": row.name, "timeout": row.timeout}
-    if row.polls:
+    if row.has_event_source_mapping:
         told |= {"permits": row.permits, "start_margin": row.start_margin, "retries": row.retries}
     return json.dumps(told)
 
 
-def _function_arn(row: Row) -> str:
+def _function_arn(row: WorkerSpec) -> str:
     return f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:{row.resource_name}"
 
 
-def service_statements(row: Row, outside: ExternalServices) -> Iterator[iam.PolicyStatement]:
+def service_statements(row: WorkerSpec, outside: ExternalServices) -> Iterator[iam.PolicyStatement]:
     """Yield the permissions of `row` for the AWS services that it calls outside the network."""
-    named: dict[Outgoing, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
+    named: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
     for kind, setting in named.items():
         if outside.models.get(kind) == "bedrock" and kind in row.calls_out:
             yield _invokes(outside.settings.get(setting, "*"))

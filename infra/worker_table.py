@@ -25,7 +25,7 @@ DEAD_LETTER_RETENTION = 14 * DAY
 MINIMUM_CONCURRENCY = 2
 """Minimum MaximumConcurrency of a mapping; MAXIMUM_CONCURRENCY is the maximum. Both are limits of AWS."""
 MAXIMUM_CONCURRENCY = 1000
-VISIBILITY_TIMEOUTS = 6
+VISIBILITY_TIMEOUT_MULTIPLE = 6
 """A message stays invisible for this many timeouts of its function, plus the batching window, as AWS recommends."""
 MAX_VISIBILITY = 12 * 60 * 60
 MAX_TIMEOUT = 900
@@ -34,21 +34,21 @@ MAX_BATCH_SIZE = 10_000
 MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
-ANNOUNCED = ("uploads/", "inbox/")
+NOTIFIED_PREFIXES = ("uploads/", "inbox/")
 """Prefixes of the uploads bucket whose new objects become messages."""
-UNBOUNDED = (*ANNOUNCED, "attachments/", "children/")
+UNBOUNDED = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 """Prefixes of source files: stored permanently unless the deployment sets a retention."""
 PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
-EVERY_QUEUE = ("*",)
+ALL_QUEUES = ("*",)
 """Value of `sends_to` for every worker with a queue, including later rows."""
 
-DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_keeper", "master"]
-Outgoing = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
+DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_maintenance", "master"]
+ExternalService = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
 """External services of a worker: language model, embedding model, OCR, notification channels, tenants' webhooks."""
 
 
-class FedBy(StrEnum):
+class Trigger(StrEnum):
     """Trigger of a worker."""
 
     S3_EVENTS = "S3 events"
@@ -68,13 +68,13 @@ class Alarm(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class WorkerSpec:
     """One worker. Durations are seconds."""
 
     name: str
     """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     does: str
-    fed_by: FedBy
+    fed_by: Trigger
     timeout: int
     memory: int
     """Megabytes. A function has one processor at 1,769."""
@@ -93,7 +93,7 @@ class Row:
     retries: Literal["redeliver", "requeue"] = "redeliver"
     """Retry policy: the same message is redelivered, or a new message uses a separate queue for retries, which does not
     delay first attempts. Both queues have the same dead-letter queue and their own mappings."""
-    retry_waits: tuple[int, ...] = ()
+    retry_delays: tuple[int, ...] = ()
     """Delays before each retry on that queue, whose number is the limit. Empty for the configured delays."""
     sends_to: tuple[str, ...] = ()
     """Workers whose queues receive its messages, besides its own queue, to which parked work items return."""
@@ -118,7 +118,7 @@ class Row:
     """Whether it may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
     """Workers whose functions it may invoke."""
-    calls_out: tuple[Outgoing, ...] = ()
+    calls_out: tuple[ExternalService, ...] = ()
     depends_on: Literal["llm"] | None = None
     """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
@@ -144,9 +144,9 @@ class Row:
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
-    def gate(self) -> int:
+    def concurrency_limit(self) -> int:
         """Concurrency limit: records over all invocations, for a worker with messages; 0 for others."""
-        return self.reserved_concurrency * self.permits if self.polls else 0
+        return self.reserved_concurrency * self.permits if self.has_event_source_mapping else 0
 
     @property
     def connections(self) -> int:
@@ -164,7 +164,7 @@ class Row:
     @property
     def has_queue(self) -> bool:
         """True if it has a queue and a dead-letter queue."""
-        return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
+        return self.fed_by in {Trigger.S3_EVENTS, Trigger.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
@@ -172,16 +172,16 @@ class Row:
         return self.has_queue and self.retries == "requeue"
 
     @property
-    def polls(self) -> bool:
+    def has_event_source_mapping(self) -> bool:
         """True if event source mappings feed it."""
-        return self.has_queue or self.fed_by is FedBy.DEAD_LETTER_QUEUES
+        return self.has_queue or self.fed_by is Trigger.DEAD_LETTER_QUEUES
 
 
-WORKERS: tuple[Row, ...] = (
-    Row(
+WORKERS: tuple[WorkerSpec, ...] = (
+    WorkerSpec(
         name="acquisition",
         does="reads what arrived in the uploads bucket, drops duplicates, creates sources and documents",
-        fed_by=FedBy.S3_EVENTS,
+        fed_by=Trigger.S3_EVENTS,
         timeout=120,
         memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
@@ -195,10 +195,10 @@ WORKERS: tuple[Row, ...] = (
         writes=("attachments/",),
         alarms=(Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE),
     ),
-    Row(
+    WorkerSpec(
         name="ingestion",
-        does="recognises documents and extracts their structured data",
-        fed_by=FedBy.OUTBOX,
+        does="recognizes documents and extracts their structured data",
+        fed_by=Trigger.OUTBOX,
         timeout=300,
         memory=2048,
         reserved_concurrency=10,
@@ -213,10 +213,10 @@ WORKERS: tuple[Row, ...] = (
         calls_out=("llm", "ocr"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="matching",
         does="finds candidates, scores and decides, writes matches and clusters",
-        fed_by=FedBy.OUTBOX,
+        fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=1769,
         reserved_concurrency=10,
@@ -229,10 +229,10 @@ WORKERS: tuple[Row, ...] = (
         calls_out=("llm", "embeddings"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="diagnostics",
         does="compares the documents of a cluster: quantities, prices, totals, duplicates",
-        fed_by=FedBy.OUTBOX,
+        fed_by=Trigger.OUTBOX,
         timeout=60,
         memory=1024,
         reserved_concurrency=10,
@@ -244,10 +244,10 @@ WORKERS: tuple[Row, ...] = (
         sends_to=("document_output",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="document_output",
         does="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
-        fed_by=FedBy.OUTBOX,
+        fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=10,
@@ -261,10 +261,10 @@ WORKERS: tuple[Row, ...] = (
         calls_out=("webhooks",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="tasks",
         does="runs submitted tasks: conversations with a language model, HTTP calls, ...",
-        fed_by=FedBy.OUTBOX,
+        fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=6,
@@ -278,10 +278,10 @@ WORKERS: tuple[Row, ...] = (
         calls_out=("llm", "webhooks"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="offers",
         does="computes and stores a day's offers for a shard of users, and notifies destinations",
-        fed_by=FedBy.OUTBOX,
+        fed_by=Trigger.OUTBOX,
         timeout=300,
         memory=3538,  # two processors; a pool of a million people needs a gigabyte
         reserved_concurrency=4,
@@ -290,14 +290,14 @@ WORKERS: tuple[Row, ...] = (
         visibility=1800,
         start_margin=60,
         retries="requeue",
-        retry_waits=(30, 120, 300),
+        retry_delays=(30, 120, 300),
         sends_to=("document_output",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
-    Row(
+    WorkerSpec(
         name="dead_letters",
         does="settles messages of dead-letter queues: archives them, or returns unattempted ones",
-        fed_by=FedBy.DEAD_LETTER_QUEUES,
+        fed_by=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
         reserved_concurrency=14,  # the mappings of seven queues
@@ -305,42 +305,42 @@ WORKERS: tuple[Row, ...] = (
         batch_size=10,
         visibility=360,
         start_margin=25,  # PostgreSQL may take the maximum times of a connection and of a lock
-        sends_to=EVERY_QUEUE,
-        database_user="counterfoil_keeper",
+        sends_to=ALL_QUEUES,
+        database_user="counterfoil_maintenance",
         alarms=(Alarm.ERRORS,),
     ),
-    Row(
+    WorkerSpec(
         name="watchdog",
         does="every minute: sends overdue and lost messages, and notifications; probes and measures",
-        fed_by=FedBy.SCHEDULE,
+        fed_by=Trigger.SCHEDULE,
         timeout=57,
         memory=512,
         reserved_concurrency=1,
-        sends_to=EVERY_QUEUE,
+        sends_to=ALL_QUEUES,
         lists=PREFIXES,
         removes=("tasks/",),
         erases=PREFIXES,
-        database_user="counterfoil_keeper",
+        database_user="counterfoil_maintenance",
         measures_queues=True,
         calls_out=("llm", "notifications"),
         pauses_mappings=True,
         alarms=(Alarm.ERRORS,),
     ),
-    Row(
+    WorkerSpec(
         name="bulk",
         does="every minute: runs operations on dead letters and documents",
-        fed_by=FedBy.SCHEDULE,
+        fed_by=Trigger.SCHEDULE,
         timeout=57,
         memory=1769,  # signs and sends 500 messages per second
         reserved_concurrency=1,
-        sends_to=EVERY_QUEUE,
+        sends_to=ALL_QUEUES,
         writes=("tasks/", "dead-letters/"),
         alarms=(Alarm.ERRORS,),
     ),
-    Row(
+    WorkerSpec(
         name="offers_scheduler",
         does="every hour: finds the time zones where it is 9:00 on a date not queued yet, and queues shards of users",
-        fed_by=FedBy.SCHEDULE,
+        fed_by=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
         memory=512,
@@ -348,18 +348,18 @@ WORKERS: tuple[Row, ...] = (
         sends_to=("offers",),
         alarms=(Alarm.ERRORS,),
     ),
-    Row(
+    WorkerSpec(
         name="admin_api",
         does="answers the requests of people and their programs",
-        fed_by=FedBy.HTTP_API,
+        fed_by=Trigger.HTTP_API,
         timeout=29,
         memory=1024,
         reserved_concurrency=10,
         database_user="counterfoil_api",
-        sends_to=EVERY_QUEUE,
+        sends_to=ALL_QUEUES,
         reads=("tasks/", "uploads/", "attachments/", "children/", "dead-letters/"),  # the last for links to exports
         writes=("tasks/",),
-        admits=ANNOUNCED,
+        admits=NOTIFIED_PREFIXES,
         measures_queues=True,
         reads_alarms=True,
         invokes=("offers_scheduler",),
@@ -367,10 +367,10 @@ WORKERS: tuple[Row, ...] = (
         manages_people=True,
         alarms=(Alarm.ERRORS,),
     ),
-    Row(
+    WorkerSpec(
         name="migrate",
         does="brings the database's schema up to date, before any other function of a deployment",
-        fed_by=FedBy.DEPLOYMENT,
+        fed_by=Trigger.DEPLOYMENT,
         timeout=600,
         memory=512,
         reserved_concurrency=1,
@@ -380,47 +380,47 @@ WORKERS: tuple[Row, ...] = (
 )
 
 
-def queue_rows(rows: Sequence[Row]) -> list[Row]:
+def queue_workers(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
     """Return the rows with a queue and a dead-letter queue."""
     return [row for row in rows if row.has_queue]
 
 
-def mappings(rows: Sequence[Row], row: Row) -> list[Row]:
+def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     """Return the workers whose queues feed `row`: itself, or all workers for the DLQ consumer."""
-    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
-        return queue_rows(rows)
+    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        return queue_workers(rows)
     return [row] if row.has_queue else []
 
 
-def targets(rows: Sequence[Row], row: Row) -> list[Row]:
+def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     """Return the workers whose queues `row` sends to, its own first, to which parked work items return."""
-    every = row.sends_to == EVERY_QUEUE
+    every = row.sends_to == ALL_QUEUES
     own = [row] if row.has_queue else []
-    return own + [other for other in queue_rows(rows) if other is not row and (every or other.name in row.sends_to)]
+    return own + [other for other in queue_workers(rows) if other is not row and (every or other.name in row.sends_to)]
 
 
-def capped(rows: Sequence[Row], maximum_concurrency: int) -> tuple[Row, ...]:
+def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
     """Return the rows for a machine with room for fewer concurrent functions."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
-def shortened(rows: Sequence[Row], timeout: int) -> tuple[Row, ...]:
+def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with timeouts of `timeout` seconds, for tests that exceed them on purpose."""
 
-    def short(row: Row) -> Row:
-        if not row.polls or row.timeout <= timeout:
+    def short(row: WorkerSpec) -> WorkerSpec:
+        if not row.has_event_source_mapping or row.timeout <= timeout:
             return row
         return replace(
             row,
             timeout=timeout,
             start_margin=row.start_margin * timeout // row.timeout,
-            visibility=VISIBILITY_TIMEOUTS * timeout + row.batching_window,
+            visibility=VISIBILITY_TIMEOUT_MULTIPLE * timeout + row.batching_window,
         )
 
     return tuple(short(row) for row in rows)
 
 
-def dependent(rows: Sequence[Row]) -> list[Row]:
+def dependent(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
     """Return the rows whose mappings are paused while the service that they depend on is unavailable."""
     return [row for row in rows if row.depends_on is not None]
 
@@ -429,13 +429,13 @@ class WorkerTableError(ValueError):
     """A row could lose work, or AWS would reject it. The message names row and remedy."""
 
 
-def validate(rows: Sequence[Row]) -> None:
+def validate(rows: Sequence[WorkerSpec]) -> None:
     """Reject a table that could lose work items.
 
     Raises:
         WorkerTableError: the message names the row and the required change.
     """
-    by_name: dict[str, Row] = {}
+    by_name: dict[str, WorkerSpec] = {}
     for row in rows:
         if row.name in by_name:
             raise WorkerTableError(f"Worker {row.name!r} has two rows: give one of them another name.")
@@ -451,7 +451,7 @@ def validate(rows: Sequence[Row]) -> None:
             raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
 
 
-def _faults_of_function(row: Row) -> Iterator[str]:
+def _faults_of_function(row: WorkerSpec) -> Iterator[str]:
     if not (row.name.isascii() and row.name.replace("_", "").isalnum() and row.name == row.name.lower()):
         yield "its name must be lower-case letters, digits and underscores, for it is a folder, a module and a queue"
     if not 1 <= row.timeout <= MAX_TIMEOUT:
@@ -466,8 +466,8 @@ def _faults_of_function(row: Row) -> Iterator[str]:
         yield f"set permits to 1 or more, it is {row.permits} and no record would ever start"
 
 
-def _faults_of_polling(rows: Sequence[Row], row: Row) -> Iterator[str]:
-    if not row.polls:
+def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[str]:
+    if not row.has_event_source_mapping:
         if row.maximum_concurrency or row.batch_size or row.batching_window or row.visibility:
             yield (
                 "leave maximum_concurrency, batch_size, batching_window and visibility at 0, "
@@ -492,19 +492,19 @@ def _faults_of_polling(rows: Sequence[Row], row: Row) -> Iterator[str]:
         yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
         yield f"set batching_window to 1 s or more, for AWS refuses batches of {row.batch_size} without one"
-    least = VISIBILITY_TIMEOUTS * row.timeout + row.batching_window
+    least = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
     if row.visibility < least:
         yield (
-            f"raise visibility from {row.visibility} to {least} s ({VISIBILITY_TIMEOUTS} x timeout + batching_window), "
-            "or a message comes back while it is being worked on"
+            f"raise visibility from {row.visibility} to {least} s ({VISIBILITY_TIMEOUT_MULTIPLE} x timeout + "
+            "batching_window), or a message comes back while it is being worked on"
         )
     if row.visibility > MAX_VISIBILITY:
         yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, SQS's bound"
 
 
-def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
+def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
     for name in row.sends_to:
-        if row.sends_to == EVERY_QUEUE:
+        if row.sends_to == ALL_QUEUES:
             return
         if name not in by_name:
             yield f"sends_to names {name!r}, which is no worker: correct the name or add its row"
@@ -516,29 +516,29 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
         yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
-    if (row.fed_by is FedBy.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
+    if (row.fed_by is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
         yield "put Alarm.MESSAGE_AGE into alarms if S3 feeds it, for only that work is not in PostgreSQL while it waits"
 
 
-def _faults_of_invoking(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
+def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
     for name in row.invokes:
         if name not in by_name:
             yield f"invokes names {name!r}, which is not a worker: correct the name or add its row"
 
 
-def _faults_of_reach(row: Row) -> Iterator[str]:
+def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
     for name in ("reads", "lists", "writes", "removes", "erases", "admits"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
-    for prefix in set(row.writes) & set(ANNOUNCED):
+    for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
         yield f"take {prefix} out of writes, because S3 announces every object there as an upload"
-    if row.every != "minute" and row.fed_by is not FedBy.SCHEDULE:
+    if row.every != "minute" and row.fed_by is not Trigger.SCHEDULE:
         yield "take every out, for no schedule starts it"
     if row.retries == "requeue" and not row.has_queue:
         yield "take retries out, because it has no queue with messages to retry"
-    if row.retry_waits and row.retries != "requeue":
-        yield 'set retries to "requeue" or take retry_waits out, for only new messages wait that long'
+    if row.retry_delays and row.retries != "requeue":
+        yield 'set retries to "requeue" or take retry_delays out, for only new messages wait that long'
     if row.depends_on is not None and not row.has_queue:
         yield "take depends_on out, for it has no queue that could be paused"
     if row.depends_on is not None and row.depends_on not in row.calls_out:

@@ -1,1 +1,1 @@
-DROP TABLE change_allowance, tenant_address, tenant_admin, tenant, organization;
+DROP TABLE rate_limit_bucket, tenant_address, tenant_admin, tenant, organization;

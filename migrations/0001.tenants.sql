@@ -1,6 +1,6 @@
 -- Organizations and their tenants, with admins, mail addresses and rate limits. Every other table belongs to a tenant,
--- and row-level security keeps tenants apart. A transaction names its tenant with
--- set_config('counterfoil.tenant', id, true); without one it sees nothing.
+-- and row-level security keeps tenants apart. A transaction names its tenant with set_config('counterfoil.tenant', id,
+-- true); without one it sees nothing.
 
 CREATE TABLE organization (
     id         uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -39,12 +39,12 @@ CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
 
 -- Rate limits of the API, for each tenant and each of its users: token buckets, which refill over time.
 -- Reads and changes have separate buckets, so a program that polls leaves its tenant the tokens for changes.
-CREATE TABLE change_allowance (
-    tenant_id  uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: changes that concern every tenant
-    user_hash  bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
-    tokens     double precision NOT NULL CHECK (tokens >= 0),  -- at counted_at, one per request
-    counted_at timestamptz NOT NULL,
-    purpose    text NOT NULL DEFAULT 'change' CHECK (purpose IN ('change', 'read')),
+CREATE TABLE rate_limit_bucket (
+    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: changes that concern every tenant
+    user_hash   bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
+    tokens      double precision NOT NULL CHECK (tokens >= 0),  -- at refilled_at, one per request
+    refilled_at timestamptz NOT NULL,
+    purpose     text NOT NULL DEFAULT 'change' CHECK (purpose IN ('change', 'read')),
     UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose)
 );
 
@@ -73,20 +73,20 @@ BEGIN
     END LOOP;
 END
 $security$;
-CREATE POLICY keeper ON tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
+CREATE POLICY keeper ON tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
 CREATE POLICY delivery ON tenant_address FOR SELECT TO counterfoil_delivery USING (true);
-ALTER TABLE change_allowance ENABLE ROW LEVEL SECURITY;
-ALTER TABLE change_allowance FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON change_allowance TO counterfoil_worker
+ALTER TABLE rate_limit_bucket ENABLE ROW LEVEL SECURITY;
+ALTER TABLE rate_limit_bucket FORCE ROW LEVEL SECURITY;
+CREATE POLICY own_tenant ON rate_limit_bucket TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
     WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
-CREATE POLICY everybodys ON change_allowance TO counterfoil_delivery
+CREATE POLICY everybodys ON rate_limit_bucket TO counterfoil_delivery
     USING (tenant_id IS NULL) WITH CHECK (tenant_id IS NULL);
 
 GRANT SELECT, UPDATE (dmarc_policy) ON tenant TO counterfoil_worker;
 GRANT SELECT (id, slug) ON tenant TO counterfoil_delivery;
-GRANT SELECT (name) ON tenant TO counterfoil_keeper;
-GRANT SELECT ON tenant_admin TO counterfoil_worker, counterfoil_keeper;
+GRANT SELECT (name) ON tenant TO counterfoil_maintenance;
+GRANT SELECT ON tenant_admin TO counterfoil_worker, counterfoil_maintenance;
 GRANT SELECT ON tenant_address TO counterfoil_worker;
 GRANT SELECT (address, tenant_id) ON tenant_address TO counterfoil_delivery;
-GRANT SELECT, INSERT, UPDATE (tokens, counted_at) ON change_allowance TO counterfoil_worker, counterfoil_delivery;
+GRANT SELECT, INSERT, UPDATE (tokens, refilled_at) ON rate_limit_bucket TO counterfoil_worker, counterfoil_delivery;

@@ -1,3 +1,3 @@
 DROP FUNCTION unassigned_attempts;
-DROP TABLE mapping_pause, breaker, work_attempt, outbox;
+DROP TABLE breaker_mapping_pause, breaker, work_attempt, outbox;
 DROP SEQUENCE claim_token;

@@ -7,19 +7,19 @@ GRANT USAGE ON SEQUENCE claim_token TO counterfoil_worker, counterfoil_delivery;
 -- A row is a message to send to a worker's queue. The message contains the work item's id, revision and send number
 -- only.
 CREATE TABLE outbox (
-    id          uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
-    worker      text NOT NULL,
-    work_id     uuid NOT NULL,
-    revision    integer NOT NULL,
-    send_number integer NOT NULL,
-    not_before  timestamptz NOT NULL,
-    created_at  timestamptz NOT NULL,
-    sent_at     timestamptz,
-    body        text,  -- of a message that named no work item and is sent again unchanged; work_id is its dead letter
+    id           uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id    uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    worker       text NOT NULL,
+    work_id      uuid NOT NULL,
+    revision     integer NOT NULL,
+    send_number  integer NOT NULL,
+    scheduled_at timestamptz NOT NULL,
+    created_at   timestamptz NOT NULL,
+    sent_at      timestamptz,
+    raw_body     text,  -- of a message that named no work item and is sent again unchanged; work_id is its dead letter
     UNIQUE (worker, work_id, revision, send_number)
 );
-CREATE INDEX outbox_unsent ON outbox (worker, not_before) WHERE sent_at IS NULL;
+CREATE INDEX outbox_pending ON outbox (worker, scheduled_at) WHERE sent_at IS NULL;
 CREATE INDEX outbox_sent ON outbox (sent_at) WHERE sent_at IS NOT NULL;
 -- Deleting a tenant looks for its rows in every table that references it, in one statement.
 CREATE INDEX outbox_by_tenant ON outbox (tenant_id);
@@ -32,9 +32,9 @@ CREATE TABLE work_attempt (
     work_id         uuid NOT NULL,
     revision        integer NOT NULL,
     number          integer NOT NULL,  -- the attempt after a deferred one has the same number
-    began_at        timestamptz NOT NULL,
+    started_at      timestamptz NOT NULL,
     ended_at        timestamptz NOT NULL,
-    outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'skipped', 'retry', 'deferred', 'failed', 'lost')),
+    outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'skipped', 'retry', 'deferred', 'failed', 'worker_lost')),
     error_type      text,
     error           text,
     next_attempt_at timestamptz,
@@ -50,26 +50,26 @@ CREATE TABLE breaker (
     name       text PRIMARY KEY,                -- llm:<provider>, webhook:<host>
     generation bigint NOT NULL DEFAULT 0,       -- grows with each transition, which voids the results of older calls
     failures   integer NOT NULL DEFAULT 0,      -- consecutive ones, while closed
-    openings   integer NOT NULL DEFAULT 0,      -- consecutive ones; each lasts twice as long as the previous one
+    open_count integer NOT NULL DEFAULT 0,      -- consecutive ones; each lasts twice as long as the previous one
     opened_at  timestamptz,                     -- NULL: closed
-    open_until timestamptz,                     -- no call before; while probing, when another process may probe
-    probing    boolean NOT NULL DEFAULT false,
-    CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (openings = 0)),
-    CHECK (opened_at IS NOT NULL OR NOT probing)
+    open_until timestamptz,                     -- no call before; while is_probing, when another process may probe
+    is_probing boolean NOT NULL DEFAULT false,
+    CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (open_count = 0)),
+    CHECK (opened_at IS NOT NULL OR NOT is_probing)
 );
 GRANT SELECT, INSERT, UPDATE ON breaker TO counterfoil_delivery;
 
 -- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has none either.
---   pausing: the watchdog is about to disable the mapping, or crashed after it did.
---   paused: the watchdog disabled the mapping and must enable it again.
---   released: the watchdog must not enable the mapping. It already did, or a person took over.
-CREATE TABLE mapping_pause (
-    mapping     uuid PRIMARY KEY,
-    status      text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
-    opened_at   timestamptz NOT NULL,           -- the outage that caused it: the breaker's opened_at
-    intended_at timestamptz NOT NULL            -- when the mapping was last about to be disabled
+-- pausing: the watchdog is about to disable the mapping, or crashed after it did.   paused: the watchdog disabled the
+-- mapping and must enable it again.   released: the watchdog must not enable the mapping. It already did, or a person
+-- took over.
+CREATE TABLE breaker_mapping_pause (
+    mapping           uuid PRIMARY KEY,
+    status            text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
+    breaker_opened_at timestamptz NOT NULL,           -- the outage that caused it: opened_at of the breaker
+    intended_at       timestamptz NOT NULL            -- when the mapping was last about to be disabled
 );
-GRANT SELECT, INSERT, UPDATE ON mapping_pause TO counterfoil_delivery;
+GRANT SELECT, INSERT, UPDATE ON breaker_mapping_pause TO counterfoil_delivery;
 
 DO $security$
 DECLARE
@@ -88,16 +88,16 @@ $security$;
 -- A worker enqueues messages; delivery sends them.
 CREATE POLICY delivery ON outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT ON outbox TO counterfoil_worker, counterfoil_delivery;
-GRANT UPDATE (sent_at, not_before), DELETE ON outbox TO counterfoil_delivery;
+GRANT UPDATE (sent_at, scheduled_at), DELETE ON outbox TO counterfoil_delivery;
 
 GRANT SELECT, INSERT ON work_attempt TO counterfoil_worker;
 -- Delivery writes the attempts that it settles for others.
 CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 GRANT INSERT ON work_attempt TO counterfoil_delivery;
 -- The watchdog deletes attempts after their retention.
-CREATE POLICY past_keeping ON work_attempt TO counterfoil_keeper
+CREATE POLICY past_keeping ON work_attempt TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days') WITH CHECK (false);
-GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_keeper;
+GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_maintenance;
 -- Delivery sees the outcomes of all tenants' attempts, and no errors.
 CREATE POLICY delivery_sees ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
@@ -106,11 +106,12 @@ GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_deliv
 -- of attempts, because those of a tenant can quote its documents. This function returns attempts without a tenant only.
 CREATE POLICY composing ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION unassigned_attempts(of_worker text, of_work uuid, most integer)
-RETURNS TABLE (revision integer, number integer, began_at timestamptz, ended_at timestamptz, outcome text,
+RETURNS TABLE (revision integer, number integer, started_at timestamptz, ended_at timestamptz, outcome text,
                error_type text, error text, next_attempt_at timestamptz, trace_id text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
-    SELECT a.revision, a.number, a.began_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at, a.trace_id
+    SELECT a.revision, a.number, a.started_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at,
+        a.trace_id
     FROM work_attempt a
     WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
     ORDER BY a.ended_at DESC, a.id DESC LIMIT most

@@ -1,2 +1,2 @@
-DROP TABLE audit_salt_of_nobody, audit_head, audit_entry;
-DROP FUNCTION refuse_audit_change, follow_audit;
+DROP TABLE audit_salt_global, audit_head, audit_entry;
+DROP FUNCTION reject_audit_update, append_audit_head;

@@ -27,12 +27,12 @@ CREATE TABLE audit_head (
 );
 
 -- Keys the hashes of the chain without a tenant. The delivery role, which writes that chain, reads it.
-CREATE TABLE audit_salt_of_nobody (
+CREATE TABLE audit_salt_global (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     salt    bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
 );
-INSERT INTO audit_salt_of_nobody DEFAULT VALUES;
-GRANT SELECT ON audit_salt_of_nobody TO counterfoil_delivery;
+INSERT INTO audit_salt_global DEFAULT VALUES;
+GRANT SELECT ON audit_salt_global TO counterfoil_delivery;
 
 DO $security$
 DECLARE
@@ -65,7 +65,7 @@ CREATE POLICY recording ON audit_entry FOR INSERT TO counterfoil_owner WITH CHEC
 
 -- Moves the head. It acts as the owner, for an entry that row-level security has accepted.
 CREATE POLICY following ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
-CREATE FUNCTION follow_audit() RETURNS trigger
+CREATE FUNCTION append_audit_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
@@ -76,16 +76,17 @@ BEGIN
     UPDATE audit_head SET number = NEW.number, hash = NEW.hash
     WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE = 'integrity_constraint_violation';
+        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE =
+            'integrity_constraint_violation';
     END IF;
     RETURN NULL;
 END
 $body$;
-REVOKE ALL ON FUNCTION follow_audit FROM PUBLIC;
-CREATE TRIGGER follow AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION follow_audit();
+REVOKE ALL ON FUNCTION append_audit_head FROM PUBLIC;
+CREATE TRIGGER follow AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION append_audit_head();
 
 -- Only the audit trail of a tenant that is being erased may be deleted.
-CREATE FUNCTION refuse_audit_change() RETURNS trigger
+CREATE FUNCTION reject_audit_update() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
@@ -98,9 +99,9 @@ BEGIN
     RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
 END
 $body$;
-REVOKE ALL ON FUNCTION refuse_audit_change FROM PUBLIC;
+REVOKE ALL ON FUNCTION reject_audit_update FROM PUBLIC;
 CREATE TRIGGER refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
-    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
-CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON audit_head FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_head FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_update();
+CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON audit_head FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_update();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION reject_audit_update();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_head FOR EACH ROW EXECUTE FUNCTION reject_audit_update();

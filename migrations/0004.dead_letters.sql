@@ -1,84 +1,90 @@
--- Dead letters: their groups, counts, words to search, exports and purges. Operations on them and on documents.
+-- Dead letters: their groups, counts and words to search. Operations on them and on documents.
 
--- Requests that run in steps: bulk operations on dead letters, purges of closed ones and their
--- restoration, and reprocessing of documents. A purge hides at once and is restored within a week on request.
+-- Requests that run in steps: bulk operations on dead letters, purges of closed ones and their restoration, exports,
+-- and reprocessing of documents. A purge hides at once and is restored within a week on request. The file of an export
+-- is in S3, and a lifecycle rule of the bucket deletes it.
 CREATE TABLE operation (
-    id               uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore', 'purge', 'restore', 'extract', 'match')),
-    filter           jsonb,  -- NULL: the caller listed the items
-    note             text CHECK (length(note) BETWEEN 1 AND 2000),
-    rate             integer CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
-    canary           integer CHECK (canary >= 1),  -- number of items to retry first and wait for
-    requested_by     text NOT NULL CHECK (requested_by <> ''),
-    requested_at     timestamptz NOT NULL,  -- later items are excluded
-    state            text NOT NULL DEFAULT 'waiting'
-                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'cancelled', 'stopped')),
-    version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
-    reason           text,  -- why it was stopped
-    ended_at         timestamptz,
+    id                 uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id          uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    action             text NOT NULL CHECK (
+        action IN ('retry', 'resolve', 'ignore', 'purge', 'restore', 'export', 'extract', 'match')
+    ),
+    filter             jsonb,  -- NULL: the caller listed the items
+    note               text CHECK (length(note) BETWEEN 1 AND 2000),
+    rate               integer CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
+    canary             integer CHECK (canary >= 1),  -- number of items to retry first and wait for
+    requested_by       text NOT NULL CHECK (requested_by <> ''),
+    requested_at       timestamptz NOT NULL,  -- later items are excluded
+    state              text NOT NULL DEFAULT 'selecting'
+                     CHECK (state IN ('selecting', 'canary', 'running', 'paused', 'done', 'canceled', 'halted')),
+    version            integer NOT NULL DEFAULT 1,  -- grows with each change of the state
+    reason             text,  -- why it was stopped
+    ended_at           timestamptz,
     -- Place of the last item that was selected, or begun if items are not listed. The next ones come after it.
-    cursor_at        timestamptz,
-    cursor_id        uuid,
-    is_selected      boolean NOT NULL DEFAULT false,  -- whether all are
-    selected         integer NOT NULL DEFAULT 0,
-    handled          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
-    done             integer NOT NULL DEFAULT 0,
-    failed           integer NOT NULL DEFAULT 0,
-    skipped          integer NOT NULL DEFAULT 0,
-    canary_begun_at  timestamptz,  -- when the last canary item was begun
-    canary_passed_at timestamptz,
-    stepped_at       timestamptz NOT NULL,  -- the rate is used up until then
-    restored_at      timestamptz,  -- when the restoration of a purge was requested
+    cursor_at          timestamptz,
+    cursor_id          uuid,
+    selection_complete boolean NOT NULL DEFAULT false,  -- whether all are
+    selected           integer NOT NULL DEFAULT 0,
+    processed          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
+    succeeded          integer NOT NULL DEFAULT 0,
+    failed             integer NOT NULL DEFAULT 0,
+    skipped            integer NOT NULL DEFAULT 0,
+    canary_begun_at    timestamptz,  -- when the last canary item was begun
+    canary_passed_at   timestamptz,
+    last_step_at       timestamptz NOT NULL,  -- the rate is used up until then
+    restored_at        timestamptz,  -- when the restoration of a purge was requested
+    file               jsonb,  -- of an export: format, size and parts of the upload, and the callers who got a link
     UNIQUE (tenant_id, id),
-    CHECK ((ended_at IS NULL) = (state IN ('waiting', 'canary', 'running', 'paused'))),
+    CHECK ((ended_at IS NULL) = (state IN ('selecting', 'canary', 'running', 'paused'))),
     CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
-    CHECK (done + failed + skipped = handled AND handled <= selected),
+    CHECK (succeeded + failed + skipped = processed AND processed <= selected),
     CHECK (canary IS NULL OR action = 'retry'),
     CHECK (note IS NOT NULL OR action NOT IN ('resolve', 'ignore')),
     CHECK (filter IS NOT NULL OR action IN ('retry', 'resolve', 'ignore')),
-    CHECK (rate IS NOT NULL OR action IN ('purge', 'restore')),
+    CHECK (rate IS NOT NULL OR action IN ('purge', 'restore', 'export')),
+    CHECK ((file IS NOT NULL) = (action = 'export')),
     CHECK (action <> 'purge' OR filter ? 'status' AND NOT filter -> 'status' ? 'pending')
 );
 CREATE INDEX operation_to_step ON operation (requested_at, id)
-    WHERE state IN ('waiting', 'canary', 'running');
+    WHERE state IN ('selecting', 'canary', 'running');
 CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
 CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
 -- Work that failed permanently. job_id names one worker's job forever: a second failure reopens its row.
 CREATE TABLE dead_letter (
-    job_id         uuid PRIMARY KEY,
-    tenant_id      uuid REFERENCES tenant (id) ON DELETE CASCADE,
-    worker         text NOT NULL,
-    work_id        uuid,
-    revision       integer,
-    task_type      text NOT NULL,
-    payload        jsonb NOT NULL,
-    metadata       jsonb NOT NULL,
-    attempts       integer NOT NULL,
-    fingerprint    text NOT NULL,
-    lineage        jsonb NOT NULL DEFAULT '[]',
-    dlq_reason     text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded')),
-    dlq_timestamp  timestamptz NOT NULL,
-    status         text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
-    resolution     jsonb,
-    resolved_at    timestamptz,
-    resolved_by    text,
-    version        integer NOT NULL DEFAULT 1,  -- grows with each change; a caller sends the version that it saw
-    purged_at      timestamptz,  -- hidden; deleted permanently a week later
-    edited_payload jsonb,  -- of a failed task, corrected by a person; the task gets it when it is retried
-    edit           jsonb,  -- by, at, and the differences, with both values
-    purge_id       uuid,
-    kept_until     timestamptz,  -- an undone purge stores its dead letters for a week longer
+    job_id            uuid PRIMARY KEY,
+    tenant_id         uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    worker            text NOT NULL,
+    work_id           uuid,
+    revision          integer,
+    task_type         text NOT NULL,
+    payload           jsonb NOT NULL,
+    metadata          jsonb NOT NULL,
+    attempts          integer NOT NULL,
+    fingerprint       text NOT NULL,
+    previous_failures jsonb NOT NULL DEFAULT '[]',
+    dlq_reason        text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded')),
+    dlq_timestamp     timestamptz NOT NULL,
+    status            text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
+    resolution        jsonb,
+    resolved_at       timestamptz,
+    resolved_by       text,
+    version           integer NOT NULL DEFAULT 1,  -- grows with each change; a caller sends the version that it saw
+    purged_at         timestamptz,  -- hidden; deleted permanently a week later
+    edited_payload    jsonb,  -- of a failed task, corrected by a person; the task gets it when it is retried
+    edit_metadata     jsonb,  -- by, at, and the differences, with both values
+    purge_id          uuid,
+    retain_until      timestamptz,  -- an undone purge stores its dead letters for a week longer
     CHECK ((work_id IS NULL) = (revision IS NULL)),
-    CHECK ((edited_payload IS NULL) = (edit IS NULL)),
+    CHECK ((edited_payload IS NULL) = (edit_metadata IS NULL)),
     FOREIGN KEY (tenant_id, purge_id) REFERENCES operation (tenant_id, id) ON DELETE SET NULL (purge_id)
 );
 CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
 CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
 CREATE INDEX dead_letter_by_tenant ON dead_letter (tenant_id);
 -- Pages are read in this order, of one status at a time; a page of several statuses is merged from theirs.
-CREATE INDEX dead_letter_page ON dead_letter (tenant_id, status, dlq_timestamp DESC, job_id DESC) WHERE purged_at IS NULL;
+CREATE INDEX dead_letter_page ON dead_letter (tenant_id, status, dlq_timestamp DESC,
+    job_id DESC) WHERE purged_at IS NULL;
 CREATE INDEX dead_letter_page_of_type ON dead_letter (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC)
     WHERE purged_at IS NULL;
 CREATE INDEX dead_letter_page_of_group ON dead_letter (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC)
@@ -86,8 +92,8 @@ CREATE INDEX dead_letter_page_of_group ON dead_letter (tenant_id, fingerprint, s
 CREATE INDEX dead_letter_purged ON dead_letter (purged_at) WHERE purged_at IS NOT NULL;
 CREATE INDEX dead_letter_by_purge ON dead_letter (purge_id) WHERE purge_id IS NOT NULL;
 CREATE INDEX dead_letter_by_settlement ON dead_letter (resolved_at)
-    WHERE status <> 'pending' AND purged_at IS NULL AND kept_until IS NULL;
-CREATE INDEX dead_letter_kept ON dead_letter (kept_until, resolved_at) WHERE kept_until IS NOT NULL;
+    WHERE status <> 'pending' AND purged_at IS NULL AND retain_until IS NULL;
+CREATE INDEX dead_letter_by_retention ON dead_letter (retain_until, resolved_at) WHERE retain_until IS NOT NULL;
 -- People name a dead letter by the end of its id, as tables show it. This index finds it among ten million.
 CREATE INDEX dead_letter_by_end ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C") WHERE purged_at IS NULL;
 -- The document list includes files that failed before they became a document.
@@ -111,13 +117,13 @@ CREATE TABLE dead_letter_group (
     fingerprint text NOT NULL,
     worker      text NOT NULL,
     error_type  text NOT NULL,
-    sentence    text NOT NULL,  -- of the error, without the parts that vary
+    message     text NOT NULL,  -- of the error, without the parts that vary
     words       text[] NOT NULL,  -- of all of these
     first_seen  timestamptz NOT NULL,
-    settled_as  text CHECK (settled_as IN ('resolved', 'ignored')),  -- until a later dead letter joins the group
-    settled_at  timestamptz,
+    closed_as   text CHECK (closed_as IN ('resolved', 'ignored')),  -- until a later dead letter joins the group
+    closed_at   timestamptz,
     UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint),
-    CHECK ((settled_as IS NULL) = (settled_at IS NULL))
+    CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
 
 -- Words of a dead letter that its group does not have: of its file's name and of the varying parts of its error.
@@ -138,16 +144,16 @@ CREATE TABLE dead_letter_count (
     task_type   text NOT NULL,
     status      text CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
     hour        timestamptz,
-    number      bigint NOT NULL,
+    delta       bigint NOT NULL,
     last_at     timestamptz NOT NULL,  -- upper bound of dlq_timestamp in this status
-    is_sum      boolean NOT NULL DEFAULT false,
+    is_rollup   boolean NOT NULL DEFAULT false,
     CHECK ((status IS NULL) <> (hour IS NULL))
 );
 CREATE INDEX dead_letter_count_by_state ON dead_letter_count (tenant_id, fingerprint, task_type, status)
-    INCLUDE (number, last_at) WHERE hour IS NULL;
-CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerprint, hour) INCLUDE (number)
+    INCLUDE (delta, last_at) WHERE hour IS NULL;
+CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerprint, hour) INCLUDE (delta)
     WHERE hour IS NOT NULL;
-CREATE INDEX dead_letter_count_to_add ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_sum;
+CREATE INDEX dead_letter_count_pending_rollup ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_rollup;
 CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
 
 -- The dead letters of a bulk operation, in the order of processing. They outlive the dead letters themselves.
@@ -156,42 +162,15 @@ CREATE TABLE operation_item (
     number       integer NOT NULL,
     tenant_id    uuid NOT NULL,
     job_id       uuid NOT NULL,
-    result       text CHECK (result IN ('done', 'failed', 'skipped')),  -- NULL: not processed yet
+    result       text CHECK (result IN ('succeeded', 'failed', 'skipped')),  -- NULL: not processed yet
     reason       text,
     version      integer,  -- of the dead letter at that time
     revision     integer,  -- of the work that was begun
     PRIMARY KEY (operation_id, number),
     UNIQUE (operation_id, job_id),
     FOREIGN KEY (tenant_id, operation_id) REFERENCES operation (tenant_id, id) ON DELETE CASCADE,
-    CHECK ((reason IS NULL) = (result IS NULL OR result = 'done'))
+    CHECK ((reason IS NULL) = (result IS NULL OR result = 'succeeded'))
 ) WITH (fillfactor = 80);
-
--- Exports that are too large for one response: written to S3 in steps, stored for a week.
-CREATE TABLE dead_letter_export (
-    id           uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    format       text NOT NULL CHECK (format IN ('csv', 'json')),
-    selection    jsonb NOT NULL,  -- fixed at the request
-    filter_hash  bytea NOT NULL CHECK (octet_length(filter_hash) = 32),  -- of the request, for the audit trail
-    hides        boolean NOT NULL,  -- whether secrets are redacted, as for the person who requested it
-    requested_by text NOT NULL,
-    requested_at timestamptz NOT NULL,
-    expires_at   timestamptz NOT NULL,
-    state        text NOT NULL DEFAULT 'writing' CHECK (state IN ('writing', 'ready', 'failed')),
-    letters      bigint NOT NULL DEFAULT 0,
-    bytes        bigint NOT NULL DEFAULT 0,
-    upload_id    text,  -- of S3's multipart upload
-    parts        text[] NOT NULL DEFAULT '{}',  -- ETags of the parts
-    after_at     timestamptz,  -- where the last part ended: dlq_timestamp and job_id of the dead letter
-    after_id     uuid,
-    is_read      boolean NOT NULL DEFAULT false,  -- whether the last dead letter was read
-    leased_until timestamptz,  -- lease of the process that writes a part
-    taken_by     text[] NOT NULL DEFAULT '{}',  -- people who downloaded the file
-    CHECK ((after_at IS NULL) = (after_id IS NULL))
-);
-CREATE INDEX dead_letter_export_to_write ON dead_letter_export (leased_until NULLS FIRST) WHERE state = 'writing';
-CREATE INDEX dead_letter_export_by_tenant ON dead_letter_export (tenant_id);
-CREATE INDEX dead_letter_export_past_keeping ON dead_letter_export (expires_at);
 
 -- The size of a transition table is unknown when a statement on it is planned, once per connection. A join of the new
 -- with the old rows becomes nested loops: twice the dead letters take four times as long. So the conditions use EXCEPT.
@@ -201,32 +180,32 @@ CREATE FUNCTION count_dead_letters() RETURNS trigger
     AS $$
 BEGIN
     IF TG_OP <> 'DELETE' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp) FROM new_rows
         WHERE purged_at IS NULL GROUP BY 1, 2, 3, 4;
     END IF;
     IF TG_OP <> 'INSERT' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
         WHERE purged_at IS NULL  -- rows deleted with their tenant have no counts
           AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
         GROUP BY 1, 2, 3, 4;
     END IF;
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp)
         FROM new_rows GROUP BY 1, 2, 3, 4;
     ELSIF TG_OP = 'UPDATE' THEN
         IF EXISTS (SELECT job_id, dlq_timestamp FROM new_rows EXCEPT SELECT job_id, dlq_timestamp FROM old_rows) THEN
-            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, delta, last_at)
             SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
         -- The group and the words of an unassigned dead letter follow it to its tenant.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
-            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
-            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
+            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
+            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.message, g.words, n.dlq_timestamp
             FROM new_rows n JOIN old_rows o USING (job_id)
             JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM o.tenant_id AND g.fingerprint = n.fingerprint
             WHERE n.tenant_id IS DISTINCT FROM o.tenant_id
@@ -239,11 +218,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER counted_when_it_comes AFTER INSERT ON dead_letter
+CREATE TRIGGER count_on_insert AFTER INSERT ON dead_letter
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
-CREATE TRIGGER counted_when_it_changes AFTER UPDATE ON dead_letter
+CREATE TRIGGER count_on_update AFTER UPDATE ON dead_letter
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
-CREATE TRIGGER counted_when_it_goes AFTER DELETE ON dead_letter
+CREATE TRIGGER count_on_delete AFTER DELETE ON dead_letter
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
 
 DO $security$
@@ -251,8 +230,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count', 'operation',
-                                'operation_item', 'dead_letter_export'] LOOP
+                                'dead_letter_count', 'operation', 'operation_item'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -266,7 +244,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count', 'dead_letter_export'] LOOP
+                                'dead_letter_count'] LOOP
         EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
     END LOOP;
 END
@@ -276,36 +254,30 @@ $security$;
 GRANT SELECT, INSERT, UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
 GRANT SELECT, INSERT ON dead_letter_audit, dead_letter_group, dead_letter_word, dead_letter_count
     TO counterfoil_worker, counterfoil_delivery;
-GRANT UPDATE (settled_as, settled_at) ON dead_letter_group TO counterfoil_worker;
+GRANT UPDATE (closed_as, closed_at) ON dead_letter_group TO counterfoil_worker;
 GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- of a dead letter that failed again
 GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a dead letter that gets its tenant late
-GRANT DELETE ON dead_letter_count TO counterfoil_keeper;
+GRANT DELETE ON dead_letter_count TO counterfoil_maintenance;
 -- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention; never pending
 -- ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
-CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper
+CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
-GRANT DELETE ON dead_letter TO counterfoil_keeper;
+GRANT DELETE ON dead_letter TO counterfoil_maintenance;
 
-GRANT SELECT, INSERT, UPDATE (rate, state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled,
-                              done, failed, skipped, canary_begun_at, canary_passed_at, stepped_at, restored_at)
+GRANT SELECT, INSERT, UPDATE (rate, state, version, reason, ended_at, cursor_at, cursor_id, selection_complete,
+    selected, processed,
+                              succeeded, failed, skipped, canary_begun_at, canary_passed_at, last_step_at,
+                                  restored_at, file)
     ON operation TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_item TO counterfoil_worker;
 -- The delivery role finds the unfinished operations of all tenants, without their content.
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
 -- The watchdog deletes an operation 90 days after its end, and its items before it in steps: there may be millions.
-CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_keeper
+CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days');
-CREATE POLICY past_keeping ON operation_item TO counterfoil_keeper
+CREATE POLICY past_keeping ON operation_item TO counterfoil_maintenance
     USING (EXISTS (SELECT FROM operation o
                    WHERE o.id = operation_id AND o.ended_at < now() - interval '90 days')) WITH CHECK (false);
-GRANT DELETE ON operation TO counterfoil_keeper;
-GRANT SELECT (operation_id, number), DELETE ON operation_item TO counterfoil_keeper;
-
-GRANT SELECT, INSERT, UPDATE (taken_by) ON dead_letter_export TO counterfoil_worker;
-GRANT SELECT, UPDATE (state, letters, bytes, upload_id, parts, after_at, after_id, is_read, leased_until)
-    ON dead_letter_export TO counterfoil_delivery;
--- The watchdog deletes an export together with its file, and no sooner.
-CREATE POLICY past_keeping ON dead_letter_export AS RESTRICTIVE FOR DELETE TO counterfoil_keeper
-    USING (expires_at < now());
-GRANT DELETE ON dead_letter_export TO counterfoil_keeper;
+GRANT DELETE ON operation TO counterfoil_maintenance;
+GRANT SELECT (operation_id, number), DELETE ON operation_item TO counterfoil_maintenance;

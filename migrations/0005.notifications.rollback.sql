@@ -1,1 +1,1 @@
-DROP TABLE notification, notice_delivery, notice;
+DROP TABLE failure_event, notification_delivery, notification_digest;

@@ -1,37 +1,37 @@
--- Notifications of failures. The watchdog sends them (counterfoil_keeper); documents' workers and the delivery role,
--- which every worker may take, change none of them and see no other tenant's addresses.
+-- Notifications of failures. The watchdog sends them (counterfoil_maintenance); documents' workers and the delivery
+-- role, which every worker may take, change none of them and see no other tenant's addresses.
 
--- A message to people: the first failure of a fingerprint alone, or later ones of it as a digest. A notice without
+-- A message to people: the first failure of a fingerprint alone, or later ones of it as a digest. A digest without
 -- deliveries had no recipients.
-CREATE TABLE notice (
+CREATE TABLE notification_digest (
     id          uuid PRIMARY KEY,
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
     created_at  timestamptz NOT NULL
 );
-CREATE INDEX notice_by_age ON notice (created_at);
-CREATE INDEX notice_by_tenant ON notice (tenant_id);
+CREATE INDEX notification_digest_by_age ON notification_digest (created_at);
+CREATE INDEX notification_digest_by_tenant ON notification_digest (tenant_id);
 
--- Delivery of a notice to one recipient by one channel.
-CREATE TABLE notice_delivery (
-    notice_id       uuid NOT NULL REFERENCES notice (id) ON DELETE CASCADE,
+-- Delivery of a digest to one recipient by one channel.
+CREATE TABLE notification_delivery (
+    digest_id       uuid NOT NULL REFERENCES notification_digest (id) ON DELETE CASCADE,
     tenant_id       uuid REFERENCES tenant (id) ON DELETE CASCADE,
     channel         text NOT NULL,
     recipient       text NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL,  -- during an attempt: when its sender counts as lost
     sent_at         timestamptz,
-    abandoned_at    timestamptz,
+    gave_up_at      timestamptz,
     error           text,
-    PRIMARY KEY (notice_id, channel, recipient),
-    CHECK (sent_at IS NULL OR abandoned_at IS NULL)
+    PRIMARY KEY (digest_id, channel, recipient),
+    CHECK (sent_at IS NULL OR gave_up_at IS NULL)
 );
-CREATE INDEX notice_delivery_owed ON notice_delivery (channel, next_attempt_at)
-    WHERE sent_at IS NULL AND abandoned_at IS NULL;
-CREATE INDEX notice_delivery_by_tenant ON notice_delivery (tenant_id);
+CREATE INDEX notification_delivery_pending ON notification_delivery (channel, next_attempt_at)
+    WHERE sent_at IS NULL AND gave_up_at IS NULL;
+CREATE INDEX notification_delivery_by_tenant ON notification_delivery (tenant_id);
 
 -- Exactly one for each failure. Sending is at least once, as from the outbox.
-CREATE TABLE notification (
+CREATE TABLE failure_event (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     worker      text NOT NULL,
@@ -40,18 +40,19 @@ CREATE TABLE notification (
     fingerprint text NOT NULL,
     payload     jsonb NOT NULL,
     created_at  timestamptz NOT NULL,
-    notice_id   uuid REFERENCES notice (id) ON DELETE CASCADE,  -- whose deliveries record whether it was sent
+    -- Whose deliveries record whether it was sent.
+    digest_id   uuid REFERENCES notification_digest (id) ON DELETE CASCADE,
     UNIQUE (job_id, revision)
 );
-CREATE INDEX notification_untold ON notification (tenant_id, fingerprint, created_at) WHERE notice_id IS NULL;
-CREATE INDEX notification_by_notice ON notification (notice_id, created_at);
-CREATE INDEX notification_by_tenant ON notification (tenant_id);
+CREATE INDEX failure_event_ungrouped ON failure_event (tenant_id, fingerprint, created_at) WHERE digest_id IS NULL;
+CREATE INDEX failure_event_by_digest ON failure_event (digest_id, created_at);
+CREATE INDEX failure_event_by_tenant ON failure_event (tenant_id);
 
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['notification'] LOOP
+    FOREACH name IN ARRAY ARRAY['failure_event'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -64,22 +65,23 @@ DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['notice', 'notice_delivery'] LOOP
+    FOREACH name IN ARRAY ARRAY['notification_digest', 'notification_delivery'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I FOR SELECT TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-        EXECUTE format('CREATE POLICY keeper ON %I TO counterfoil_keeper USING (true) WITH CHECK (true)', name);
+        EXECUTE format('CREATE POLICY keeper ON %I TO counterfoil_maintenance USING (true) WITH CHECK (true)', name);
     END LOOP;
 END
 $security$;
-CREATE POLICY delivery ON notification TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON failure_event TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-GRANT SELECT, INSERT ON notification TO counterfoil_worker, counterfoil_delivery;
-GRANT UPDATE (notice_id) ON notification TO counterfoil_keeper;
-GRANT SELECT ON notice TO counterfoil_worker, counterfoil_keeper;
-GRANT SELECT (notice_id, tenant_id, channel, attempts, next_attempt_at, sent_at, abandoned_at, error) ON notice_delivery
+GRANT SELECT, INSERT ON failure_event TO counterfoil_worker, counterfoil_delivery;
+GRANT UPDATE (digest_id) ON failure_event TO counterfoil_maintenance;
+GRANT SELECT ON notification_digest TO counterfoil_worker, counterfoil_maintenance;
+GRANT SELECT (digest_id, tenant_id, channel, attempts, next_attempt_at, sent_at, gave_up_at,
+    error) ON notification_delivery
     TO counterfoil_worker;
-GRANT INSERT, DELETE ON notice TO counterfoil_keeper;
-GRANT SELECT, INSERT, UPDATE (attempts, next_attempt_at, sent_at, abandoned_at, error) ON notice_delivery
-    TO counterfoil_keeper;
+GRANT INSERT, DELETE ON notification_digest TO counterfoil_maintenance;
+GRANT SELECT, INSERT, UPDATE (attempts, next_attempt_at, sent_at, gave_up_at, error) ON notification_delivery
+    TO counterfoil_maintenance;

@@ -1,7 +1,6 @@
--- Sources and documents, and the acquisition of their files.
--- The life cycle of work has the same columns everywhere: status, error, attempts, failed_at, revision, claim_token,
--- claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason. A document has them with the prefix
--- matching_.
+-- Sources and documents, and the acquisition of their files. The life cycle of work has the same columns everywhere:
+-- status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
+-- send_number, returns, reason. A document has them with the prefix matching_.
 
 -- One object in S3. The row is inserted with its first claim, because the event comes from outside.
 -- A mail is a job without a tenant, and one more for each tenant that it is addressed to.
@@ -24,8 +23,8 @@ CREATE TABLE acquisition_job (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
@@ -38,25 +37,25 @@ CREATE INDEX acquisition_job_without_event ON acquisition_job (created_at) WHERE
 
 -- Origin of documents: one upload or one mail.
 CREATE TABLE source (
-    id           uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    job_id       uuid NOT NULL UNIQUE,
-    kind         text NOT NULL CHECK (kind IN ('upload', 'mail')),
-    bucket       text NOT NULL,
-    key          text NOT NULL,
-    received_at  timestamptz NOT NULL,
-    sender       text,
-    subject      text,
-    message_id   text,   -- without its angle brackets
-    parts        jsonb,  -- of a mail or an archive: each file in it, and its outcome
-    refusal      text CHECK (  -- why no file was accepted
-        refusal IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
+    id               uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    job_id           uuid NOT NULL UNIQUE,
+    kind             text NOT NULL CHECK (kind IN ('upload', 'mail')),
+    bucket           text NOT NULL,
+    key              text NOT NULL,
+    received_at      timestamptz NOT NULL,
+    sender           text,
+    subject          text,
+    message_id       text,   -- without its angle brackets
+    attachments      jsonb,  -- of a mail or an archive: each file in it, and its outcome
+    rejection_reason text CHECK (  -- why no file was accepted
+        rejection_reason IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
     ),
-    spf          text,   -- results of RFC 8601, such as pass and fail, from Amazon SES; NULL: the mail has none
-    dkim         text,
-    dmarc        text,
-    hold         text CHECK (hold IN ('held', 'released', 'rejected')),
-    content_hash bytea CHECK (octet_length(content_hash) = 32),  -- NULL: a mail or an archive
+    spf              text,   -- results of RFC 8601, such as pass and fail, from Amazon SES; NULL: the mail has none
+    dkim             text,
+    dmarc            text,
+    hold             text CHECK (hold IN ('held', 'released', 'rejected')),
+    content_hash     bytea CHECK (octet_length(content_hash) = 32),  -- NULL: a mail or an archive
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
 );
@@ -64,31 +63,32 @@ CREATE TABLE source (
 -- known Message-ID and sender is a different one. Copies that arrive at the same time are serialized by a lock. The
 -- key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
 CREATE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
-    WHERE message_id IS NOT NULL AND refusal IS NULL;
+    WHERE message_id IS NOT NULL AND rejection_reason IS NULL;
 CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE hold IS NOT NULL;
 -- Files with the same content are found by their sources: a duplicate upload creates no second document.
 CREATE INDEX source_by_content ON source (tenant_id, content_hash) WHERE content_hash IS NOT NULL;
-CREATE INDEX source_by_part ON source USING gin (parts jsonb_path_ops) WHERE parts IS NOT NULL;
+CREATE INDEX source_by_part ON source USING gin (attachments jsonb_path_ops) WHERE attachments IS NOT NULL;
 
 -- Later migrations add the columns of matching and of extraction.
 CREATE TABLE document (
-    id              uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id       uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    source_id       uuid NOT NULL,
-    bucket          text NOT NULL,
-    key             text NOT NULL,
-    version         text,
-    file_name       text NOT NULL,
-    size            bigint NOT NULL,
-    content_hash    bytea NOT NULL CHECK (length(content_hash) = 32),  -- SHA-256
-    received_at     timestamptz NOT NULL,
-    seen_again      integer NOT NULL DEFAULT 0,
-    last_seen_at    timestamptz NOT NULL,
-    type            text CHECK (type IN ('invoice', 'credit_note', 'purchase_order', 'order_confirmation', 'delivery_note',
+    id                uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    source_id         uuid NOT NULL,
+    bucket            text NOT NULL,
+    key               text NOT NULL,
+    version           text,
+    file_name         text NOT NULL,
+    size              bigint NOT NULL,
+    content_hash      bytea NOT NULL CHECK (length(content_hash) = 32),  -- SHA-256
+    received_at       timestamptz NOT NULL,
+    duplicate_uploads integer NOT NULL DEFAULT 0,
+    last_duplicate_at timestamptz NOT NULL,
+    type              text CHECK (type IN ('invoice', 'credit_note', 'purchase_order', 'order_confirmation',
+        'delivery_note',
                                          'goods_receipt', 'contract', 'other')),
-    method          text,
-    structured_data jsonb,
-    cluster_id      uuid,
+    method            text,
+    structured_data   jsonb,
+    cluster_id        uuid,
     UNIQUE (tenant_id, id),
     UNIQUE (tenant_id, content_hash),
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
@@ -96,9 +96,8 @@ CREATE TABLE document (
 CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
 -- A repeated mail finds its documents by this index, and so does the deletion of a source.
 CREATE INDEX document_by_source ON document (source_id);
-CREATE INDEX document_by_receipt ON document (tenant_id, received_at, id);
--- The same attachment of several mails is one object.
--- People name a document by the end of its id, as tables show it.
+CREATE INDEX document_by_received_at ON document (tenant_id, received_at, id);
+-- The same attachment of several mails is one object. People name a document by the end of its id, as tables show it.
 CREATE INDEX document_by_end ON document (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX document_by_key ON document (tenant_id, key);
 
@@ -156,24 +155,26 @@ CREATE POLICY delivery ON acquisition_job TO counterfoil_delivery USING (true) W
 CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 GRANT SELECT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
-                      next_attempt_at, send_number, returns, reason) ON acquisition_job TO counterfoil_worker;
+                      next_attempt_at, send_number, dlq_returns, skip_reason) ON acquisition_job TO counterfoil_worker;
 -- An S3 event creates its job, with the tenant that its key names. A file can arrive before its tenant is created: the
 -- job gets the tenant when it is sent again. A late event adds its sequencer to the job.
 GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, status, error, attempts, failed_at,
-              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
+              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
+                  skip_reason),
       INSERT (id, tenant_id, bucket, key, version, sequencer, size, created_at),
       UPDATE (tenant_id, sequencer, status, error, attempts, failed_at, revision, claim_token, claimed_at,
-              lease_expires_at, next_attempt_at, send_number, returns, reason)
+              lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON acquisition_job TO counterfoil_delivery;
 
 -- A worker adds rows and changes extracted fields. The origin of a file stays as it was written, and a worker deletes
 -- nothing. A later revision of the job can find other files in the same mail.
-GRANT SELECT, INSERT, UPDATE (parts, refusal, hold) ON source TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (attachments, rejection_reason, hold) ON source TO counterfoil_worker;
 -- Delivery finds the tenant of a mail by its id, and nothing else.
 CREATE POLICY delivery ON source FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id) ON source TO counterfoil_delivery;
 
-GRANT SELECT, INSERT, UPDATE (seen_again, last_seen_at, type, method, structured_data, cluster_id) ON document
+GRANT SELECT, INSERT, UPDATE (duplicate_uploads, last_duplicate_at, type, method, structured_data,
+    cluster_id) ON document
     TO counterfoil_worker;
 -- A dead letter names its file, and when it was received.
 GRANT SELECT (id, tenant_id, bucket, key, file_name, received_at) ON document TO counterfoil_delivery;

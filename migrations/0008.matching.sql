@@ -8,33 +8,33 @@ ALTER TABLE document
     ADD COLUMN matching_lease_expires_at timestamptz,
     ADD COLUMN matching_next_attempt_at  timestamptz,
     ADD COLUMN matching_send_number      integer NOT NULL DEFAULT 0,
-    ADD COLUMN matching_returns          integer NOT NULL DEFAULT 0,
-    ADD COLUMN matching_reason           text;
+    ADD COLUMN matching_dlq_returns      integer NOT NULL DEFAULT 0,
+    ADD COLUMN matching_skip_reason      text;
 GRANT UPDATE (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
-              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason)
+              matching_next_attempt_at, matching_send_number, matching_dlq_returns, matching_skip_reason)
     ON document TO counterfoil_worker;
 GRANT SELECT (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
-              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason),
+              matching_next_attempt_at, matching_send_number, matching_dlq_returns, matching_skip_reason),
       UPDATE (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
-              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason)
+              matching_next_attempt_at, matching_send_number, matching_dlq_returns, matching_skip_reason)
     ON document TO counterfoil_delivery;
 
--- Blocking keys of a document: its own number, the references in it, its parties. Candidates share a key.
+-- Blocking keys of a document: its own number, the references in it, its parties. Candidates share a value.
 CREATE TABLE document_key (
-    tenant_id   uuid NOT NULL,
-    document_id uuid NOT NULL,
-    type        text NOT NULL,
-    key         text NOT NULL,
-    written_by  xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- shows whether a search could have seen the row
-    PRIMARY KEY (document_id, type, key),
+    tenant_id      uuid NOT NULL,
+    document_id    uuid NOT NULL,
+    type           text NOT NULL,
+    value          text NOT NULL,
+    written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- shows whether a search could have seen the row
+    PRIMARY KEY (document_id, type, value),
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
-CREATE INDEX document_key_by_key ON document_key (tenant_id, type, key) INCLUDE (document_id);
+CREATE INDEX document_key_by_key ON document_key (tenant_id, type, value) INCLUDE (document_id);
 
 -- When a document of a tenant last lost keys: a running match may have found it by one of them.
-CREATE TABLE key_loss (
-    tenant_id  uuid PRIMARY KEY REFERENCES tenant ON DELETE CASCADE,
-    written_by xid8 NOT NULL DEFAULT pg_current_xact_id()
+CREATE TABLE key_deletion (
+    tenant_id      uuid PRIMARY KEY REFERENCES tenant ON DELETE CASCADE,
+    written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
 -- Vectors of an embedding model, which find documents by their meaning. The first vector for a text and a model stays.
@@ -59,7 +59,7 @@ CREATE TABLE document_match (
     score         double precision NOT NULL,
     confidence    text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
     evidence      jsonb NOT NULL,  -- codes of the features and levels with their bits, and how the match was found
-    decided_by    text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'person')),
+    decided_by    text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'reviewer')),
     reasoning     text NOT NULL,
     decided_at    timestamptz NOT NULL,
     PRIMARY KEY (document_a_id, document_b_id),
@@ -69,39 +69,40 @@ CREATE TABLE document_match (
 );
 CREATE INDEX document_match_by_b ON document_match (document_b_id);
 
--- Decisions of people about pairs of documents. Rows are only added: the last one about a pair counts. `written_by`
+-- Decisions of people about pairs of documents. Rows are only added: the last one about a pair counts. `written_by_xid`
 -- shows a running match that it has not seen a decision.
 CREATE TABLE match_decision (
-    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    tenant_id     uuid NOT NULL,
-    document_a_id uuid NOT NULL,
-    document_b_id uuid NOT NULL,
-    verdict       text NOT NULL CHECK (verdict IN ('confirmed', 'rejected')),
-    decided_by    text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
-    reason        text CHECK (length(reason) BETWEEN 1 AND 2000),
-    decided_at    timestamptz NOT NULL,
-    written_by    xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id      uuid NOT NULL,
+    document_a_id  uuid NOT NULL,
+    document_b_id  uuid NOT NULL,
+    decision       text NOT NULL CHECK (decision IN ('confirmed', 'rejected')),
+    decided_by     text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
+    reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
+    decided_at     timestamptz NOT NULL,
+    written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     CHECK (document_a_id < document_b_id),
     FOREIGN KEY (tenant_id, document_a_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, document_b_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id, id);
 CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
-CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by);
+CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by_xid);
 
 -- A document whose matches neither the rules nor a language model could decide: one row for each that was ever
 -- ambiguous, written with the matches.
 CREATE TABLE document_review (
-    document_id uuid PRIMARY KEY,
-    tenant_id   uuid NOT NULL,
-    type        text NOT NULL,  -- of the document at that time
-    state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'decided', 'gone')),
-    doubts      jsonb NOT NULL,  -- candidates, each with its evidence
-    chance      double precision NOT NULL CHECK (chance BETWEEN 0 AND 1),  -- match probability of the best candidate
-    weights     text NOT NULL,  -- version of the match weights
-    opened_at   timestamptz NOT NULL,
-    changed_at  timestamptz NOT NULL,
-    closed_at   timestamptz,
+    document_id       uuid PRIMARY KEY,
+    tenant_id         uuid NOT NULL,
+    type              text NOT NULL,  -- of the document at that time
+    state             text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'decided', 'resolved')),
+    ambiguous_matches jsonb NOT NULL,  -- candidates, each with its evidence
+    -- Match probability of the best candidate.
+    probability       double precision NOT NULL CHECK (probability BETWEEN 0 AND 1),
+    weights_version   text NOT NULL,  -- of the match weights
+    opened_at         timestamptz NOT NULL,
+    changed_at        timestamptz NOT NULL,
+    closed_at         timestamptz,
     CHECK ((closed_at IS NULL) = (state = 'open')),
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
@@ -111,7 +112,8 @@ DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['document_key', 'key_loss', 'document_embedding', 'document_match', 'match_decision',
+    FOREACH name IN ARRAY ARRAY['document_key', 'key_deletion', 'document_embedding', 'document_match',
+        'match_decision',
                                 'document_review'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
@@ -123,11 +125,12 @@ END
 $security$;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON document_key, document_match TO counterfoil_worker;
-GRANT SELECT, INSERT, UPDATE ON key_loss TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE ON key_deletion TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (text_hash, model, signature, vector) ON document_embedding TO counterfoil_worker;
 GRANT SELECT, INSERT ON match_decision TO counterfoil_worker;
-GRANT SELECT, INSERT, UPDATE (type, state, doubts, chance, weights, opened_at, changed_at, closed_at) ON document_review
+GRANT SELECT, INSERT, UPDATE (type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at,
+    closed_at) ON document_review
     TO counterfoil_worker;
 -- The list of all tenants' reviews is sorted without their content.
 CREATE POLICY delivery ON document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
-GRANT SELECT (document_id, tenant_id, type, state, chance, opened_at) ON document_review TO counterfoil_delivery;
+GRANT SELECT (document_id, tenant_id, type, state, probability, opened_at) ON document_review TO counterfoil_delivery;

@@ -30,8 +30,8 @@ CREATE TABLE ingestion_job (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
     FOREIGN KEY (tenant_id, id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX ingestion_job_status ON ingestion_job (status) WHERE status IN ('pending', 'in-progress');
@@ -39,14 +39,14 @@ CREATE INDEX ingestion_job_status ON ingestion_job (status) WHERE status IN ('pe
 -- An answer about a document's pages, by a hash of the whole question: fields that a language model read from their
 -- text, or words that OCR found on a page. It is permanent: a later attempt, or a later extraction of the same file,
 -- pays nothing.
-CREATE TABLE reading (
+CREATE TABLE page_reading_cache (
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
-    question    bytea NOT NULL,
+    cache_key   bytea NOT NULL,
     answer      jsonb NOT NULL,
-    read_by     text NOT NULL,  -- the model, or the OCR service
-    read_at     timestamptz NOT NULL,
-    PRIMARY KEY (document_id, question),
+    provider    text NOT NULL,  -- the model, or the OCR service
+    created_at  timestamptz NOT NULL,
+    PRIMARY KEY (document_id, cache_key),
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 
@@ -65,7 +65,7 @@ CREATE INDEX document_word_page ON document_word (tenant_id, word, received_at D
 -- Another place of a document's content: the same bytes as a part of another file, or alone. Names of files, no
 -- content. A row lives as long as its file. It deliberately outlives its document: if a person removed the document,
 -- extracting the other file again must not restore it.
-CREATE TABLE document_copy (
+CREATE TABLE document_duplicate_file (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -81,62 +81,64 @@ CREATE TABLE document_copy (
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, parent_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
-CREATE UNIQUE INDEX document_copy_by_parent ON document_copy (parent_id, first_page) WHERE parent_id IS NOT NULL;
-CREATE UNIQUE INDEX document_copy_by_source ON document_copy (source_id, document_id) WHERE parent_id IS NULL;
-CREATE INDEX document_copy_by_document ON document_copy (document_id);
-CREATE INDEX document_copy_by_key ON document_copy (tenant_id, key);
+CREATE UNIQUE INDEX document_duplicate_file_by_parent ON document_duplicate_file (parent_id,
+    first_page) WHERE parent_id IS NOT NULL;
+CREATE UNIQUE INDEX document_duplicate_file_by_source ON document_duplicate_file (source_id,
+    document_id) WHERE parent_id IS NULL;
+CREATE INDEX document_duplicate_file_by_document ON document_duplicate_file (document_id);
+CREATE INDEX document_duplicate_file_by_key ON document_duplicate_file (tenant_id, key);
 
--- Record of a removed document: no content, but its origin, the person who removed it and the reason. `written_by`
+-- Record of a removed document: no content, but its origin, the person who removed it and the reason. `written_by_xid`
 -- shows a running match that it may have seen a document that no longer exists.
-CREATE TABLE document_removal (
-    document_id  uuid PRIMARY KEY,
-    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    source_id    uuid NOT NULL,
-    parent_id    uuid,
-    first_page   integer,
-    last_page    integer,
-    bucket       text NOT NULL,
-    key          text NOT NULL,
-    version      text,
-    file_name    text NOT NULL,
-    content_hash bytea NOT NULL,
-    type         text,
-    received_at  timestamptz NOT NULL,
-    removed_at   timestamptz NOT NULL,
-    removed_by   text NOT NULL CHECK (length(removed_by) BETWEEN 1 AND 254),
-    reason       text CHECK (length(reason) BETWEEN 1 AND 2000),
-    replaced_by  uuid,
-    written_by   xid8 NOT NULL DEFAULT pg_current_xact_id(),
+CREATE TABLE document_deletion (
+    document_id    uuid PRIMARY KEY,
+    tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    source_id      uuid NOT NULL,
+    parent_id      uuid,
+    first_page     integer,
+    last_page      integer,
+    bucket         text NOT NULL,
+    key            text NOT NULL,
+    version        text,
+    file_name      text NOT NULL,
+    content_hash   bytea NOT NULL,
+    type           text,
+    received_at    timestamptz NOT NULL,
+    deleted_at     timestamptz NOT NULL,
+    deleted_by     text NOT NULL CHECK (length(deleted_by) BETWEEN 1 AND 254),
+    reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
+    replaced_by    uuid,
+    written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
 );
-CREATE INDEX document_removal_by_transaction ON document_removal (tenant_id, written_by);
-CREATE INDEX document_removal_by_source ON document_removal (tenant_id, source_id);
-CREATE INDEX document_removal_by_parent ON document_removal (parent_id) WHERE parent_id IS NOT NULL;
-CREATE INDEX document_removal_by_key ON document_removal (tenant_id, key);
+CREATE INDEX document_deletion_by_transaction ON document_deletion (tenant_id, written_by_xid);
+CREATE INDEX document_deletion_by_source ON document_deletion (tenant_id, source_id);
+CREATE INDEX document_deletion_by_parent ON document_deletion (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX document_deletion_by_key ON document_deletion (tenant_id, key);
 
 -- A file that will replace a document, identified by the key of its upload. The document is removed when its
--- successor has been extracted; until then the successor is stored here.
+-- replacement has been extracted; until then its ID is stored here.
 CREATE TABLE document_replacement (
-    id           uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    bucket       text NOT NULL,
-    key          text NOT NULL,
-    document_id  uuid NOT NULL,
-    requested_by text NOT NULL CHECK (length(requested_by) BETWEEN 1 AND 254),
-    reason       text CHECK (length(reason) BETWEEN 1 AND 2000),
-    requested_at timestamptz NOT NULL,
-    settled_at   timestamptz,
-    successor    uuid,
+    id             uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    bucket         text NOT NULL,
+    key            text NOT NULL,
+    document_id    uuid NOT NULL,
+    requested_by   text NOT NULL CHECK (length(requested_by) BETWEEN 1 AND 254),
+    reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
+    requested_at   timestamptz NOT NULL,
+    closed_at      timestamptz,
+    replacement_id uuid,
     UNIQUE (tenant_id, bucket, key)
 );
-CREATE INDEX document_replacement_by_successor ON document_replacement (successor)
-    WHERE successor IS NOT NULL AND settled_at IS NULL;
+CREATE INDEX document_replacement_by_successor ON document_replacement (replacement_id)
+    WHERE replacement_id IS NOT NULL AND closed_at IS NULL;
 
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['ingestion_job', 'reading', 'document_copy', 'document_removal',
+    FOREACH name IN ARRAY ARRAY['ingestion_job', 'page_reading_cache', 'document_duplicate_file', 'document_deletion',
                                 'document_replacement'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
@@ -148,24 +150,25 @@ END
 $security$;
 
 GRANT SELECT, INSERT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
-                              next_attempt_at, send_number, returns, reason) ON ingestion_job TO counterfoil_worker;
+                              next_attempt_at, send_number, dlq_returns,
+                                  skip_reason) ON ingestion_job TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
-              lease_expires_at, next_attempt_at, send_number, returns, reason),
+              lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason)
+              send_number, dlq_returns, skip_reason)
     ON ingestion_job TO counterfoil_delivery;
-GRANT SELECT, INSERT ON reading, document_copy TO counterfoil_worker;
-GRANT SELECT ON document_removal TO counterfoil_worker;
+GRANT SELECT, INSERT ON page_reading_cache, document_duplicate_file TO counterfoil_worker;
+GRANT SELECT ON document_deletion TO counterfoil_worker;
 -- Delivery finds the tenant of a document that was removed before.
-CREATE POLICY delivery ON document_removal FOR SELECT TO counterfoil_delivery USING (true);
-GRANT SELECT (document_id, tenant_id) ON document_removal TO counterfoil_delivery;
-GRANT SELECT, INSERT, UPDATE (settled_at, successor) ON document_replacement TO counterfoil_worker;
+CREATE POLICY delivery ON document_deletion FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (document_id, tenant_id) ON document_deletion TO counterfoil_delivery;
+GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement TO counterfoil_worker;
 
 -- Letters and digits of any alphabet, in lower case, independently of the database's collation. It returns the first 64
 -- characters of long words, and the first 64 words in sorted order.
-CREATE FUNCTION words_of(said text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION tokenize(said text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp AS $words$
     SELECT DISTINCT left(word, 64) COLLATE "default"
     FROM regexp_split_to_table(lower(normalize(left(said, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
@@ -178,7 +181,7 @@ CREATE POLICY own_tenant ON document_word FOR SELECT TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
 CREATE POLICY writing ON document_word TO counterfoil_owner USING (true) WITH CHECK (true);  -- the trigger acts as it
 GRANT SELECT ON document_word TO counterfoil_worker;
-CREATE FUNCTION write_document_words() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION index_document_words() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp AS $write$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -186,24 +189,24 @@ BEGIN
     END IF;
     INSERT INTO document_word (tenant_id, document_id, word, received_at)
     SELECT NEW.tenant_id, NEW.id, word, NEW.received_at
-    FROM words_of(concat_ws(' ', NEW.file_name,
+    FROM tokenize(concat_ws(' ', NEW.file_name,
                             NEW.structured_data #>> '{issuer,name}', NEW.structured_data #>> '{recipient,name}',
                             NEW.structured_data #>> '{supplier,name}', NEW.structured_data #>> '{buyer,name}')) AS word;
     RETURN NULL;
 END
 $write$;
-REVOKE EXECUTE ON FUNCTION write_document_words() FROM PUBLIC;
-CREATE TRIGGER words_when_it_comes AFTER INSERT ON document FOR EACH ROW EXECUTE FUNCTION write_document_words();
-CREATE TRIGGER words_when_it_says_otherwise AFTER UPDATE OF structured_data, file_name ON document FOR EACH ROW
+REVOKE EXECUTE ON FUNCTION index_document_words() FROM PUBLIC;
+CREATE TRIGGER index_words_on_insert AFTER INSERT ON document FOR EACH ROW EXECUTE FUNCTION index_document_words();
+CREATE TRIGGER index_words_on_update AFTER UPDATE OF structured_data, file_name ON document FOR EACH ROW
     WHEN ((NEW.structured_data, NEW.file_name) IS DISTINCT FROM (OLD.structured_data, OLD.file_name))
-    EXECUTE FUNCTION write_document_words();
+    EXECUTE FUNCTION index_document_words();
 
 -- For the functions below, which act as the owner, for the tenant of the caller's transaction.
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['document', 'document_removal', 'document_copy'] LOOP
+    FOREACH name IN ARRAY ARRAY['document', 'document_deletion', 'document_duplicate_file'] LOOP
         EXECUTE format($policy$CREATE POLICY removal ON %I TO counterfoil_owner
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
             WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
@@ -213,32 +216,32 @@ $security$;
 
 -- The only way for a worker to delete a document: with its record, or not at all. Rows that reference the document are
 -- deleted with it.
-CREATE FUNCTION remove_documents(ids uuid[], by text, why text, successor uuid, at timestamptz) RETURNS void
+CREATE FUNCTION delete_documents(ids uuid[], by text, why text, successor uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
-    INSERT INTO document_removal (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
-                                  version, file_name, content_hash, type, received_at, removed_at, removed_by, reason,
+    INSERT INTO document_deletion (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
+                                  version, file_name, content_hash, type, received_at, deleted_at, deleted_by, reason,
                                   replaced_by)
     SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
            type, received_at, at, by, why, successor
     FROM document WHERE id = ANY(ids);
     DELETE FROM document WHERE id = ANY(ids);
 $body$;
-REVOKE ALL ON FUNCTION remove_documents FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION remove_documents TO counterfoil_worker;
+REVOKE ALL ON FUNCTION delete_documents FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION delete_documents TO counterfoil_worker;
 
 -- Moves the parts of a file that is being removed to the next file that contains them: the same documents, found
 -- elsewhere. Returns them. The only way for a worker to change the origin of a document.
-CREATE FUNCTION hand_over_parts(leaving uuid) RETURNS SETOF uuid
+CREATE FUNCTION promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     WITH heir AS (
         SELECT DISTINCT ON (c.document_id) c.*
-        FROM document d JOIN document_copy c ON c.document_id = d.id
+        FROM document d JOIN document_duplicate_file c ON c.document_id = d.id
         WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
         ORDER BY c.document_id, c.id
     ), taken AS (
-        DELETE FROM document_copy c USING heir WHERE c.id = heir.id
+        DELETE FROM document_duplicate_file c USING heir WHERE c.id = heir.id
     )
     UPDATE document d
     SET source_id = heir.source_id, parent_id = heir.parent_id, first_page = heir.first_page,
@@ -247,5 +250,5 @@ AS $body$
     FROM heir WHERE d.id = heir.document_id
     RETURNING d.id;
 $body$;
-REVOKE ALL ON FUNCTION hand_over_parts FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION hand_over_parts TO counterfoil_worker;
+REVOKE ALL ON FUNCTION promote_duplicate_file FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION promote_duplicate_file TO counterfoil_worker;

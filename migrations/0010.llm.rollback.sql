@@ -1,1 +1,1 @@
-DROP TABLE judgement_candidate, judgement, llm_day, llm_call;
+DROP TABLE llm_judgment_candidate, llm_judgment, llm_daily_usage, llm_call;

@@ -10,7 +10,8 @@ CREATE TABLE llm_call (
     purpose       text NOT NULL,
     provider      text NOT NULL,
     model         text NOT NULL,
-    outcome       text CHECK (outcome IN ('answered', 'invalid_answer', 'too_long', 'rejected', 'unavailable', 'cancelled',
+    outcome       text CHECK (outcome IN ('answered', 'invalid_answer', 'too_long', 'rejected', 'unavailable',
+        'canceled',
                                           'failed')),
     input_tokens  integer,                   -- NULL: no response contained it
     output_tokens integer,
@@ -24,27 +25,27 @@ CREATE INDEX llm_call_by_work ON llm_call (work_id, created_at);
 
 -- Calls of a tenant on a day of UTC. A caller locks this row first, so that concurrent callers do not exceed the
 -- budget. Conversations and documents have separate budgets.
-CREATE TABLE llm_day (
-    tenant_id uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    day       date NOT NULL,
-    calls     integer NOT NULL CHECK (calls >= 0),
-    chats     integer NOT NULL DEFAULT 0 CHECK (chats >= 0),
+CREATE TABLE llm_daily_usage (
+    tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    day        date NOT NULL,
+    calls      integer NOT NULL CHECK (calls >= 0),
+    chat_calls integer NOT NULL DEFAULT 0 CHECK (chat_calls >= 0),
     PRIMARY KEY (tenant_id, day)
 );
 
 -- An answer about a document's ambiguous matches, by a hash of the whole question. It is permanent: the same question,
--- in another attempt or for a later document, gets the same matches without a call.
--- The question is stored without the candidates' texts.
-CREATE TABLE judgement (
+-- in another attempt or for a later document, gets the same matches without a call. The question is stored without the
+-- candidates' texts.
+CREATE TABLE llm_judgment (
     tenant_id     uuid NOT NULL,
     document_id   uuid NOT NULL,
     question      bytea NOT NULL,
     answer        jsonb NOT NULL,
     model         text NOT NULL,
-    judged_at     timestamptz NOT NULL,
+    answered_at   timestamptz NOT NULL,
     prompt        text,  -- the version of the instructions, for people
     system        text,  -- the instructions
-    asked         text,  -- the case, with labels instead of the candidates
+    request_json  text,  -- the case, with labels instead of the candidates
     temperature   double precision,  -- NULL: the model accepts its default only
     input_tokens  integer,
     output_tokens integer,
@@ -53,25 +54,25 @@ CREATE TABLE judgement (
 );
 
 -- A candidate's text, as the question quoted it. It is deleted with the candidate's document.
-CREATE TABLE judgement_candidate (
-    tenant_id    uuid NOT NULL,
-    document_id  uuid NOT NULL,
-    question     bytea NOT NULL,
-    label        text NOT NULL,
-    candidate_id uuid NOT NULL,
-    says         text NOT NULL,
+CREATE TABLE llm_judgment_candidate (
+    tenant_id     uuid NOT NULL,
+    document_id   uuid NOT NULL,
+    question      bytea NOT NULL,
+    label         text NOT NULL,
+    candidate_id  uuid NOT NULL,
+    document_text text NOT NULL,
     PRIMARY KEY (document_id, question, label),
-    FOREIGN KEY (document_id, question) REFERENCES judgement (document_id, question) ON DELETE CASCADE,
+    FOREIGN KEY (document_id, question) REFERENCES llm_judgment (document_id, question) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, candidate_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
-CREATE INDEX judgement_candidate_by_candidate ON judgement_candidate (tenant_id, candidate_id);
+CREATE INDEX llm_judgment_candidate_by_candidate ON llm_judgment_candidate (tenant_id, candidate_id);
 
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['llm_call', 'llm_day', 'judgement', 'judgement_candidate'] LOOP
+    FOREACH name IN ARRAY ARRAY['llm_call', 'llm_daily_usage', 'llm_judgment', 'llm_judgment_candidate'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -83,11 +84,12 @@ $security$;
 CREATE POLICY of_nobody ON llm_call FOR INSERT TO counterfoil_delivery WITH CHECK (tenant_id IS NULL);
 -- Retention is 13 months, so that a month can be compared with the same month of the previous year. The keeper sees
 -- only calls that are past it, and only when they were made.
-CREATE POLICY past_keeping ON llm_call TO counterfoil_keeper
+CREATE POLICY past_keeping ON llm_call TO counterfoil_maintenance
     USING (created_at < now() - interval '400 days') WITH CHECK (false);
 
-GRANT SELECT, INSERT, UPDATE (outcome, input_tokens, output_tokens, latency_ms, cost_usd) ON llm_call TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (outcome, input_tokens, output_tokens, latency_ms,
+    cost_usd) ON llm_call TO counterfoil_worker;
 GRANT INSERT ON llm_call TO counterfoil_delivery;
-GRANT SELECT (id, created_at), DELETE ON llm_call TO counterfoil_keeper;
-GRANT SELECT, INSERT, UPDATE (calls, chats) ON llm_day TO counterfoil_worker;
-GRANT SELECT, INSERT ON judgement, judgement_candidate TO counterfoil_worker;
+GRANT SELECT (id, created_at), DELETE ON llm_call TO counterfoil_maintenance;
+GRANT SELECT, INSERT, UPDATE (calls, chat_calls) ON llm_daily_usage TO counterfoil_worker;
+GRANT SELECT, INSERT ON llm_judgment, llm_judgment_candidate TO counterfoil_worker;

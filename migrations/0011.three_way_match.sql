@@ -6,7 +6,7 @@ CREATE TABLE cluster_diagnostics (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     created_at       timestamptz NOT NULL,
-    outcome          text CHECK (outcome IN ('matched', 'within-tolerance', 'exception', 'incomplete')),
+    match_status     text CHECK (match_status IN ('matched', 'within-tolerance', 'exception', 'incomplete')),
     result           jsonb,
     computed_at      timestamptz,
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
@@ -19,8 +19,8 @@ CREATE TABLE cluster_diagnostics (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
     -- Clusters are listed by status, supplier, amount at stake and age. These columns are stored with the result, so
     -- that a page reads one index and computes nothing.
     cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
@@ -37,7 +37,7 @@ CREATE TABLE cluster_diagnostics (
     at_stake_order   double precision GENERATED ALWAYS AS (amount_at_stake::double precision) STORED,
     waiting_since    timestamptz,
     documents        integer,
-    CHECK ((outcome IS NULL) = (result IS NULL)),
+    CHECK ((match_status IS NULL) = (result IS NULL)),
     CHECK (num_nulls(cluster_status, amount_at_stake, waiting_since, documents) IN (0, 4)),
     CHECK ((cluster_status IS NULL) = (result IS NULL))
 );
@@ -50,7 +50,8 @@ CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, 
 CREATE TABLE tolerance (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    key            text NOT NULL CHECK (key IN ('price', 'billed_quantity', 'delivered_quantity', 'total', 'tax')),
+    variance_type  text NOT NULL CHECK (variance_type IN ('price', 'billed_quantity', 'delivered_quantity', 'total',
+        'tax')),
     supplier       text CHECK (length(supplier) BETWEEN 1 AND 200),  -- VAT id or name; NULL: every supplier
     article        text CHECK (length(article) BETWEEN 1 AND 200),   -- seller's or buyer's number; NULL: every article
     lower_absolute numeric CHECK (lower_absolute >= 0),
@@ -61,7 +62,7 @@ CREATE TABLE tolerance (
     set_by         text CHECK (length(set_by) BETWEEN 1 AND 254),
     reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
     evidence       jsonb,  -- the suggested tolerance that a person accepted; NULL: set without one
-    UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article)
+    UNIQUE NULLS NOT DISTINCT (tenant_id, variance_type, supplier, article)
 );
 
 -- Rows are only added: the last one about a variance counts. A decision is about these figures: when they change,
@@ -76,7 +77,7 @@ CREATE TABLE variance_decision (
     actual      numeric NOT NULL,
     unit        text,
     currency    text,
-    verdict     text NOT NULL CHECK (verdict IN ('accepted', 'disputed')),
+    decision    text NOT NULL CHECK (decision IN ('accepted', 'disputed')),
     decided_by  text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
     reason      text CHECK (length(reason) BETWEEN 1 AND 2000),
     decided_at  timestamptz NOT NULL,
@@ -99,17 +100,18 @@ END
 $security$;
 
 GRANT SELECT, INSERT,
-      UPDATE (outcome, result, computed_at, cluster_status, supplier, supplier_key, order_numbers, currency, amount_ordered,
+      UPDATE (match_status, result, computed_at, cluster_status, supplier, supplier_key, order_numbers, currency,
+          amount_ordered,
               amount_delivered, amount_billed, amount_at_stake, waiting_since, documents, status, error, attempts,
-              failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns,
-              reason)
+              failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
+              skip_reason)
     ON cluster_diagnostics TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
-              lease_expires_at, next_attempt_at, send_number, returns, reason),
+              lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason)
+              send_number, dlq_returns, skip_reason)
     ON cluster_diagnostics TO counterfoil_delivery;
 -- The people of a tenant decide its tolerances: the owner sets them, and no worker does.
 GRANT SELECT ON tolerance TO counterfoil_worker;

@@ -1,12 +1,13 @@
 -- Tasks, which the API accepts, and conversations.
 
--- Its id is the job_id of the API. A cancelled task has ended: its status is NULL, with the reason and cancelled_at.
+-- Its id is the job_id of the API. A canceled task has ended: its status is NULL, with the skip_reason and canceled_at.
 CREATE TABLE task (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     task_type        text NOT NULL CHECK (length(task_type) BETWEEN 1 AND 100),
     payload          jsonb,
-    payload_key      text CHECK (length(payload_key) BETWEEN 1 AND 1024),  -- of the object that contains a large payload
+    -- Of the object that contains a large payload.
+    payload_s3_key      text CHECK (length(payload_s3_key) BETWEEN 1 AND 1024),
     payload_hash     bytea NOT NULL CHECK (octet_length(payload_hash) = 32),
     max_retry        integer NOT NULL CHECK (max_retry BETWEEN 0 AND 20),
     -- The API generates one if the caller sends none.
@@ -15,7 +16,7 @@ CREATE TABLE task (
     created_at       timestamptz NOT NULL,
     result           jsonb,
     ended_at         timestamptz,  -- with the result; a failed task ended at failed_at
-    cancelled_at     timestamptz,
+    canceled_at      timestamptz,
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
     attempts         integer NOT NULL DEFAULT 0,
@@ -26,9 +27,9 @@ CREATE TABLE task (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
-    CHECK ((payload IS NULL) <> (payload_key IS NULL)),
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
+    CHECK ((payload IS NULL) <> (payload_s3_key IS NULL)),
     UNIQUE (tenant_id, idempotency_key),
     UNIQUE (tenant_id, id)
 );
@@ -43,25 +44,25 @@ CREATE INDEX task_by_end ON task (ended_at) WHERE status = 'succeeded' OR status
 -- Large payloads in S3 that must be removed: a payload lives as long as its task. Each is listed before it is
 -- written, to be removed a day later. The transaction that accepts its task deletes the row, and the deletion of the
 -- task or of its payload inserts it again. A row outlives its tenant, because the tenant's objects do.
-CREATE TABLE payload_removal (
+CREATE TABLE payload_deletion (
     key       text PRIMARY KEY,
     tenant_id uuid NOT NULL,
     due_at    timestamptz NOT NULL,
     CHECK (starts_with(key, 'tasks/' || tenant_id || '/'))
 );
-CREATE INDEX payload_removal_by_due ON payload_removal (due_at);
+CREATE INDEX payload_deletion_by_due ON payload_deletion (due_at);
 
 CREATE TABLE chat_session (
-    id          uuid PRIMARY KEY,
-    tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    user_id     text CHECK (length(user_id) BETWEEN 1 AND 255),  -- its only user; NULL: the command line
-    created_at  timestamptz NOT NULL,
-    last_number integer NOT NULL DEFAULT 0 CHECK (last_number >= 0),  -- of its messages; adding one locks this row
-    used_at     timestamptz NOT NULL DEFAULT now(),  -- when the last message was added, a reply or not
+    id           uuid PRIMARY KEY,
+    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    user_id      text CHECK (length(user_id) BETWEEN 1 AND 255),  -- its only user; NULL: the command line
+    created_at   timestamptz NOT NULL,
+    last_number  integer NOT NULL DEFAULT 0 CHECK (last_number >= 0),  -- of its messages; adding one locks this row
+    last_used_at timestamptz NOT NULL DEFAULT now(),  -- when the last message was added, a reply or not
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX chat_session_by_user ON chat_session (tenant_id, user_id, created_at DESC, id DESC);
-CREATE INDEX chat_session_by_use ON chat_session (used_at);
+CREATE INDEX chat_session_by_use ON chat_session (last_used_at);
 
 -- A job is the task of one user message, and has at most one reply. There is no foreign key to it: tasks are deleted
 -- after their retention, and messages stay.
@@ -84,7 +85,7 @@ DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['task', 'payload_removal', 'chat_session', 'chat_message'] LOOP
+    FOREACH name IN ARRAY ARRAY['task', 'payload_deletion', 'chat_session', 'chat_message'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -95,72 +96,73 @@ END
 $security$;
 
 -- Workers delete the messages of a conversation from its tasks; the tasks themselves stay.
-GRANT SELECT, INSERT, UPDATE (result, ended_at, cancelled_at, payload, payload_key, status, error, attempts, failed_at,
+GRANT SELECT, INSERT, UPDATE (result, ended_at, canceled_at, payload, payload_s3_key, status, error, attempts,
+    failed_at,
                               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
-                              returns, reason) ON task TO counterfoil_worker;
+                              dlq_returns, skip_reason) ON task TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
-              claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
+              claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason)
+              send_number, dlq_returns, skip_reason)
     ON task TO counterfoil_delivery;
--- Tasks that succeeded or were cancelled are stored for three months. A failed one is deleted with its dead letter. The
+-- Tasks that succeeded or were canceled are stored for three months. A failed one is deleted with its dead letter. The
 -- watchdog has the rights of the delivery role, which sees all rows, so the policy is restrictive.
-CREATE POLICY past_keeping ON task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper
+CREATE POLICY past_keeping ON task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status = 'failed' OR ((status = 'succeeded' OR status IS NULL) AND ended_at < now() - interval '90 days'));
-GRANT SELECT (ended_at), DELETE ON task TO counterfoil_keeper;
+GRANT SELECT (ended_at), DELETE ON task TO counterfoil_maintenance;
 
-GRANT SELECT, INSERT, DELETE ON payload_removal TO counterfoil_worker;
+GRANT SELECT, INSERT, DELETE ON payload_deletion TO counterfoil_worker;
 -- The watchdog removes due payloads, by the database's clock.
-CREATE POLICY due ON payload_removal TO counterfoil_keeper USING (due_at < now()) WITH CHECK (false);
-GRANT SELECT (key, due_at), DELETE ON payload_removal TO counterfoil_keeper;
+CREATE POLICY due ON payload_deletion TO counterfoil_maintenance USING (due_at < now()) WITH CHECK (false);
+GRANT SELECT (key, due_at), DELETE ON payload_deletion TO counterfoil_maintenance;
 
-GRANT SELECT, INSERT, UPDATE (last_number, used_at), DELETE ON chat_session TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (last_number, last_used_at), DELETE ON chat_session TO counterfoil_worker;
 GRANT SELECT, INSERT ON chat_message TO counterfoil_worker;
 -- Delivery sees whose turn it is, and no content.
 CREATE POLICY delivery ON chat_message FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (tenant_id, session_id, number, role, job_id) ON chat_message TO counterfoil_delivery;
 -- The watchdog deletes conversations that were not used for three months, and sees no others.
-CREATE POLICY past_keeping ON chat_session TO counterfoil_keeper
-    USING (used_at < now() - interval '90 days') WITH CHECK (false);
-GRANT SELECT (id, used_at), DELETE ON chat_session TO counterfoil_keeper;
+CREATE POLICY past_keeping ON chat_session TO counterfoil_maintenance
+    USING (last_used_at < now() - interval '90 days') WITH CHECK (false);
+GRANT SELECT (id, last_used_at), DELETE ON chat_session TO counterfoil_maintenance;
 
 -- Lists the payload of a task that is deleted, or loses its payload, for removal. It acts as the owner.
-CREATE POLICY left_behind ON payload_removal FOR INSERT TO counterfoil_owner WITH CHECK (true);
-CREATE FUNCTION leave_payload() RETURNS trigger
+CREATE POLICY left_behind ON payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
+CREATE FUNCTION enqueue_payload_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
-    INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (OLD.payload_key, OLD.tenant_id, now());
+    INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (OLD.payload_s3_key, OLD.tenant_id, now());
     RETURN NULL;
 END
 $body$;
-REVOKE ALL ON FUNCTION leave_payload FROM PUBLIC;
-CREATE TRIGGER leave_payload AFTER DELETE ON task FOR EACH ROW WHEN (OLD.payload_key IS NOT NULL)
-    EXECUTE FUNCTION leave_payload();
-CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON task FOR EACH ROW
-    WHEN (OLD.payload_key IS NOT NULL AND NEW.payload_key IS DISTINCT FROM OLD.payload_key)
-    EXECUTE FUNCTION leave_payload();
+REVOKE ALL ON FUNCTION enqueue_payload_deletion FROM PUBLIC;
+CREATE TRIGGER enqueue_payload_deletion AFTER DELETE ON task FOR EACH ROW WHEN (OLD.payload_s3_key IS NOT NULL)
+    EXECUTE FUNCTION enqueue_payload_deletion();
+CREATE TRIGGER delete_old_payload AFTER UPDATE OF payload_s3_key ON task FOR EACH ROW
+    WHEN (OLD.payload_s3_key IS NOT NULL AND NEW.payload_s3_key IS DISTINCT FROM OLD.payload_s3_key)
+    EXECUTE FUNCTION enqueue_payload_deletion();
 
 -- Deletes the messages of a deleted conversation from its tasks. It acts as the owner, because the watchdog may not
 -- write payloads. It runs before the messages are deleted, because they name the tasks. By then the conversation is
 -- locked, and no message can be added.
 CREATE POLICY forgetting ON chat_message FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY forgetting ON task FOR UPDATE TO counterfoil_owner
-    USING (true) WITH CHECK (payload_key IS NULL AND result IS NULL);
-CREATE FUNCTION forget_conversation() RETURNS trigger
+    USING (true) WITH CHECK (payload_s3_key IS NULL AND result IS NULL);
+CREATE FUNCTION scrub_chat_tasks() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
     -- A placeholder replaces the message, because the dead letter of such a task can be retried.
-    UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
+    UPDATE task SET payload = '{"message": "(deleted)"}', payload_s3_key = NULL, result = NULL
     WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
     RETURN OLD;
 END
 $body$;
-REVOKE ALL ON FUNCTION forget_conversation FROM PUBLIC;
-CREATE TRIGGER forget BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION forget_conversation();
+REVOKE ALL ON FUNCTION scrub_chat_tasks FROM PUBLIC;
+CREATE TRIGGER forget BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION scrub_chat_tasks();
 
 -- Bodies of messages in the outbox, for the process that sends them. It is the only way for the delivery role to a
 -- task's payload, and only while its message is unsent: the body of a task without an outbox row is NULL.
@@ -173,7 +175,7 @@ AS $body$
         'schema_version', 1,
         'job_id', t.id,
         'task_type', t.task_type,
-        'payload', coalesce(t.payload, jsonb_build_object('$claim_check', jsonb_build_object('key', t.payload_key))),
+        'payload', coalesce(t.payload, jsonb_build_object('$claim_check', jsonb_build_object('key', t.payload_s3_key))),
         'metadata', jsonb_build_object(
             'created_at', t.created_at,
             'retry_count', CASE WHEN t.status = 'pending' THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,

@@ -1,6 +1,6 @@
 DROP TRIGGER tell ON ingestion_job;
 DROP TRIGGER tell ON document;
-DROP FUNCTION tell_ingestion, tell_matching, tell_document;
+DROP FUNCTION on_ingestion_status_change, on_matching_status_change, record_stage_change;
 DROP POLICY telling ON dead_letter_count;
 DROP POLICY telling ON dead_letter_word;
 DROP POLICY telling ON dead_letter_group;
@@ -8,4 +8,4 @@ DROP POLICY telling ON dead_letter_audit;
 DROP POLICY telling ON dead_letter;
 DROP POLICY telling ON outbox;
 DROP TABLE output_job, destination_secret, destination;
-DROP FUNCTION count_told;
+DROP FUNCTION count_payload_revision;

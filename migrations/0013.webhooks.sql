@@ -41,7 +41,7 @@ CREATE TABLE output_job (
     subject_id       uuid NOT NULL,  -- no foreign key: its removal is delivered too
     schema_version   integer NOT NULL,  -- of the body of this revision
     payload          jsonb NOT NULL,
-    told_revision    integer NOT NULL DEFAULT 1,  -- of the payload; unchanged when the same payload is sent again
+    payload_revision integer NOT NULL DEFAULT 1,  -- of the payload; unchanged when the same payload is sent again
     requested_at     timestamptz NOT NULL,  -- when the payload last changed
     delivered_at     timestamptz,
     response_status  integer,
@@ -56,23 +56,24 @@ CREATE TABLE output_job (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
     UNIQUE (destination_id, subject, subject_id),
     FOREIGN KEY (tenant_id, destination_id) REFERENCES destination (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
 
--- A changed payload raises told_revision; sending the same payload again, as for a retried dead letter, does not.
-CREATE FUNCTION count_told() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+-- A changed payload raises payload_revision; sending the same payload again, as for a retried dead letter, does not.
+CREATE FUNCTION count_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
+    pg_temp AS $body$
 BEGIN
-    NEW.told_revision := OLD.told_revision + 1;
+    NEW.payload_revision := OLD.payload_revision + 1;
     RETURN NEW;
 END
 $body$;
-CREATE TRIGGER count_told BEFORE UPDATE OF payload ON output_job FOR EACH ROW
-WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION count_told();
+CREATE TRIGGER count_payload_revision BEFORE UPDATE OF payload ON output_job FOR EACH ROW
+WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION count_payload_revision();
 
 DO $security$
 DECLARE
@@ -99,15 +100,16 @@ END
 $security$;
 GRANT INSERT, UPDATE (schema_version, payload, requested_at, delivered_at, response_status, status, error, attempts,
                       failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
-                      returns, reason)
+                      dlq_returns, skip_reason)
     ON output_job TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content. A dead letter names the subject and the
 -- destination.
 CREATE POLICY delivery ON output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, status, error, attempts, failed_at,
-              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
+              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
+                  skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason)
+              send_number, dlq_returns, skip_reason)
     ON output_job TO counterfoil_delivery;
 CREATE POLICY delivery ON destination FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
@@ -131,10 +133,10 @@ END
 $security$;
 
 -- Enqueues the delivery of a document's state. `subject_id` and destination always name the same job
--- (counterfoil.documents.output). A new revision of it begins as that of any work item (counterfoil.delivery.work.begin),
--- unless its payload is unchanged; it closes the dead letter of a failed one. A succeeded extraction is final for a
--- file that was split; any other document is still to be matched.
-CREATE FUNCTION tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
+-- (counterfoil.documents.output). A new revision of it begins as that of any work item
+-- (counterfoil.delivery.work.begin), unless its payload is unchanged; it closes the dead letter of a failed one. A
+-- succeeded extraction is final for a file that was split; any other document is still to be matched.
+CREATE FUNCTION record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 DECLARE
     callers_tenant text := current_setting('counterfoil.tenant', true);
@@ -165,55 +167,56 @@ BEGIN
         ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
             payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL,
             response_status = NULL, status = 'pending', revision = job.revision + 1, send_number = 0,
-            claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
-            returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
+            claim_token = nextval('claim_token'), error = NULL, skip_reason = NULL, failed_at = NULL, attempts = 0,
+            dlq_returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
     ), settled AS (
         UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
-            resolution = '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+            resolution = '{"action": "retried", "notes": "A newer result is delivered instead."}'
         FROM owed
         WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
           AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
-        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision, dead_letter.version
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision,
+            dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
         SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
         FROM settled
     )
-    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
 END
 $body$;
-REVOKE ALL ON FUNCTION tell_document FROM PUBLIC;
+REVOKE ALL ON FUNCTION record_stage_change FROM PUBLIC;
 
 -- Only the owner may attach the trigger functions to a table, or a role could attach them to a temporary table and
 -- forge deliveries for any tenant. A trigger runs its function without this privilege.
-CREATE FUNCTION tell_matching() RETURNS trigger
+CREATE FUNCTION on_matching_status_change() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
-    PERFORM tell_document(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
-                          coalesce(NEW.matching_error, NEW.matching_reason));
+    PERFORM record_stage_change(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
+                          coalesce(NEW.matching_error, NEW.matching_skip_reason));
     RETURN NULL;
 END
 $body$;
-REVOKE ALL ON FUNCTION tell_matching FROM PUBLIC;
+REVOKE ALL ON FUNCTION on_matching_status_change FROM PUBLIC;
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON document FOR EACH ROW
 WHEN (OLD.matching_status IS DISTINCT FROM NEW.matching_status
       AND (NEW.matching_status IS NULL OR NEW.matching_status IN ('succeeded', 'failed')))
-EXECUTE FUNCTION tell_matching();
+EXECUTE FUNCTION on_matching_status_change();
 
-CREATE FUNCTION tell_ingestion() RETURNS trigger
+CREATE FUNCTION on_ingestion_status_change() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
-    PERFORM tell_document(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
-                          coalesce(NEW.error, NEW.reason));
+    PERFORM record_stage_change(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
+                          coalesce(NEW.error, NEW.skip_reason));
     RETURN NULL;
 END
 $body$;
-REVOKE ALL ON FUNCTION tell_ingestion FROM PUBLIC;
+REVOKE ALL ON FUNCTION on_ingestion_status_change FROM PUBLIC;
 CREATE TRIGGER tell AFTER UPDATE OF status ON ingestion_job FOR EACH ROW
 WHEN (OLD.status IS DISTINCT FROM NEW.status AND (NEW.status IS NULL OR NEW.status IN ('succeeded', 'failed')))
-EXECUTE FUNCTION tell_ingestion();
+EXECUTE FUNCTION on_ingestion_status_change();

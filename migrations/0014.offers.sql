@@ -4,9 +4,10 @@
 -- unit sphere: x, y and z in units of 2^-22 (4 each). Birth date: yyyymmdd (4). Gender and genders sought, as bits:
 -- woman 1, man 2, nonbinary 4 (2 each). Ages sought (2 each). Reach in km (4). Sixteen traits in units of 1/127 (1
 -- each): -128 is not a number, missing ones are 0.
-CREATE FUNCTION packed_person(user_id uuid, external_id uuid, born date, gender text, seeks text[], min_age integer,
+CREATE FUNCTION pack_profile(user_id uuid, external_id uuid, birth_date date, gender text, seeks_genders text[],
+    min_age integer,
                               max_age integer, latitude double precision, longitude double precision,
-                              reach_km integer, traits real[])
+                              max_distance_km integer, traits real[])
 RETURNS bytea LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $packed$
 DECLARE
     unit constant double precision := 4194304;
@@ -15,7 +16,7 @@ DECLARE
     tail bytea := '\x00000000000000000000000000000000';
 BEGIN
     FOR i IN 1..3 LOOP
-        IF genders[i] = ANY (seeks) THEN bits := bits | (1 << (i - 1)); END IF;
+        IF genders[i] = ANY (seeks_genders) THEN bits := bits | (1 << (i - 1)); END IF;
     END LOOP;
     FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
         tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
@@ -25,37 +26,41 @@ BEGIN
         || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
         || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
         || int4send(round(unit * sind(latitude))::integer)
-        || int4send((extract(year FROM born) * 10000 + extract(month FROM born) * 100 + extract(day FROM born))::integer)
+        || int4send((extract(year FROM birth_date) * 10000 + extract(month FROM birth_date) * 100 + extract(day FROM
+            birth_date))::integer)
         || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
-        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(reach_km) || tail;
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || tail;
 END
 $packed$;
 
 CREATE TABLE profile (
-    user_id     uuid PRIMARY KEY,  -- UUIDv5 of tenant and external_id, so that UNIQUE (date, user_id) holds across tenants
-    tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    timezone    text NOT NULL CHECK (length(timezone) BETWEEN 1 AND 64),
-    is_active   boolean NOT NULL DEFAULT true,
-    born        date NOT NULL CHECK (born BETWEEN '1900-01-01' AND '2100-01-01'),
-    gender      text NOT NULL CHECK (gender IN ('woman', 'man', 'nonbinary')),
-    seeks       text[] NOT NULL CHECK (seeks <@ '{woman,man,nonbinary}' AND cardinality(seeks) BETWEEN 1 AND 3),
-    min_age     integer NOT NULL CHECK (min_age BETWEEN 18 AND 120),
-    max_age     integer NOT NULL CHECK (max_age BETWEEN min_age AND 120),
-    latitude    double precision NOT NULL CHECK (latitude BETWEEN -90 AND 90),
-    longitude   double precision NOT NULL CHECK (longitude BETWEEN -180 AND 180),
-    reach_km    integer NOT NULL CHECK (reach_km BETWEEN 1 AND 20100),
-    traits      real[] NOT NULL DEFAULT '{}' CHECK (cardinality(traits) <= 16),  -- from -1 to 1; NULL: not answered
-    changed_at  timestamptz NOT NULL,
-    external_id uuid NOT NULL,  -- the tenant's id of the user
-    packed      bytea NOT NULL GENERATED ALWAYS AS (packed_person(
-                    user_id, external_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
+    -- UUIDv5 of tenant and external_id, so that UNIQUE (date, user_id) holds across tenants.
+    user_id         uuid PRIMARY KEY,
+    tenant_id       uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    timezone        text NOT NULL CHECK (length(timezone) BETWEEN 1 AND 64),
+    is_active       boolean NOT NULL DEFAULT true,
+    birth_date      date NOT NULL CHECK (birth_date BETWEEN '1900-01-01' AND '2100-01-01'),
+    gender          text NOT NULL CHECK (gender IN ('woman', 'man', 'nonbinary')),
+    seeks_genders   text[] NOT NULL CHECK (seeks_genders <@ '{woman,man,nonbinary}' AND cardinality(seeks_genders)
+        BETWEEN 1 AND 3),
+    min_age         integer NOT NULL CHECK (min_age BETWEEN 18 AND 120),
+    max_age         integer NOT NULL CHECK (max_age BETWEEN min_age AND 120),
+    latitude        double precision NOT NULL CHECK (latitude BETWEEN -90 AND 90),
+    longitude       double precision NOT NULL CHECK (longitude BETWEEN -180 AND 180),
+    max_distance_km integer NOT NULL CHECK (max_distance_km BETWEEN 1 AND 20100),
+    traits          real[] NOT NULL DEFAULT '{}' CHECK (cardinality(traits) <= 16),  -- from -1 to 1; NULL: not answered
+    updated_at      timestamptz NOT NULL,
+    external_id     uuid NOT NULL,  -- the tenant's id of the user
+    packed_row      bytea NOT NULL GENERATED ALWAYS AS (pack_profile(
+                    user_id, external_id, birth_date, gender, seeks_genders, min_age, max_age, latitude, longitude,
+                        max_distance_km,
                     traits)) STORED,
     UNIQUE (tenant_id, external_id)
 );
 CREATE INDEX profile_by_zone ON profile (tenant_id, timezone, user_id) WHERE is_active;
 
 -- Two users who are never offered to each other, whichever of them blocked the other.
-CREATE TABLE profile_block (
+CREATE TABLE user_block (
     user_id             uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
     blocked_id          uuid NOT NULL CHECK (blocked_id <> user_id),
     tenant_id           uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -63,8 +68,8 @@ CREATE TABLE profile_block (
     blocked_external_id uuid NOT NULL,
     PRIMARY KEY (user_id, blocked_id)
 );
-CREATE INDEX profile_block_of ON profile_block (blocked_id);
-CREATE INDEX profile_block_by_tenant ON profile_block (tenant_id);
+CREATE INDEX user_block_by_blocked ON user_block (blocked_id);
+CREATE INDEX user_block_by_tenant ON user_block (tenant_id);
 
 -- Users who are offered to each other on a date of one time zone, as they were when the pool was pinned. Its shards
 -- contain them. No user is in two pools of a date, because each has one job for it.
@@ -77,8 +82,8 @@ CREATE TABLE offer_pool (
     expires_at        timestamptz NOT NULL,  -- 9:00 of the next date
     algorithm_version integer NOT NULL,
     rules             jsonb NOT NULL,        -- offers per user, candidates, exposure cap, and days until a repetition
-    people            integer NOT NULL,
-    digest            bytea NOT NULL CHECK (octet_length(digest) = 32),  -- of the people in its shards
+    user_count        integer NOT NULL,
+    profiles_hash     bytea NOT NULL CHECK (octet_length(profiles_hash) = 32),  -- of the profiles in its shards
     pinned_at         timestamptz NOT NULL,
     UNIQUE (tenant_id, date, timezone),
     CHECK (expires_at > offered_at)
@@ -86,7 +91,7 @@ CREATE TABLE offer_pool (
 CREATE INDEX offer_pool_by_age ON offer_pool (date);
 CREATE INDEX offer_pool_by_time ON offer_pool (tenant_id, offered_at, id);
 
--- A work item: the day's offers of some users. A shard of a pool contains a range of its people. Other shards contain
+-- A work item: the day's offers of some users. A shard of a pool contains a range of its users. Other shards contain
 -- late or quarantined users, who are not part of the pool and whose profiles are read again.
 CREATE TABLE offer_shard (
     id               uuid PRIMARY KEY,  -- UUIDv5 of pool and name
@@ -98,11 +103,11 @@ CREATE TABLE offer_shard (
     created_at       timestamptz NOT NULL,
     users            uuid[] NOT NULL CHECK (cardinality(users) > 0),  -- in order
     size             integer NOT NULL GENERATED ALWAYS AS (cardinality(users)) STORED,
-    people           bytea CHECK (octet_length(people) = 76 * cardinality(users)),
+    profiles         bytea CHECK (octet_length(profiles) = 76 * cardinality(users)),
     excluded         bytea,             -- pairs that must not be offered, as of the first attempt
     completed        integer,           -- users with offers
     failed           integer,           -- users without
-    ended_at         timestamptz,       -- when it succeeded or failed
+    completed_at     timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
     attempts         integer NOT NULL DEFAULT 0,
@@ -113,15 +118,15 @@ CREATE TABLE offer_shard (
     lease_expires_at timestamptz,
     next_attempt_at  timestamptz,
     send_number      integer NOT NULL DEFAULT 0,
-    returns          integer NOT NULL DEFAULT 0,
-    reason           text,
+    dlq_returns      integer NOT NULL DEFAULT 0,
+    skip_reason      text,
     seconds          double precision,  -- from the claim of the last attempt to the end
     UNIQUE (pool_id, name)
 );
-ALTER TABLE offer_shard ALTER people SET STORAGE EXTERNAL;  -- compression gains little and costs CPU time
+ALTER TABLE offer_shard ALTER profiles SET STORAGE EXTERNAL;  -- compression gains little and costs CPU time
 CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX offer_shard_by_tenant ON offer_shard (tenant_id);
-CREATE INDEX offer_shard_with_people ON offer_shard (date) WHERE people IS NOT NULL OR excluded IS NOT NULL;
+CREATE INDEX offer_shard_with_profiles ON offer_shard (date) WHERE profiles IS NOT NULL OR excluded IS NOT NULL;
 
 -- A user's job for a date in the user's own time zone.
 CREATE TABLE matchmaking_jobs (
@@ -150,7 +155,7 @@ CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timez
 CREATE INDEX matchmaking_jobs_failed ON matchmaking_jobs (date, timezone, user_id) WHERE status = 'failed';
 -- The jobs of a shard are not searched by date and user: statistics never include today, so the planner expects no jobs
 -- of the date, and reads every job of it for each shard.
-CREATE INDEX matchmaking_jobs_of_shard ON matchmaking_jobs (shard_id);
+CREATE INDEX matchmaking_jobs_by_shard ON matchmaking_jobs (shard_id);
 
 CREATE TABLE offers (
     date         date NOT NULL,
@@ -169,7 +174,7 @@ DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['profile', 'profile_block', 'offer_pool', 'offer_shard', 'matchmaking_jobs',
+    FOREACH name IN ARRAY ARRAY['profile', 'user_block', 'offer_pool', 'offer_shard', 'matchmaking_jobs',
                                 'offers'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
@@ -180,64 +185,65 @@ BEGIN
 END
 $security$;
 
-GRANT SELECT, INSERT, UPDATE (timezone, is_active, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
-                              traits, changed_at), DELETE
+GRANT SELECT, INSERT, UPDATE (timezone, is_active, birth_date, gender, seeks_genders, min_age, max_age, latitude,
+    longitude, max_distance_km,
+                              traits, updated_at), DELETE
     ON profile TO counterfoil_worker;
-GRANT SELECT, INSERT, DELETE ON profile_block TO counterfoil_worker;
+GRANT SELECT, INSERT, DELETE ON user_block TO counterfoil_worker;
 GRANT SELECT, INSERT ON offer_pool, offers TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (status, offers, started_at, completed_at, error_message, retry_count, shard_id,
                               algorithm_version, inputs_hash, lease_expires_at, attempt)
     ON matchmaking_jobs TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (excluded, completed, failed, status, error, attempts, failed_at, revision, claim_token,
-                              claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason)
+                              claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON offer_shard TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
-GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, completed, failed, ended_at, seconds,
+GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, completed, failed, completed_at, seconds,
               status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason),
+              send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
-              send_number, returns, reason)
+              send_number, dlq_returns, skip_reason)
     ON offer_shard TO counterfoil_delivery;
 CREATE POLICY delivery ON offer_pool FOR SELECT TO counterfoil_delivery USING (true);
-GRANT SELECT (id, tenant_id, date, timezone, offered_at, expires_at, people, pinned_at) ON offer_pool
+GRANT SELECT (id, tenant_id, date, timezone, offered_at, expires_at, user_count, pinned_at) ON offer_pool
     TO counterfoil_delivery;
 -- After the retention, the watchdog deletes in steps: jobs with their offers, then the pools with their shards.
-CREATE POLICY past_keeping ON matchmaking_jobs TO counterfoil_keeper
+CREATE POLICY past_keeping ON matchmaking_jobs TO counterfoil_maintenance
     USING (date < now() - interval '90 days') WITH CHECK (false);
-GRANT SELECT (id, date), DELETE ON matchmaking_jobs TO counterfoil_keeper;
-CREATE POLICY past_keeping ON offer_pool FOR DELETE TO counterfoil_keeper
+GRANT SELECT (id, date), DELETE ON matchmaking_jobs TO counterfoil_maintenance;
+CREATE POLICY past_keeping ON offer_pool FOR DELETE TO counterfoil_maintenance
     USING (date < now() - interval '90 days');
-GRANT DELETE ON offer_pool TO counterfoil_keeper;
+GRANT DELETE ON offer_pool TO counterfoil_maintenance;
 
 -- For the functions below, which act as the owner.
 CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE POLICY following ON offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
 
-CREATE FUNCTION date_end_of_shard() RETURNS trigger
+CREATE FUNCTION set_shard_completed_at() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $date$
 BEGIN
-    NEW.ended_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
-    NEW.seconds := CASE WHEN NEW.status = 'succeeded' THEN extract(epoch FROM NEW.ended_at - OLD.claimed_at) END;
+    NEW.completed_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
+    NEW.seconds := CASE WHEN NEW.status = 'succeeded' THEN extract(epoch FROM NEW.completed_at - OLD.claimed_at) END;
     RETURN NEW;
 END
 $date$;
-CREATE TRIGGER dated_when_it_ends BEFORE UPDATE OF status ON offer_shard FOR EACH ROW
-    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION date_end_of_shard();
+CREATE TRIGGER set_completed_at BEFORE UPDATE OF status ON offer_shard FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION set_shard_completed_at();
 
 -- Completed offers never change.
-CREATE FUNCTION refuse_offer_change() RETURNS trigger LANGUAGE plpgsql AS $refuse$
+CREATE FUNCTION reject_completed_offer_update() RETURNS trigger LANGUAGE plpgsql AS $refuse$
 BEGIN
     RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
         USING ERRCODE = 'restrict_violation';
 END
 $refuse$;
 CREATE TRIGGER immutable BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
-    EXECUTE FUNCTION refuse_offer_change();
+    EXECUTE FUNCTION reject_completed_offer_update();
 
 -- The jobs of users follow their shard, whatever changes it: a worker, the archiver, or an operator's retry.
-CREATE FUNCTION follow_offer_shard() RETURNS trigger
+CREATE FUNCTION sync_matchmaking_jobs() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $follow$
 BEGIN
     UPDATE matchmaking_jobs j SET
@@ -251,48 +257,48 @@ BEGIN
     RETURN NULL;
 END
 $follow$;
-REVOKE ALL ON FUNCTION follow_offer_shard FROM PUBLIC;
-CREATE TRIGGER followed_by_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
+REVOKE ALL ON FUNCTION sync_matchmaking_jobs FROM PUBLIC;
+CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
     WHEN (NEW.status IN ('pending', 'in-progress', 'failed')
           AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.claim_token <> NEW.claim_token))
-    EXECUTE FUNCTION follow_offer_shard();
+    EXECUTE FUNCTION sync_matchmaking_jobs();
 
 -- A user's offers are deleted with the job. A foreign key would check each inserted row.
-CREATE FUNCTION forget_offers() RETURNS trigger
+CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
 BEGIN
     DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
     RETURN NULL;
 END
 $forget$;
-REVOKE ALL ON FUNCTION forget_offers FROM PUBLIC;
+REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
 CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
-    FOR EACH STATEMENT EXECUTE FUNCTION forget_offers();
+    FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
 -- Number of duplicate offers, or second sets of offers for one date, of users whose shard has ended since. It must be
 -- 0. It searches user by user: with a month of offers, PostgreSQL would read all of them each hour.
-CREATE FUNCTION duplicate_offers(since timestamptz) RETURNS bigint
+CREATE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
     SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
-        SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.ended_at >= since
+        SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.completed_at >= since
     ) AS served CROSS JOIN LATERAL (
         SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
         FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
     ) AS of_user
 $duplicates$;
-REVOKE ALL ON FUNCTION duplicate_offers FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION duplicate_offers TO counterfoil_delivery;
+REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
 -- The records of people are deleted after a week: their offers are computed by then, and users have them.
-CREATE FUNCTION forget_pooled_people(at_most integer) RETURNS bigint
+CREATE FUNCTION clear_expired_pools(at_most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
     WITH forgotten AS (
-        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id = ANY(ARRAY(
+        UPDATE offer_shard SET profiles = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
-            WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
+            WHERE date < now() - interval '7 days' AND (profiles IS NOT NULL OR excluded IS NOT NULL)
             ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
         )) RETURNING id
     ) SELECT count(*) FROM forgotten
 $forget$;
-REVOKE ALL ON FUNCTION forget_pooled_people FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION forget_pooled_people TO counterfoil_keeper;
+REVOKE ALL ON FUNCTION clear_expired_pools FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION clear_expired_pools TO counterfoil_maintenance;

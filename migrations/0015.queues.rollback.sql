@@ -1,9 +1,9 @@
-DROP TRIGGER counted_when_it_ends ON offer_shard;
-DROP TRIGGER counted_when_it_ends ON task;
-DROP TRIGGER counted_when_it_ends ON output_job;
-DROP TRIGGER counted_when_it_ends ON cluster_diagnostics;
-DROP TRIGGER counted_when_it_ends ON document;
-DROP TRIGGER counted_when_it_ends ON ingestion_job;
-DROP TRIGGER counted_when_it_ends ON acquisition_job;
-DROP FUNCTION count_ended_work;
-DROP TABLE queue_pause, queue_minute, work_ended;
+DROP TRIGGER count_on_finish ON offer_shard;
+DROP TRIGGER count_on_finish ON task;
+DROP TRIGGER count_on_finish ON output_job;
+DROP TRIGGER count_on_finish ON cluster_diagnostics;
+DROP TRIGGER count_on_finish ON document;
+DROP TRIGGER count_on_finish ON ingestion_job;
+DROP TRIGGER count_on_finish ON acquisition_job;
+DROP FUNCTION count_finished_work;
+DROP TABLE queue_pause, queue_minute_stats, finished_work;

@@ -34,8 +34,8 @@ CREATE INDEX object_erasure_by_due ON object_erasure (due_at);
 
 GRANT SELECT, DELETE,
       UPDATE (row_count, object_count, cleared_at, finished_at, id, slug, due_at, failures, next_table, next_page)
-    ON tenant_erasure TO counterfoil_keeper;
-GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_keeper;
+    ON tenant_erasure TO counterfoil_maintenance;
+GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_maintenance;
 
 -- Every table of tenants opens the rows of one tenant to the functions below, which run as the owner.
 DO $security$
@@ -55,12 +55,12 @@ $security$;
 -- A mail is one object for several tenants: it stays until the last of them is erased. Its own job has no tenant.
 CREATE POLICY erasing_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY erasing_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
-    USING (tenant_id IS NULL OR reason = 'The file was erased.') WITH CHECK (reason = 'The file was erased.');
+    USING (tenant_id IS NULL OR skip_reason = 'The file was erased.') WITH CHECK (skip_reason = 'The file was erased.');
 
 -- Salted, because slugs can be guessed.
 CREATE FUNCTION hash_of_slug(slug text) RETURNS bytea
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-AS $body$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_of_nobody $body$;
+AS $body$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_global $body$;
 REVOKE ALL ON FUNCTION hash_of_slug FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION hash_of_slug TO counterfoil_delivery;
 
@@ -119,8 +119,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_late_uploads FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_late_uploads TO counterfoil_delivery;
 
--- Tables with rows of tenants, referencing tables before referenced ones. The trigger leave_payload of task inserts
--- into payload_removal, which comes last.
+-- Tables with rows of tenants, referencing tables before referenced ones. The trigger enqueue_payload_deletion of task
+-- inserts into payload_deletion, which comes last.
 CREATE FUNCTION tenant_tables() RETURNS SETOF name
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -134,10 +134,10 @@ AS $body$
             AND f.conrelid <> f.confrelid AND d.depth < 20
     )
     SELECT t.relname FROM depth d JOIN tenants t USING (oid) GROUP BY t.relname
-    ORDER BY t.relname = 'payload_removal', max(d.depth) DESC, t.relname
+    ORDER BY t.relname = 'payload_deletion', max(d.depth) DESC, t.relname
 $body$;
 REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_keeper;
+GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_maintenance;
 
 -- Deletes up to `at_most` rows of a table of a tenant being erased. Of a table without an index on tenant_id, it reads
 -- up to `at_most` pages. Returns whether the table is finished, NULL when other transactions lock rows.
@@ -185,13 +185,13 @@ BEGIN
         ), mails AS (
             SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
                 SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
-                  AND other.tenant_id <> erased AND other.reason IS DISTINCT FROM 'The file was erased.'
+                  AND other.tenant_id <> erased AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
             )
         ), owed AS (
             INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
             ON CONFLICT DO NOTHING
         ), unassigned AS (
-            UPDATE acquisition_job j SET status = NULL, error = NULL, reason = 'The file was erased.'
+            UPDATE acquisition_job j SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
             FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
         )
         SELECT count(*) INTO deleted FROM gone;
@@ -207,13 +207,14 @@ BEGIN
     ELSE
         is_finished := false;
     END IF;
-    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table, next_page = page WHERE id = erased;
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table,
+        next_page = page WHERE id = erased;
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
 $body$;
 REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_keeper;
+GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_maintenance;
 
 -- Deletes a tenant being erased, after its rows, and its organization with the last tenant.
 CREATE FUNCTION erase_tenant(erased uuid) RETURNS void
@@ -238,18 +239,18 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION erase_tenant FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION erase_tenant TO counterfoil_keeper;
+GRANT EXECUTE ON FUNCTION erase_tenant TO counterfoil_maintenance;
 
 -- Answers of the language model that quote the documents. Call it before the documents are deleted.
-CREATE FUNCTION erase_judgements(ids uuid[]) RETURNS void
+CREATE FUNCTION erase_llm_judgments(ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
-    DELETE FROM judgement j USING judgement_candidate c
+    DELETE FROM llm_judgment j USING llm_judgment_candidate c
     WHERE c.candidate_id = ANY(ids) AND (j.document_id, j.question) = (c.document_id, c.question)
       AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
 $body$;
-REVOKE ALL ON FUNCTION erase_judgements FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION erase_judgements TO counterfoil_worker;
+REVOKE ALL ON FUNCTION erase_llm_judgments FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_llm_judgments TO counterfoil_worker;
 
 -- Versions of a file that documents of the transaction's tenant need, other than `ids`. NULL: every version.
 CREATE FUNCTION needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
@@ -259,10 +260,10 @@ AS $body$
     SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
     WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
     UNION
-    SELECT r.version FROM own JOIN document_removal r ON r.tenant_id = own.id
+    SELECT r.version FROM own JOIN document_deletion r ON r.tenant_id = own.id
     WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
     UNION
-    SELECT c.version FROM own JOIN document_copy c ON c.tenant_id = own.id
+    SELECT c.version FROM own JOIN document_duplicate_file c ON c.tenant_id = own.id
     WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
 $body$;
 REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
@@ -280,26 +281,27 @@ DECLARE
     spent uuid[];
 BEGIN
     holding := ARRAY(
-        SELECT source_id FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT source_id FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT s.id FROM document_removal r
+        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
             WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION SELECT s.id FROM unnest(ids) AS gone (id)
-            JOIN source s ON s.parts @> jsonb_build_array(jsonb_build_object('document', gone.id))
+            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', gone.id))
             WHERE s.tenant_id = tenant
     );
     spent := ARRAY(
         SELECT s.id FROM source s WHERE s.id = ANY(holding)
           AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
-          AND NOT EXISTS (SELECT FROM document_copy c JOIN document d ON d.id = c.document_id WHERE c.source_id = s.id)
+          AND NOT EXISTS (SELECT FROM document_duplicate_file c JOIN document d
+              ON d.id = c.document_id WHERE c.source_id = s.id)
           AND NOT EXISTS (
-              SELECT FROM jsonb_array_elements(coalesce(s.parts, '[]')) AS part
+              SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
           -- Of a document that was replaced, the file is retained with its trail.
           AND NOT EXISTS (
-              SELECT FROM document_removal r
+              SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
           )
     );
@@ -308,18 +310,18 @@ BEGIN
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
-        SELECT bucket, key, version FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION
-        SELECT bucket, key, version FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
     ), needed AS (
         -- Other files may have been uploaded under the same key: then the versions of theirs stay.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
-              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+              AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
         ) OR EXISTS (SELECT FROM needed_versions(f.bucket, f.key, ids)) AS is_shared, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.version IS NOT DISTINCT FROM f.version
-              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+              AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
         ) OR EXISTS (
             SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
             WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
@@ -330,10 +332,10 @@ BEGIN
         FROM needed WHERE NOT is_needed
         UNION
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
-        FROM document_removal r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION
         SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
-        FROM document_removal r JOIN tenant t ON t.id = r.tenant_id
+        FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
         CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
         WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
@@ -350,23 +352,24 @@ BEGIN
           WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
       ));
     DELETE FROM document_replacement
-    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR successor = ANY(ids)
+    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
     -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
-    UPDATE acquisition_job SET status = NULL, error = NULL, reason = 'The file was erased.'
+    UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
     DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
-    UPDATE source s SET parts = (
+    UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
                               THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
-        FROM jsonb_array_elements(s.parts) WITH ORDINALITY AS listed (part, place)
-    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.parts IS NOT NULL AND jsonb_array_length(s.parts) > 0;
+        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
+    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+        jsonb_array_length(s.attachments) > 0;
     -- The hash keeps an erased document from being read again out of a file that stays.
-    UPDATE document_removal SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
+    UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
-    UPDATE document_copy SET file_name = '(erased)', key = '(erased)', version = NULL
+    UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
 END
 $body$;
@@ -376,7 +379,7 @@ GRANT EXECUTE ON FUNCTION erase_documents TO counterfoil_worker;
 CREATE FUNCTION erase_dead_letters(job_ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
-    DELETE FROM notification WHERE job_id = ANY(job_ids)
+    DELETE FROM failure_event WHERE job_id = ANY(job_ids)
         AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
     DELETE FROM dead_letter WHERE job_id = ANY(job_ids)
         AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
@@ -414,7 +417,7 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION begin_object_erasure FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION begin_object_erasure TO counterfoil_keeper;
+GRANT EXECUTE ON FUNCTION begin_object_erasure TO counterfoil_maintenance;
 
 -- Deletes the names of erased objects. An erasure with a later end runs once more then.
 CREATE FUNCTION end_object_erasure(erased uuid, at timestamptz) RETURNS void
@@ -422,10 +425,10 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
     FROM object_erasure o
-    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.reason = 'The file was erased.'
+    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
       AND (o.version IS NULL OR o.version = j.version);
     UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
     DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
 $body$;
 REVOKE ALL ON FUNCTION end_object_erasure FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION end_object_erasure TO counterfoil_keeper;
+GRANT EXECUTE ON FUNCTION end_object_erasure TO counterfoil_maintenance;

@@ -5,6 +5,25 @@ CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 
 COMMENT ON EXTENSION vector IS 'vector data type and ivfflat and hnsw access methods';
 
+CREATE FUNCTION public.append_audit_head() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    IF NEW.number = 1 THEN
+        INSERT INTO audit_head (tenant_id, number, hash) VALUES (NEW.tenant_id, 1, NEW.hash);
+        RETURN NULL;
+    END IF;
+    UPDATE audit_head SET number = NEW.number, hash = NEW.hash
+    WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE =
+            'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) RETURNS SETOF record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -51,38 +70,51 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.clear_expired_pools(at_most integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH forgotten AS (
+        UPDATE offer_shard SET profiles = NULL, excluded = NULL WHERE id = ANY(ARRAY(
+            SELECT id FROM offer_shard
+            WHERE date < now() - interval '7 days' AND (profiles IS NOT NULL OR excluded IS NOT NULL)
+            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+        )) RETURNING id
+    ) SELECT count(*) FROM forgotten
+$$;
+
 CREATE FUNCTION public.count_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'public', 'pg_temp'
     AS $$
 BEGIN
     IF TG_OP <> 'DELETE' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp) FROM new_rows
         WHERE purged_at IS NULL GROUP BY 1, 2, 3, 4;
     END IF;
     IF TG_OP <> 'INSERT' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
         WHERE purged_at IS NULL  -- rows deleted with their tenant have no counts
           AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
         GROUP BY 1, 2, 3, 4;
     END IF;
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, delta, last_at)
         SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp)
         FROM new_rows GROUP BY 1, 2, 3, 4;
     ELSIF TG_OP = 'UPDATE' THEN
         IF EXISTS (SELECT job_id, dlq_timestamp FROM new_rows EXCEPT SELECT job_id, dlq_timestamp FROM old_rows) THEN
-            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, delta, last_at)
             SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
         -- The group and the words of an unassigned dead letter follow it to its tenant.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
-            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
-            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
+            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
+            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.message, g.words, n.dlq_timestamp
             FROM new_rows n JOIN old_rows o USING (job_id)
             JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM o.tenant_id AND g.fingerprint = n.fingerprint
             WHERE n.tenant_id IS DISTINCT FROM o.tenant_id
@@ -96,7 +128,19 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.count_ended_work() RETURNS trigger
+CREATE FUNCTION public.count_duplicate_offers(since timestamp with time zone) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
+        SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.completed_at >= since
+    ) AS served CROSS JOIN LATERAL (
+        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
+        FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
+    ) AS of_user
+$$;
+
+CREATE FUNCTION public.count_finished_work() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'public', 'pg_temp'
     AS $$
@@ -108,43 +152,43 @@ BEGIN
     ELSE
         outcome := coalesce(NEW.status, 'skipped');
     END IF;
-    INSERT INTO work_ended (worker, tenant_id, outcome, ended_at)
+    INSERT INTO finished_work (worker, tenant_id, outcome, ended_at)
     VALUES (TG_ARGV[0], NEW.tenant_id, outcome, clock_timestamp());
     RETURN NULL;
 END
 $$;
 
-CREATE FUNCTION public.count_told() RETURNS trigger
+CREATE FUNCTION public.count_payload_revision() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
-    NEW.told_revision := OLD.told_revision + 1;
+    NEW.payload_revision := OLD.payload_revision + 1;
     RETURN NEW;
 END
 $$;
 
-CREATE FUNCTION public.date_end_of_shard() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-BEGIN
-    NEW.ended_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
-    NEW.seconds := CASE WHEN NEW.status = 'succeeded' THEN extract(epoch FROM NEW.ended_at - OLD.claimed_at) END;
-    RETURN NEW;
-END
-$$;
-
-CREATE FUNCTION public.duplicate_offers(since timestamp with time zone) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER
+CREATE FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-    SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
-        SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.ended_at >= since
-    ) AS served CROSS JOIN LATERAL (
-        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
-        FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
-    ) AS of_user
+    INSERT INTO document_deletion (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
+                                  version, file_name, content_hash, type, received_at, deleted_at, deleted_by, reason,
+                                  replaced_by)
+    SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
+           type, received_at, at, by, why, successor
+    FROM document WHERE id = ANY(ids);
+    DELETE FROM document WHERE id = ANY(ids);
+$$;
+
+CREATE FUNCTION public.delete_orphaned_offers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
+    RETURN NULL;
+END
 $$;
 
 CREATE FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) RETURNS void
@@ -153,17 +197,27 @@ CREATE FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zo
     AS $$
     UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
     FROM object_erasure o
-    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.reason = 'The file was erased.'
+    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
       AND (o.version IS NULL OR o.version = j.version);
     UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
     DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
+$$;
+
+CREATE FUNCTION public.enqueue_payload_deletion() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (OLD.payload_s3_key, OLD.tenant_id, now());
+    RETURN NULL;
+END
 $$;
 
 CREATE FUNCTION public.erase_dead_letters(job_ids uuid[]) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-    DELETE FROM notification WHERE job_id = ANY(job_ids)
+    DELETE FROM failure_event WHERE job_id = ANY(job_ids)
         AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
     DELETE FROM dead_letter WHERE job_id = ANY(job_ids)
         AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
@@ -179,26 +233,27 @@ DECLARE
     spent uuid[];
 BEGIN
     holding := ARRAY(
-        SELECT source_id FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT source_id FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT s.id FROM document_removal r
+        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
             WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION SELECT s.id FROM unnest(ids) AS gone (id)
-            JOIN source s ON s.parts @> jsonb_build_array(jsonb_build_object('document', gone.id))
+            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', gone.id))
             WHERE s.tenant_id = tenant
     );
     spent := ARRAY(
         SELECT s.id FROM source s WHERE s.id = ANY(holding)
           AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
-          AND NOT EXISTS (SELECT FROM document_copy c JOIN document d ON d.id = c.document_id WHERE c.source_id = s.id)
+          AND NOT EXISTS (SELECT FROM document_duplicate_file c JOIN document d
+              ON d.id = c.document_id WHERE c.source_id = s.id)
           AND NOT EXISTS (
-              SELECT FROM jsonb_array_elements(coalesce(s.parts, '[]')) AS part
+              SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
           -- Of a document that was replaced, the file is retained with its trail.
           AND NOT EXISTS (
-              SELECT FROM document_removal r
+              SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
           )
     );
@@ -207,18 +262,18 @@ BEGIN
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
-        SELECT bucket, key, version FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION
-        SELECT bucket, key, version FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
     ), needed AS (
         -- Other files may have been uploaded under the same key: then the versions of theirs stay.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
-              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+              AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
         ) OR EXISTS (SELECT FROM needed_versions(f.bucket, f.key, ids)) AS is_shared, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.version IS NOT DISTINCT FROM f.version
-              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+              AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
         ) OR EXISTS (
             SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
             WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
@@ -229,10 +284,10 @@ BEGIN
         FROM needed WHERE NOT is_needed
         UNION
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
-        FROM document_removal r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION
         SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
-        FROM document_removal r JOIN tenant t ON t.id = r.tenant_id
+        FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
         CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
         WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
@@ -249,34 +304,26 @@ BEGIN
           WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
       ));
     DELETE FROM document_replacement
-    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR successor = ANY(ids)
+    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
     -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
-    UPDATE acquisition_job SET status = NULL, error = NULL, reason = 'The file was erased.'
+    UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
     DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
-    UPDATE source s SET parts = (
+    UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
                               THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
-        FROM jsonb_array_elements(s.parts) WITH ORDINALITY AS listed (part, place)
-    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.parts IS NOT NULL AND jsonb_array_length(s.parts) > 0;
+        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
+    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+        jsonb_array_length(s.attachments) > 0;
     -- The hash keeps an erased document from being read again out of a file that stays.
-    UPDATE document_removal SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
+    UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
-    UPDATE document_copy SET file_name = '(erased)', key = '(erased)', version = NULL
+    UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
 END
-$$;
-
-CREATE FUNCTION public.erase_judgements(ids uuid[]) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-    DELETE FROM judgement j USING judgement_candidate c
-    WHERE c.candidate_id = ANY(ids) AND (j.document_id, j.question) = (c.document_id, c.question)
-      AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
 $$;
 
 CREATE FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) RETURNS SETOF text
@@ -292,6 +339,15 @@ CREATE FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs tex
             DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at
     )
     SELECT DISTINCT key FROM late
+$$;
+
+CREATE FUNCTION public.erase_llm_judgments(ids uuid[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    DELETE FROM llm_judgment j USING llm_judgment_candidate c
+    WHERE c.candidate_id = ANY(ids) AND (j.document_id, j.question) = (c.document_id, c.question)
+      AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
 $$;
 
 CREATE FUNCTION public.erase_tenant(erased uuid) RETURNS void
@@ -362,13 +418,13 @@ BEGIN
         ), mails AS (
             SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
                 SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
-                  AND other.tenant_id <> erased AND other.reason IS DISTINCT FROM 'The file was erased.'
+                  AND other.tenant_id <> erased AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
             )
         ), owed AS (
             INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
             ON CONFLICT DO NOTHING
         ), unassigned AS (
-            UPDATE acquisition_job j SET status = NULL, error = NULL, reason = 'The file was erased.'
+            UPDATE acquisition_job j SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
             FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
         )
         SELECT count(*) INTO deleted FROM gone;
@@ -384,7 +440,8 @@ BEGIN
     ELSE
         is_finished := false;
     END IF;
-    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table, next_page = page WHERE id = erased;
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table,
+        next_page = page WHERE id = erased;
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
@@ -398,107 +455,24 @@ CREATE FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at ti
     WHERE slug_hash = hash_of_slug(erased_slug)
 $$;
 
-CREATE FUNCTION public.follow_audit() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    IF NEW.number = 1 THEN
-        INSERT INTO audit_head (tenant_id, number, hash) VALUES (NEW.tenant_id, 1, NEW.hash);
-        RETURN NULL;
-    END IF;
-    UPDATE audit_head SET number = NEW.number, hash = NEW.hash
-    WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION public.follow_offer_shard() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE matchmaking_jobs j SET
-        status = CASE NEW.status WHEN 'in-progress' THEN 'running' ELSE NEW.status END,
-        started_at = coalesce(NEW.claimed_at, j.started_at),
-        lease_expires_at = NEW.lease_expires_at,
-        attempt = NEW.attempts,
-        retry_count = greatest(NEW.attempts - 1, 0),
-        error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
-    WHERE j.shard_id = NEW.id AND j.status <> 'completed';
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION public.forget_conversation() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    -- A placeholder replaces the message, because the dead letter of such a task can be retried.
-    UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
-    WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
-    RETURN OLD;
-END
-$$;
-
-CREATE FUNCTION public.forget_offers() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION public.forget_pooled_people(at_most integer) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-    WITH forgotten AS (
-        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id = ANY(ARRAY(
-            SELECT id FROM offer_shard
-            WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
-            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
-        )) RETURNING id
-    ) SELECT count(*) FROM forgotten
-$$;
-
-CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-    WITH heir AS (
-        SELECT DISTINCT ON (c.document_id) c.*
-        FROM document d JOIN document_copy c ON c.document_id = d.id
-        WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
-        ORDER BY c.document_id, c.id
-    ), taken AS (
-        DELETE FROM document_copy c USING heir WHERE c.id = heir.id
-    )
-    UPDATE document d
-    SET source_id = heir.source_id, parent_id = heir.parent_id, first_page = heir.first_page,
-        last_page = heir.last_page, bucket = heir.bucket, key = heir.key, version = heir.version,
-        file_name = heir.file_name
-    FROM heir WHERE d.id = heir.document_id
-    RETURNING d.id;
-$$;
-
 CREATE FUNCTION public.hash_of_slug(slug text) RETURNS bytea
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_of_nobody $$;
+    AS $$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_global $$;
 
-CREATE FUNCTION public.leave_payload() RETURNS trigger
+CREATE FUNCTION public.index_document_words() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
-    INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (OLD.payload_key, OLD.tenant_id, now());
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM document_word WHERE document_id = NEW.id;
+    END IF;
+    INSERT INTO document_word (tenant_id, document_id, word, received_at)
+    SELECT NEW.tenant_id, NEW.id, word, NEW.received_at
+    FROM tokenize(concat_ws(' ', NEW.file_name,
+                            NEW.structured_data #>> '{issuer,name}', NEW.structured_data #>> '{recipient,name}',
+                            NEW.structured_data #>> '{supplier,name}', NEW.structured_data #>> '{buyer,name}')) AS word;
     RETURN NULL;
 END
 $$;
@@ -511,14 +485,36 @@ CREATE FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) 
     SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
     WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
     UNION
-    SELECT r.version FROM own JOIN document_removal r ON r.tenant_id = own.id
+    SELECT r.version FROM own JOIN document_deletion r ON r.tenant_id = own.id
     WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
     UNION
-    SELECT c.version FROM own JOIN document_copy c ON c.tenant_id = own.id
+    SELECT c.version FROM own JOIN document_duplicate_file c ON c.tenant_id = own.id
     WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
 $$;
 
-CREATE FUNCTION public.packed_person(user_id uuid, external_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer, latitude double precision, longitude double precision, reach_km integer, traits real[]) RETURNS bytea
+CREATE FUNCTION public.on_ingestion_status_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM record_stage_change(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
+                          coalesce(NEW.error, NEW.skip_reason));
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION public.on_matching_status_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM record_stage_change(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
+                          coalesce(NEW.matching_error, NEW.matching_skip_reason));
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION public.pack_profile(user_id uuid, external_id uuid, birth_date date, gender text, seeks_genders text[], min_age integer, max_age integer, latitude double precision, longitude double precision, max_distance_km integer, traits real[]) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -529,7 +525,7 @@ DECLARE
     tail bytea := '\x00000000000000000000000000000000';
 BEGIN
     FOR i IN 1..3 LOOP
-        IF genders[i] = ANY (seeks) THEN bits := bits | (1 << (i - 1)); END IF;
+        IF genders[i] = ANY (seeks_genders) THEN bits := bits | (1 << (i - 1)); END IF;
     END LOOP;
     FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
         tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
@@ -539,83 +535,34 @@ BEGIN
         || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
         || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
         || int4send(round(unit * sind(latitude))::integer)
-        || int4send((extract(year FROM born) * 10000 + extract(month FROM born) * 100 + extract(day FROM born))::integer)
+        || int4send((extract(year FROM birth_date) * 10000 + extract(month FROM birth_date) * 100 + extract(day FROM
+            birth_date))::integer)
         || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
-        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(reach_km) || tail;
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || tail;
 END
 $$;
 
-CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    IF TG_OP = 'DELETE' AND EXISTS (
-        SELECT FROM tenant_erasure WHERE id = CASE TG_LEVEL
-            WHEN 'ROW' THEN OLD.tenant_id ELSE nullif(current_setting('counterfoil.tenant', true), '')::uuid END
-    ) THEN
-        RETURN OLD;
-    END IF;
-    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
-END
-$$;
-
-CREATE FUNCTION public.refuse_offer_change() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
-        USING ERRCODE = 'restrict_violation';
-END
-$$;
-
-CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
+CREATE FUNCTION public.promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-    INSERT INTO document_removal (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
-                                  version, file_name, content_hash, type, received_at, removed_at, removed_by, reason,
-                                  replaced_by)
-    SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
-           type, received_at, at, by, why, successor
-    FROM document WHERE id = ANY(ids);
-    DELETE FROM document WHERE id = ANY(ids);
+    WITH heir AS (
+        SELECT DISTINCT ON (c.document_id) c.*
+        FROM document d JOIN document_duplicate_file c ON c.document_id = d.id
+        WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
+        ORDER BY c.document_id, c.id
+    ), taken AS (
+        DELETE FROM document_duplicate_file c USING heir WHERE c.id = heir.id
+    )
+    UPDATE document d
+    SET source_id = heir.source_id, parent_id = heir.parent_id, first_page = heir.first_page,
+        last_page = heir.last_page, bucket = heir.bucket, key = heir.key, version = heir.version,
+        file_name = heir.file_name
+    FROM heir WHERE d.id = heir.document_id
+    RETURNING d.id;
 $$;
 
-CREATE FUNCTION public.task_messages(ids uuid[]) RETURNS TABLE(id uuid, body jsonb)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    AS $_$
-    SELECT t.id, CASE WHEN owed.exists THEN jsonb_build_object(
-        'schema_version', 1,
-        'job_id', t.id,
-        'task_type', t.task_type,
-        'payload', coalesce(t.payload, jsonb_build_object('$claim_check', jsonb_build_object('key', t.payload_key))),
-        'metadata', jsonb_build_object(
-            'created_at', t.created_at,
-            'retry_count', CASE WHEN t.status = 'pending' THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-            'max_retry', t.max_retry,
-            'last_error', last.error,
-            'last_retry_at', last.ended_at,
-            'idempotency_key', t.idempotency_key
-        )
-    ) END
-    FROM task t
-    CROSS JOIN LATERAL (
-        SELECT EXISTS (SELECT FROM outbox o WHERE o.worker = 'tasks' AND o.work_id = t.id AND o.sent_at IS NULL)
-    ) owed
-    LEFT JOIN LATERAL (
-        SELECT a.ended_at, jsonb_build_object('type', a.error_type, 'message', a.error, 'timestamp', a.ended_at,
-                                              'context', jsonb_build_object('attempt', a.number)) AS error
-        FROM work_attempt a
-        WHERE a.work_id = t.id AND a.worker = 'tasks' AND a.revision = t.revision AND a.outcome = 'retry'
-        ORDER BY a.ended_at DESC LIMIT 1
-    ) last ON true
-    WHERE t.id = ANY(ids)
-$_$;
-
-CREATE FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) RETURNS void
+CREATE FUNCTION public.record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
@@ -648,50 +595,126 @@ BEGIN
         ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
             payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL,
             response_status = NULL, status = 'pending', revision = job.revision + 1, send_number = 0,
-            claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
-            returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
+            claim_token = nextval('claim_token'), error = NULL, skip_reason = NULL, failed_at = NULL, attempts = 0,
+            dlq_returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
     ), settled AS (
         UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
-            resolution = '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+            resolution = '{"action": "retried", "notes": "A newer result is delivered instead."}'
         FROM owed
         WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
           AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
-        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision, dead_letter.version
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision,
+            dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
         SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
         FROM settled
     )
-    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
 END
 $$;
 
-CREATE FUNCTION public.tell_ingestion() RETURNS trigger
+CREATE FUNCTION public.reject_audit_update() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (
+        SELECT FROM tenant_erasure WHERE id = CASE TG_LEVEL
+            WHEN 'ROW' THEN OLD.tenant_id ELSE nullif(current_setting('counterfoil.tenant', true), '')::uuid END
+    ) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE FUNCTION public.reject_completed_offer_update() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
+        USING ERRCODE = 'restrict_violation';
+END
+$$;
+
+CREATE FUNCTION public.scrub_chat_tasks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
-    PERFORM tell_document(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
-                          coalesce(NEW.error, NEW.reason));
+    -- A placeholder replaces the message, because the dead letter of such a task can be retried.
+    UPDATE task SET payload = '{"message": "(deleted)"}', payload_s3_key = NULL, result = NULL
+    WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
+    RETURN OLD;
+END
+$$;
+
+CREATE FUNCTION public.set_shard_completed_at() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.completed_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
+    NEW.seconds := CASE WHEN NEW.status = 'succeeded' THEN extract(epoch FROM NEW.completed_at - OLD.claimed_at) END;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION public.sync_matchmaking_jobs() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE matchmaking_jobs j SET
+        status = CASE NEW.status WHEN 'in-progress' THEN 'running' ELSE NEW.status END,
+        started_at = coalesce(NEW.claimed_at, j.started_at),
+        lease_expires_at = NEW.lease_expires_at,
+        attempt = NEW.attempts,
+        retry_count = greatest(NEW.attempts - 1, 0),
+        error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
+    WHERE j.shard_id = NEW.id AND j.status <> 'completed';
     RETURN NULL;
 END
 $$;
 
-CREATE FUNCTION public.tell_matching() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION public.task_messages(ids uuid[]) RETURNS TABLE(id uuid, body jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM tell_document(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
-                          coalesce(NEW.matching_error, NEW.matching_reason));
-    RETURN NULL;
-END
-$$;
+    SET "TimeZone" TO 'UTC'
+    AS $_$
+    SELECT t.id, CASE WHEN owed.exists THEN jsonb_build_object(
+        'schema_version', 1,
+        'job_id', t.id,
+        'task_type', t.task_type,
+        'payload', coalesce(t.payload, jsonb_build_object('$claim_check', jsonb_build_object('key', t.payload_s3_key))),
+        'metadata', jsonb_build_object(
+            'created_at', t.created_at,
+            'retry_count', CASE WHEN t.status = 'pending' THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+            'max_retry', t.max_retry,
+            'last_error', last.error,
+            'last_retry_at', last.ended_at,
+            'idempotency_key', t.idempotency_key
+        )
+    ) END
+    FROM task t
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM outbox o WHERE o.worker = 'tasks' AND o.work_id = t.id AND o.sent_at IS NULL)
+    ) owed
+    LEFT JOIN LATERAL (
+        SELECT a.ended_at, jsonb_build_object('type', a.error_type, 'message', a.error, 'timestamp', a.ended_at,
+                                              'context', jsonb_build_object('attempt', a.number)) AS error
+        FROM work_attempt a
+        WHERE a.work_id = t.id AND a.worker = 'tasks' AND a.revision = t.revision AND a.outcome = 'retry'
+        ORDER BY a.ended_at DESC LIMIT 1
+    ) last ON true
+    WHERE t.id = ANY(ids)
+$_$;
 
 CREATE FUNCTION public.tenant_tables() RETURNS SETOF name
     LANGUAGE sql STABLE
@@ -707,20 +730,10 @@ CREATE FUNCTION public.tenant_tables() RETURNS SETOF name
             AND f.conrelid <> f.confrelid AND d.depth < 20
     )
     SELECT t.relname FROM depth d JOIN tenants t USING (oid) GROUP BY t.relname
-    ORDER BY t.relname = 'payload_removal', max(d.depth) DESC, t.relname
+    ORDER BY t.relname = 'payload_deletion', max(d.depth) DESC, t.relname
 $$;
 
-CREATE FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) RETURNS TABLE(revision integer, number integer, began_at timestamp with time zone, ended_at timestamp with time zone, outcome text, error_type text, error text, next_attempt_at timestamp with time zone, trace_id text)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-    SELECT a.revision, a.number, a.began_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at, a.trace_id
-    FROM work_attempt a
-    WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
-    ORDER BY a.ended_at DESC, a.id DESC LIMIT most
-$$;
-
-CREATE FUNCTION public.words_of(said text) RETURNS SETOF text
+CREATE FUNCTION public.tokenize(said text) RETURNS SETOF text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -729,21 +742,15 @@ CREATE FUNCTION public.words_of(said text) RETURNS SETOF text
     WHERE word <> '' ORDER BY 1 LIMIT 64
 $$;
 
-CREATE FUNCTION public.write_document_words() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) RETURNS TABLE(revision integer, number integer, started_at timestamp with time zone, ended_at timestamp with time zone, outcome text, error_type text, error text, next_attempt_at timestamp with time zone, trace_id text)
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        DELETE FROM document_word WHERE document_id = NEW.id;
-    END IF;
-    INSERT INTO document_word (tenant_id, document_id, word, received_at)
-    SELECT NEW.tenant_id, NEW.id, word, NEW.received_at
-    FROM words_of(concat_ws(' ', NEW.file_name,
-                            NEW.structured_data #>> '{issuer,name}', NEW.structured_data #>> '{recipient,name}',
-                            NEW.structured_data #>> '{supplier,name}', NEW.structured_data #>> '{buyer,name}')) AS word;
-    RETURN NULL;
-END
+    SELECT a.revision, a.number, a.started_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at,
+        a.trace_id
+    FROM work_attempt a
+    WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
+    ORDER BY a.ended_at DESC, a.id DESC LIMIT most
 $$;
 
 CREATE TABLE public.acquisition_job (
@@ -765,8 +772,8 @@ CREATE TABLE public.acquisition_job (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
     CONSTRAINT acquisition_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
 );
 
@@ -802,36 +809,31 @@ CREATE TABLE public.audit_head (
 
 ALTER TABLE ONLY public.audit_head FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.audit_salt_of_nobody (
+CREATE TABLE public.audit_salt_global (
     is_only boolean DEFAULT true NOT NULL,
     salt bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
-    CONSTRAINT audit_salt_of_nobody_is_only_check CHECK (is_only)
+    CONSTRAINT audit_salt_global_is_only_check CHECK (is_only)
 );
 
 CREATE TABLE public.breaker (
     name text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     failures integer DEFAULT 0 NOT NULL,
-    openings integer DEFAULT 0 NOT NULL,
+    open_count integer DEFAULT 0 NOT NULL,
     opened_at timestamp with time zone,
     open_until timestamp with time zone,
-    probing boolean DEFAULT false NOT NULL,
-    CONSTRAINT breaker_check CHECK ((((opened_at IS NULL) = (open_until IS NULL)) AND ((opened_at IS NULL) = (openings = 0)))),
-    CONSTRAINT breaker_check1 CHECK (((opened_at IS NOT NULL) OR (NOT probing)))
+    is_probing boolean DEFAULT false NOT NULL,
+    CONSTRAINT breaker_check CHECK ((((opened_at IS NULL) = (open_until IS NULL)) AND ((opened_at IS NULL) = (open_count = 0)))),
+    CONSTRAINT breaker_check1 CHECK (((opened_at IS NOT NULL) OR (NOT is_probing)))
 );
 
-CREATE TABLE public.change_allowance (
-    tenant_id uuid,
-    user_hash bytea,
-    tokens double precision NOT NULL,
-    counted_at timestamp with time zone NOT NULL,
-    purpose text DEFAULT 'change'::text NOT NULL,
-    CONSTRAINT change_allowance_purpose_check CHECK ((purpose = ANY (ARRAY['change'::text, 'read'::text]))),
-    CONSTRAINT change_allowance_tokens_check CHECK ((tokens >= (0)::double precision)),
-    CONSTRAINT change_allowance_user_hash_check CHECK ((octet_length(user_hash) = 32))
+CREATE TABLE public.breaker_mapping_pause (
+    mapping uuid NOT NULL,
+    status text NOT NULL,
+    breaker_opened_at timestamp with time zone NOT NULL,
+    intended_at timestamp with time zone NOT NULL,
+    CONSTRAINT breaker_mapping_pause_status_check CHECK ((status = ANY (ARRAY['pausing'::text, 'paused'::text, 'released'::text])))
 );
-
-ALTER TABLE ONLY public.change_allowance FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.chat_message (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -857,7 +859,7 @@ CREATE TABLE public.chat_session (
     user_id text,
     created_at timestamp with time zone NOT NULL,
     last_number integer DEFAULT 0 NOT NULL,
-    used_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_used_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT chat_session_last_number_check CHECK ((last_number >= 0)),
     CONSTRAINT chat_session_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 255)))
 );
@@ -875,7 +877,7 @@ CREATE TABLE public.cluster_diagnostics (
     id uuid NOT NULL,
     tenant_id uuid NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    outcome text,
+    match_status text,
     result jsonb,
     computed_at timestamp with time zone,
     status text DEFAULT 'pending'::text,
@@ -888,8 +890,8 @@ CREATE TABLE public.cluster_diagnostics (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
     cluster_status text,
     supplier text,
     supplier_key text COLLATE pg_catalog."C",
@@ -902,11 +904,11 @@ CREATE TABLE public.cluster_diagnostics (
     at_stake_order double precision GENERATED ALWAYS AS ((amount_at_stake)::double precision) STORED,
     waiting_since timestamp with time zone,
     documents integer,
-    CONSTRAINT cluster_diagnostics_check CHECK (((outcome IS NULL) = (result IS NULL))),
+    CONSTRAINT cluster_diagnostics_check CHECK (((match_status IS NULL) = (result IS NULL))),
     CONSTRAINT cluster_diagnostics_check1 CHECK ((num_nulls(cluster_status, amount_at_stake, waiting_since, documents) = ANY (ARRAY[0, 4]))),
     CONSTRAINT cluster_diagnostics_check2 CHECK (((cluster_status IS NULL) = (result IS NULL))),
     CONSTRAINT cluster_diagnostics_cluster_status_check CHECK ((cluster_status = ANY (ARRAY['exception'::text, 'needs-review'::text, 'disputed'::text, 'incomplete'::text, 'accepted'::text, 'matched'::text]))),
-    CONSTRAINT cluster_diagnostics_outcome_check CHECK ((outcome = ANY (ARRAY['matched'::text, 'within-tolerance'::text, 'exception'::text, 'incomplete'::text]))),
+    CONSTRAINT cluster_diagnostics_match_status_check CHECK ((match_status = ANY (ARRAY['matched'::text, 'within-tolerance'::text, 'exception'::text, 'incomplete'::text]))),
     CONSTRAINT cluster_diagnostics_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
 );
 
@@ -923,7 +925,7 @@ CREATE TABLE public.dead_letter (
     metadata jsonb NOT NULL,
     attempts integer NOT NULL,
     fingerprint text NOT NULL,
-    lineage jsonb DEFAULT '[]'::jsonb NOT NULL,
+    previous_failures jsonb DEFAULT '[]'::jsonb NOT NULL,
     dlq_reason text NOT NULL,
     dlq_timestamp timestamp with time zone NOT NULL,
     status text DEFAULT 'pending'::text NOT NULL,
@@ -933,11 +935,11 @@ CREATE TABLE public.dead_letter (
     version integer DEFAULT 1 NOT NULL,
     purged_at timestamp with time zone,
     edited_payload jsonb,
-    edit jsonb,
+    edit_metadata jsonb,
     purge_id uuid,
-    kept_until timestamp with time zone,
+    retain_until timestamp with time zone,
     CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
-    CONSTRAINT dead_letter_check1 CHECK (((edited_payload IS NULL) = (edit IS NULL))),
+    CONSTRAINT dead_letter_check1 CHECK (((edited_payload IS NULL) = (edit_metadata IS NULL))),
     CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
     CONSTRAINT dead_letter_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
 );
@@ -962,9 +964,9 @@ CREATE TABLE public.dead_letter_count (
     task_type text NOT NULL,
     status text,
     hour timestamp with time zone,
-    number bigint NOT NULL,
+    delta bigint NOT NULL,
     last_at timestamp with time zone NOT NULL,
-    is_sum boolean DEFAULT false NOT NULL,
+    is_rollup boolean DEFAULT false NOT NULL,
     CONSTRAINT dead_letter_count_check CHECK (((status IS NULL) <> (hour IS NULL))),
     CONSTRAINT dead_letter_count_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
 );
@@ -976,13 +978,13 @@ CREATE TABLE public.dead_letter_group (
     fingerprint text NOT NULL,
     worker text NOT NULL,
     error_type text NOT NULL,
-    sentence text NOT NULL,
+    message text NOT NULL,
     words text[] NOT NULL,
     first_seen timestamp with time zone NOT NULL,
-    settled_as text,
-    settled_at timestamp with time zone,
-    CONSTRAINT dead_letter_group_check CHECK (((settled_as IS NULL) = (settled_at IS NULL))),
-    CONSTRAINT dead_letter_group_settled_as_check CHECK ((settled_as = ANY (ARRAY['resolved'::text, 'ignored'::text])))
+    closed_as text,
+    closed_at timestamp with time zone,
+    CONSTRAINT dead_letter_group_check CHECK (((closed_as IS NULL) = (closed_at IS NULL))),
+    CONSTRAINT dead_letter_group_closed_as_check CHECK ((closed_as = ANY (ARRAY['resolved'::text, 'ignored'::text])))
 );
 
 ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
@@ -1040,8 +1042,8 @@ CREATE TABLE public.document (
     size bigint NOT NULL,
     content_hash bytea NOT NULL,
     received_at timestamp with time zone NOT NULL,
-    seen_again integer DEFAULT 0 NOT NULL,
-    last_seen_at timestamp with time zone NOT NULL,
+    duplicate_uploads integer DEFAULT 0 NOT NULL,
+    last_duplicate_at timestamp with time zone NOT NULL,
     type text,
     method text,
     structured_data jsonb,
@@ -1056,8 +1058,8 @@ CREATE TABLE public.document (
     matching_lease_expires_at timestamp with time zone,
     matching_next_attempt_at timestamp with time zone,
     matching_send_number integer DEFAULT 0 NOT NULL,
-    matching_returns integer DEFAULT 0 NOT NULL,
-    matching_reason text,
+    matching_dlq_returns integer DEFAULT 0 NOT NULL,
+    matching_skip_reason text,
     parent_id uuid,
     first_page integer,
     last_page integer,
@@ -1071,7 +1073,32 @@ CREATE TABLE public.document (
 
 ALTER TABLE ONLY public.document FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.document_copy (
+CREATE TABLE public.document_deletion (
+    document_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    source_id uuid NOT NULL,
+    parent_id uuid,
+    first_page integer,
+    last_page integer,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    version text,
+    file_name text NOT NULL,
+    content_hash bytea NOT NULL,
+    type text,
+    received_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone NOT NULL,
+    deleted_by text NOT NULL,
+    reason text,
+    replaced_by uuid,
+    written_by_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT document_deletion_deleted_by_check CHECK (((length(deleted_by) >= 1) AND (length(deleted_by) <= 254))),
+    CONSTRAINT document_deletion_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
+);
+
+ALTER TABLE ONLY public.document_deletion FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_duplicate_file (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -1083,10 +1110,10 @@ CREATE TABLE public.document_copy (
     key text NOT NULL,
     version text,
     file_name text NOT NULL,
-    CONSTRAINT document_copy_check CHECK ((num_nulls(parent_id, first_page, last_page) = ANY (ARRAY[0, 3])))
+    CONSTRAINT document_duplicate_file_check CHECK ((num_nulls(parent_id, first_page, last_page) = ANY (ARRAY[0, 3])))
 );
 
-ALTER TABLE ONLY public.document_copy FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.document_duplicate_file FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.document_embedding (
     tenant_id uuid NOT NULL,
@@ -1103,8 +1130,8 @@ CREATE TABLE public.document_key (
     tenant_id uuid NOT NULL,
     document_id uuid NOT NULL,
     type text NOT NULL,
-    key text NOT NULL,
-    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL
+    value text NOT NULL,
+    written_by_xid xid8 DEFAULT pg_current_xact_id() NOT NULL
 );
 
 ALTER TABLE ONLY public.document_key FORCE ROW LEVEL SECURITY;
@@ -1121,35 +1148,10 @@ CREATE TABLE public.document_match (
     decided_at timestamp with time zone NOT NULL,
     CONSTRAINT document_match_check CHECK ((document_a_id < document_b_id)),
     CONSTRAINT document_match_confidence_check CHECK ((confidence = ANY (ARRAY['high'::text, 'medium'::text, 'low'::text]))),
-    CONSTRAINT document_match_decided_by_check CHECK ((decided_by = ANY (ARRAY['rules'::text, 'llm'::text, 'person'::text])))
+    CONSTRAINT document_match_decided_by_check CHECK ((decided_by = ANY (ARRAY['rules'::text, 'llm'::text, 'reviewer'::text])))
 );
 
 ALTER TABLE ONLY public.document_match FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.document_removal (
-    document_id uuid NOT NULL,
-    tenant_id uuid NOT NULL,
-    source_id uuid NOT NULL,
-    parent_id uuid,
-    first_page integer,
-    last_page integer,
-    bucket text NOT NULL,
-    key text NOT NULL,
-    version text,
-    file_name text NOT NULL,
-    content_hash bytea NOT NULL,
-    type text,
-    received_at timestamp with time zone NOT NULL,
-    removed_at timestamp with time zone NOT NULL,
-    removed_by text NOT NULL,
-    reason text,
-    replaced_by uuid,
-    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    CONSTRAINT document_removal_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
-    CONSTRAINT document_removal_removed_by_check CHECK (((length(removed_by) >= 1) AND (length(removed_by) <= 254)))
-);
-
-ALTER TABLE ONLY public.document_removal FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.document_replacement (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -1160,8 +1162,8 @@ CREATE TABLE public.document_replacement (
     requested_by text NOT NULL,
     reason text,
     requested_at timestamp with time zone NOT NULL,
-    settled_at timestamp with time zone,
-    successor uuid,
+    closed_at timestamp with time zone,
+    replacement_id uuid,
     CONSTRAINT document_replacement_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
     CONSTRAINT document_replacement_requested_by_check CHECK (((length(requested_by) >= 1) AND (length(requested_by) <= 254)))
 );
@@ -1173,15 +1175,15 @@ CREATE TABLE public.document_review (
     tenant_id uuid NOT NULL,
     type text NOT NULL,
     state text DEFAULT 'open'::text NOT NULL,
-    doubts jsonb NOT NULL,
-    chance double precision NOT NULL,
-    weights text NOT NULL,
+    ambiguous_matches jsonb NOT NULL,
+    probability double precision NOT NULL,
+    weights_version text NOT NULL,
     opened_at timestamp with time zone NOT NULL,
     changed_at timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
-    CONSTRAINT document_review_chance_check CHECK (((chance >= (0)::double precision) AND (chance <= (1)::double precision))),
     CONSTRAINT document_review_check CHECK (((closed_at IS NULL) = (state = 'open'::text))),
-    CONSTRAINT document_review_state_check CHECK ((state = ANY (ARRAY['open'::text, 'decided'::text, 'gone'::text])))
+    CONSTRAINT document_review_probability_check CHECK (((probability >= (0)::double precision) AND (probability <= (1)::double precision))),
+    CONSTRAINT document_review_state_check CHECK ((state = ANY (ARRAY['open'::text, 'decided'::text, 'resolved'::text])))
 );
 
 ALTER TABLE ONLY public.document_review FORCE ROW LEVEL SECURITY;
@@ -1194,6 +1196,30 @@ CREATE TABLE public.document_word (
 );
 
 ALTER TABLE ONLY public.document_word FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.failure_event (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid,
+    worker text NOT NULL,
+    job_id uuid NOT NULL,
+    revision integer NOT NULL,
+    fingerprint text NOT NULL,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    digest_id uuid
+);
+
+ALTER TABLE ONLY public.failure_event FORCE ROW LEVEL SECURITY;
+
+CREATE UNLOGGED TABLE public.finished_work (
+    worker text NOT NULL,
+    tenant_id uuid,
+    outcome text NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    CONSTRAINT finished_work_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.finished_work FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.ingestion_job (
     id uuid NOT NULL,
@@ -1209,47 +1235,19 @@ CREATE TABLE public.ingestion_job (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
     CONSTRAINT ingestion_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
 );
 
 ALTER TABLE ONLY public.ingestion_job FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.judgement (
+CREATE TABLE public.key_deletion (
     tenant_id uuid NOT NULL,
-    document_id uuid NOT NULL,
-    question bytea NOT NULL,
-    answer jsonb NOT NULL,
-    model text NOT NULL,
-    judged_at timestamp with time zone NOT NULL,
-    prompt text,
-    system text,
-    asked text,
-    temperature double precision,
-    input_tokens integer,
-    output_tokens integer
+    written_by_xid xid8 DEFAULT pg_current_xact_id() NOT NULL
 );
 
-ALTER TABLE ONLY public.judgement FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.judgement_candidate (
-    tenant_id uuid NOT NULL,
-    document_id uuid NOT NULL,
-    question bytea NOT NULL,
-    label text NOT NULL,
-    candidate_id uuid NOT NULL,
-    says text NOT NULL
-);
-
-ALTER TABLE ONLY public.judgement_candidate FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.key_loss (
-    tenant_id uuid NOT NULL,
-    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL
-);
-
-ALTER TABLE ONLY public.key_loss FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.key_deletion FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.llm_call (
     id uuid NOT NULL,
@@ -1264,44 +1262,64 @@ CREATE TABLE public.llm_call (
     latency_ms integer,
     cost_usd numeric,
     created_at timestamp with time zone NOT NULL,
-    CONSTRAINT llm_call_outcome_check CHECK ((outcome = ANY (ARRAY['answered'::text, 'invalid_answer'::text, 'too_long'::text, 'rejected'::text, 'unavailable'::text, 'cancelled'::text, 'failed'::text])))
+    CONSTRAINT llm_call_outcome_check CHECK ((outcome = ANY (ARRAY['answered'::text, 'invalid_answer'::text, 'too_long'::text, 'rejected'::text, 'unavailable'::text, 'canceled'::text, 'failed'::text])))
 );
 
 ALTER TABLE ONLY public.llm_call FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.llm_day (
+CREATE TABLE public.llm_daily_usage (
     tenant_id uuid NOT NULL,
     day date NOT NULL,
     calls integer NOT NULL,
-    chats integer DEFAULT 0 NOT NULL,
-    CONSTRAINT llm_day_calls_check CHECK ((calls >= 0)),
-    CONSTRAINT llm_day_chats_check CHECK ((chats >= 0))
+    chat_calls integer DEFAULT 0 NOT NULL,
+    CONSTRAINT llm_daily_usage_calls_check CHECK ((calls >= 0)),
+    CONSTRAINT llm_daily_usage_chat_calls_check CHECK ((chat_calls >= 0))
 );
 
-ALTER TABLE ONLY public.llm_day FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.llm_daily_usage FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.mapping_pause (
-    mapping uuid NOT NULL,
-    status text NOT NULL,
-    opened_at timestamp with time zone NOT NULL,
-    intended_at timestamp with time zone NOT NULL,
-    CONSTRAINT mapping_pause_status_check CHECK ((status = ANY (ARRAY['pausing'::text, 'paused'::text, 'released'::text])))
+CREATE TABLE public.llm_judgment (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    question bytea NOT NULL,
+    answer jsonb NOT NULL,
+    model text NOT NULL,
+    answered_at timestamp with time zone NOT NULL,
+    prompt text,
+    system text,
+    request_json text,
+    temperature double precision,
+    input_tokens integer,
+    output_tokens integer
 );
+
+ALTER TABLE ONLY public.llm_judgment FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.llm_judgment_candidate (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    question bytea NOT NULL,
+    label text NOT NULL,
+    candidate_id uuid NOT NULL,
+    document_text text NOT NULL
+);
+
+ALTER TABLE ONLY public.llm_judgment_candidate FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.match_decision (
     id bigint NOT NULL,
     tenant_id uuid NOT NULL,
     document_a_id uuid NOT NULL,
     document_b_id uuid NOT NULL,
-    verdict text NOT NULL,
+    decision text NOT NULL,
     decided_by text NOT NULL,
     reason text,
     decided_at timestamp with time zone NOT NULL,
-    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    written_by_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT match_decision_check CHECK ((document_a_id < document_b_id)),
     CONSTRAINT match_decision_decided_by_check CHECK (((length(decided_by) >= 1) AND (length(decided_by) <= 254))),
-    CONSTRAINT match_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
-    CONSTRAINT match_decision_verdict_check CHECK ((verdict = ANY (ARRAY['confirmed'::text, 'rejected'::text])))
+    CONSTRAINT match_decision_decision_check CHECK ((decision = ANY (ARRAY['confirmed'::text, 'rejected'::text]))),
+    CONSTRAINT match_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
 );
 
 ALTER TABLE ONLY public.match_decision FORCE ROW LEVEL SECURITY;
@@ -1340,43 +1358,29 @@ CREATE TABLE public.matchmaking_jobs (
 
 ALTER TABLE ONLY public.matchmaking_jobs FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.notice (
-    id uuid NOT NULL,
-    tenant_id uuid,
-    fingerprint text NOT NULL,
-    created_at timestamp with time zone NOT NULL
-);
-
-ALTER TABLE ONLY public.notice FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.notice_delivery (
-    notice_id uuid NOT NULL,
+CREATE TABLE public.notification_delivery (
+    digest_id uuid NOT NULL,
     tenant_id uuid,
     channel text NOT NULL,
     recipient text NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
     next_attempt_at timestamp with time zone NOT NULL,
     sent_at timestamp with time zone,
-    abandoned_at timestamp with time zone,
+    gave_up_at timestamp with time zone,
     error text,
-    CONSTRAINT notice_delivery_check CHECK (((sent_at IS NULL) OR (abandoned_at IS NULL)))
+    CONSTRAINT notification_delivery_check CHECK (((sent_at IS NULL) OR (gave_up_at IS NULL)))
 );
 
-ALTER TABLE ONLY public.notice_delivery FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.notification_delivery FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.notification (
-    id uuid DEFAULT uuidv7() NOT NULL,
+CREATE TABLE public.notification_digest (
+    id uuid NOT NULL,
     tenant_id uuid,
-    worker text NOT NULL,
-    job_id uuid NOT NULL,
-    revision integer NOT NULL,
     fingerprint text NOT NULL,
-    payload jsonb NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    notice_id uuid
+    created_at timestamp with time zone NOT NULL
 );
 
-ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.notification_digest FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.object_erasure (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -1398,11 +1402,11 @@ CREATE TABLE public.offer_pool (
     expires_at timestamp with time zone NOT NULL,
     algorithm_version integer NOT NULL,
     rules jsonb NOT NULL,
-    people integer NOT NULL,
-    digest bytea NOT NULL,
+    user_count integer NOT NULL,
+    profiles_hash bytea NOT NULL,
     pinned_at timestamp with time zone NOT NULL,
     CONSTRAINT offer_pool_check CHECK ((expires_at > offered_at)),
-    CONSTRAINT offer_pool_digest_check CHECK ((octet_length(digest) = 32))
+    CONSTRAINT offer_pool_profiles_hash_check CHECK ((octet_length(profiles_hash) = 32))
 );
 
 ALTER TABLE ONLY public.offer_pool FORCE ROW LEVEL SECURITY;
@@ -1417,11 +1421,11 @@ CREATE TABLE public.offer_shard (
     created_at timestamp with time zone NOT NULL,
     users uuid[] NOT NULL,
     size integer GENERATED ALWAYS AS (cardinality(users)) STORED NOT NULL,
-    people bytea,
+    profiles bytea,
     excluded bytea,
     completed integer,
     failed integer,
-    ended_at timestamp with time zone,
+    completed_at timestamp with time zone,
     status text DEFAULT 'pending'::text,
     error text,
     attempts integer DEFAULT 0 NOT NULL,
@@ -1432,14 +1436,14 @@ CREATE TABLE public.offer_shard (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
     seconds double precision,
-    CONSTRAINT offer_shard_check CHECK ((octet_length(people) = (76 * cardinality(users)))),
+    CONSTRAINT offer_shard_check CHECK ((octet_length(profiles) = (76 * cardinality(users)))),
     CONSTRAINT offer_shard_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
     CONSTRAINT offer_shard_users_check CHECK ((cardinality(users) > 0))
 );
-ALTER TABLE ONLY public.offer_shard ALTER COLUMN people SET STORAGE EXTERNAL;
+ALTER TABLE ONLY public.offer_shard ALTER COLUMN profiles SET STORAGE EXTERNAL;
 
 ALTER TABLE ONLY public.offer_shard FORCE ROW LEVEL SECURITY;
 
@@ -1469,38 +1473,38 @@ CREATE TABLE public.operation (
     canary integer,
     requested_by text NOT NULL,
     requested_at timestamp with time zone NOT NULL,
-    state text DEFAULT 'waiting'::text NOT NULL,
+    state text DEFAULT 'selecting'::text NOT NULL,
     version integer DEFAULT 1 NOT NULL,
     reason text,
     ended_at timestamp with time zone,
     cursor_at timestamp with time zone,
     cursor_id uuid,
-    is_selected boolean DEFAULT false NOT NULL,
+    selection_complete boolean DEFAULT false NOT NULL,
     selected integer DEFAULT 0 NOT NULL,
-    handled integer DEFAULT 0 NOT NULL,
-    done integer DEFAULT 0 NOT NULL,
+    processed integer DEFAULT 0 NOT NULL,
+    succeeded integer DEFAULT 0 NOT NULL,
     failed integer DEFAULT 0 NOT NULL,
     skipped integer DEFAULT 0 NOT NULL,
     canary_begun_at timestamp with time zone,
     canary_passed_at timestamp with time zone,
-    stepped_at timestamp with time zone NOT NULL,
+    last_step_at timestamp with time zone NOT NULL,
     restored_at timestamp with time zone,
     file jsonb,
     CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'purge'::text, 'restore'::text, 'export'::text, 'extract'::text, 'match'::text]))),
     CONSTRAINT operation_canary_check CHECK ((canary >= 1)),
-    CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
+    CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['selecting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
     CONSTRAINT operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
-    CONSTRAINT operation_check2 CHECK (((((done + failed) + skipped) = handled) AND (handled <= selected))),
+    CONSTRAINT operation_check2 CHECK (((((succeeded + failed) + skipped) = processed) AND (processed <= selected))),
     CONSTRAINT operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
     CONSTRAINT operation_check4 CHECK (((note IS NOT NULL) OR (action <> ALL (ARRAY['resolve'::text, 'ignore'::text])))),
     CONSTRAINT operation_check5 CHECK (((filter IS NOT NULL) OR (action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text])))),
     CONSTRAINT operation_check6 CHECK (((rate IS NOT NULL) OR (action = ANY (ARRAY['purge'::text, 'restore'::text, 'export'::text])))),
-    CONSTRAINT operation_check7 CHECK (((action <> 'purge'::text) OR ((filter ? 'status'::text) AND (NOT ((filter -> 'status'::text) ? 'pending'::text))))),
-    CONSTRAINT operation_file_check CHECK (((file IS NOT NULL) = (action = 'export'::text))),
+    CONSTRAINT operation_check7 CHECK (((file IS NOT NULL) = (action = 'export'::text))),
+    CONSTRAINT operation_check8 CHECK (((action <> 'purge'::text) OR ((filter ? 'status'::text) AND (NOT ((filter -> 'status'::text) ? 'pending'::text))))),
     CONSTRAINT operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
     CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
     CONSTRAINT operation_requested_by_check CHECK ((requested_by <> ''::text)),
-    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'cancelled'::text, 'stopped'::text])))
+    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['selecting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'canceled'::text, 'halted'::text])))
 );
 
 ALTER TABLE ONLY public.operation FORCE ROW LEVEL SECURITY;
@@ -1514,8 +1518,8 @@ CREATE TABLE public.operation_item (
     reason text,
     version integer,
     revision integer,
-    CONSTRAINT operation_item_check CHECK (((reason IS NULL) = ((result IS NULL) OR (result = 'done'::text)))),
-    CONSTRAINT operation_item_result_check CHECK ((result = ANY (ARRAY['done'::text, 'failed'::text, 'skipped'::text])))
+    CONSTRAINT operation_item_check CHECK (((reason IS NULL) = ((result IS NULL) OR (result = 'succeeded'::text)))),
+    CONSTRAINT operation_item_result_check CHECK ((result = ANY (ARRAY['succeeded'::text, 'failed'::text, 'skipped'::text])))
 )
 WITH (fillfactor='80');
 
@@ -1534,10 +1538,10 @@ CREATE TABLE public.outbox (
     work_id uuid NOT NULL,
     revision integer NOT NULL,
     send_number integer NOT NULL,
-    not_before timestamp with time zone NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
     sent_at timestamp with time zone,
-    body text
+    raw_body text
 );
 
 ALTER TABLE ONLY public.outbox FORCE ROW LEVEL SECURITY;
@@ -1550,7 +1554,7 @@ CREATE TABLE public.output_job (
     subject_id uuid NOT NULL,
     schema_version integer NOT NULL,
     payload jsonb NOT NULL,
-    told_revision integer DEFAULT 1 NOT NULL,
+    payload_revision integer DEFAULT 1 NOT NULL,
     requested_at timestamp with time zone NOT NULL,
     delivered_at timestamp with time zone,
     response_status integer,
@@ -1565,66 +1569,66 @@ CREATE TABLE public.output_job (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
     CONSTRAINT output_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
     CONSTRAINT output_job_subject_check CHECK ((subject = ANY (ARRAY['cluster'::text, 'document'::text, 'offers'::text])))
 );
 
 ALTER TABLE ONLY public.output_job FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.payload_removal (
+CREATE TABLE public.page_reading_cache (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    cache_key bytea NOT NULL,
+    answer jsonb NOT NULL,
+    provider text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.page_reading_cache FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payload_deletion (
     key text NOT NULL,
     tenant_id uuid NOT NULL,
     due_at timestamp with time zone NOT NULL,
-    CONSTRAINT payload_removal_check CHECK (starts_with(key, (('tasks/'::text || tenant_id) || '/'::text)))
+    CONSTRAINT payload_deletion_check CHECK (starts_with(key, (('tasks/'::text || tenant_id) || '/'::text)))
 );
 
-ALTER TABLE ONLY public.payload_removal FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.payload_deletion FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.profile (
     user_id uuid NOT NULL,
     tenant_id uuid NOT NULL,
     timezone text NOT NULL,
     is_active boolean DEFAULT true NOT NULL,
-    born date NOT NULL,
+    birth_date date NOT NULL,
     gender text NOT NULL,
-    seeks text[] NOT NULL,
+    seeks_genders text[] NOT NULL,
     min_age integer NOT NULL,
     max_age integer NOT NULL,
     latitude double precision NOT NULL,
     longitude double precision NOT NULL,
-    reach_km integer NOT NULL,
+    max_distance_km integer NOT NULL,
     traits real[] DEFAULT '{}'::real[] NOT NULL,
-    changed_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
     external_id uuid NOT NULL,
-    packed bytea GENERATED ALWAYS AS (public.packed_person(user_id, external_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits)) STORED NOT NULL,
-    CONSTRAINT profile_born_check CHECK (((born >= '1900-01-01'::date) AND (born <= '2100-01-01'::date))),
+    packed_row bytea GENERATED ALWAYS AS (public.pack_profile(user_id, external_id, birth_date, gender, seeks_genders, min_age, max_age, latitude, longitude, max_distance_km, traits)) STORED NOT NULL,
+    CONSTRAINT profile_birth_date_check CHECK (((birth_date >= '1900-01-01'::date) AND (birth_date <= '2100-01-01'::date))),
     CONSTRAINT profile_check CHECK (((max_age >= min_age) AND (max_age <= 120))),
     CONSTRAINT profile_gender_check CHECK ((gender = ANY (ARRAY['woman'::text, 'man'::text, 'nonbinary'::text]))),
     CONSTRAINT profile_latitude_check CHECK (((latitude >= ('-90'::integer)::double precision) AND (latitude <= (90)::double precision))),
     CONSTRAINT profile_longitude_check CHECK (((longitude >= ('-180'::integer)::double precision) AND (longitude <= (180)::double precision))),
+    CONSTRAINT profile_max_distance_km_check CHECK (((max_distance_km >= 1) AND (max_distance_km <= 20100))),
     CONSTRAINT profile_min_age_check CHECK (((min_age >= 18) AND (min_age <= 120))),
-    CONSTRAINT profile_reach_km_check CHECK (((reach_km >= 1) AND (reach_km <= 20100))),
-    CONSTRAINT profile_seeks_check CHECK (((seeks <@ '{woman,man,nonbinary}'::text[]) AND ((cardinality(seeks) >= 1) AND (cardinality(seeks) <= 3)))),
+    CONSTRAINT profile_seeks_genders_check CHECK (((seeks_genders <@ '{woman,man,nonbinary}'::text[]) AND ((cardinality(seeks_genders) >= 1) AND (cardinality(seeks_genders) <= 3)))),
     CONSTRAINT profile_timezone_check CHECK (((length(timezone) >= 1) AND (length(timezone) <= 64))),
     CONSTRAINT profile_traits_check CHECK ((cardinality(traits) <= 16))
 );
 
 ALTER TABLE ONLY public.profile FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.profile_block (
-    user_id uuid NOT NULL,
-    blocked_id uuid NOT NULL,
-    tenant_id uuid NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    blocked_external_id uuid NOT NULL,
-    CONSTRAINT profile_block_check CHECK ((blocked_id <> user_id))
-);
-
-ALTER TABLE ONLY public.profile_block FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.queue_minute (
+CREATE TABLE public.queue_minute_stats (
     tenant_id uuid,
     worker text NOT NULL,
     minute timestamp with time zone NOT NULL,
@@ -1632,12 +1636,12 @@ CREATE TABLE public.queue_minute (
     skipped integer DEFAULT 0 NOT NULL,
     failed integer DEFAULT 0 NOT NULL,
     pending integer,
-    oldest integer,
-    dead integer,
+    oldest_seconds integer,
+    dead_letters integer,
     depth integer
 );
 
-ALTER TABLE ONLY public.queue_minute FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.queue_minute_stats FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.queue_pause (
     worker text NOT NULL,
@@ -1645,20 +1649,22 @@ CREATE TABLE public.queue_pause (
     reason text NOT NULL,
     changed_by text NOT NULL,
     changed_at timestamp with time zone NOT NULL,
-    is_in_effect boolean DEFAULT false NOT NULL,
+    is_applied boolean DEFAULT false NOT NULL,
     version integer DEFAULT 1 NOT NULL
 );
 
-CREATE TABLE public.reading (
-    tenant_id uuid NOT NULL,
-    document_id uuid NOT NULL,
-    question bytea NOT NULL,
-    answer jsonb NOT NULL,
-    read_by text NOT NULL,
-    read_at timestamp with time zone NOT NULL
+CREATE TABLE public.rate_limit_bucket (
+    tenant_id uuid,
+    user_hash bytea,
+    tokens double precision NOT NULL,
+    refilled_at timestamp with time zone NOT NULL,
+    purpose text DEFAULT 'change'::text NOT NULL,
+    CONSTRAINT rate_limit_bucket_purpose_check CHECK ((purpose = ANY (ARRAY['change'::text, 'read'::text]))),
+    CONSTRAINT rate_limit_bucket_tokens_check CHECK ((tokens >= (0)::double precision)),
+    CONSTRAINT rate_limit_bucket_user_hash_check CHECK ((octet_length(user_hash) = 32))
 );
 
-ALTER TABLE ONLY public.reading FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.rate_limit_bucket FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.source (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -1671,8 +1677,8 @@ CREATE TABLE public.source (
     sender text,
     subject text,
     message_id text,
-    parts jsonb,
-    refusal text,
+    attachments jsonb,
+    rejection_reason text,
     spf text,
     dkim text,
     dmarc text,
@@ -1681,7 +1687,7 @@ CREATE TABLE public.source (
     CONSTRAINT source_content_hash_check CHECK ((octet_length(content_hash) = 32)),
     CONSTRAINT source_hold_check CHECK ((hold = ANY (ARRAY['held'::text, 'released'::text, 'rejected'::text]))),
     CONSTRAINT source_kind_check CHECK ((kind = ANY (ARRAY['upload'::text, 'mail'::text]))),
-    CONSTRAINT source_refusal_check CHECK ((refusal = ANY (ARRAY['virus'::text, 'spam'::text, 'on_hold'::text, 'rejected'::text, 'duplicate'::text, 'no_files'::text, 'no_documents'::text])))
+    CONSTRAINT source_rejection_reason_check CHECK ((rejection_reason = ANY (ARRAY['virus'::text, 'spam'::text, 'on_hold'::text, 'rejected'::text, 'duplicate'::text, 'no_files'::text, 'no_documents'::text])))
 );
 
 ALTER TABLE ONLY public.source FORCE ROW LEVEL SECURITY;
@@ -1691,7 +1697,7 @@ CREATE TABLE public.task (
     tenant_id uuid NOT NULL,
     task_type text NOT NULL,
     payload jsonb,
-    payload_key text,
+    payload_s3_key text,
     payload_hash bytea NOT NULL,
     max_retry integer NOT NULL,
     idempotency_key text NOT NULL,
@@ -1699,7 +1705,7 @@ CREATE TABLE public.task (
     created_at timestamp with time zone NOT NULL,
     result jsonb,
     ended_at timestamp with time zone,
-    cancelled_at timestamp with time zone,
+    canceled_at timestamp with time zone,
     status text DEFAULT 'pending'::text,
     error text,
     attempts integer DEFAULT 0 NOT NULL,
@@ -1710,13 +1716,13 @@ CREATE TABLE public.task (
     lease_expires_at timestamp with time zone,
     next_attempt_at timestamp with time zone,
     send_number integer DEFAULT 0 NOT NULL,
-    returns integer DEFAULT 0 NOT NULL,
-    reason text,
-    CONSTRAINT task_check CHECK (((payload IS NULL) <> (payload_key IS NULL))),
+    dlq_returns integer DEFAULT 0 NOT NULL,
+    skip_reason text,
+    CONSTRAINT task_check CHECK (((payload IS NULL) <> (payload_s3_key IS NULL))),
     CONSTRAINT task_idempotency_key_check CHECK (((length(idempotency_key) >= 1) AND (length(idempotency_key) <= 255))),
     CONSTRAINT task_max_retry_check CHECK (((max_retry >= 0) AND (max_retry <= 20))),
     CONSTRAINT task_payload_hash_check CHECK ((octet_length(payload_hash) = 32)),
-    CONSTRAINT task_payload_key_check CHECK (((length(payload_key) >= 1) AND (length(payload_key) <= 1024))),
+    CONSTRAINT task_payload_s3_key_check CHECK (((length(payload_s3_key) >= 1) AND (length(payload_s3_key) <= 1024))),
     CONSTRAINT task_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
     CONSTRAINT task_task_type_check CHECK (((length(task_type) >= 1) AND (length(task_type) <= 100))),
     CONSTRAINT task_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 255)))
@@ -1781,7 +1787,7 @@ END)),
 CREATE TABLE public.tolerance (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
-    key text NOT NULL,
+    variance_type text NOT NULL,
     supplier text,
     article text,
     lower_absolute numeric,
@@ -1793,14 +1799,14 @@ CREATE TABLE public.tolerance (
     reason text,
     evidence jsonb,
     CONSTRAINT tolerance_article_check CHECK (((length(article) >= 1) AND (length(article) <= 200))),
-    CONSTRAINT tolerance_key_check CHECK ((key = ANY (ARRAY['price'::text, 'billed_quantity'::text, 'delivered_quantity'::text, 'total'::text, 'tax'::text]))),
     CONSTRAINT tolerance_lower_absolute_check CHECK ((lower_absolute >= (0)::numeric)),
     CONSTRAINT tolerance_lower_percent_check CHECK ((lower_percent >= (0)::numeric)),
     CONSTRAINT tolerance_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
     CONSTRAINT tolerance_set_by_check CHECK (((length(set_by) >= 1) AND (length(set_by) <= 254))),
     CONSTRAINT tolerance_supplier_check CHECK (((length(supplier) >= 1) AND (length(supplier) <= 200))),
     CONSTRAINT tolerance_upper_absolute_check CHECK ((upper_absolute >= (0)::numeric)),
-    CONSTRAINT tolerance_upper_percent_check CHECK ((upper_percent >= (0)::numeric))
+    CONSTRAINT tolerance_upper_percent_check CHECK ((upper_percent >= (0)::numeric)),
+    CONSTRAINT tolerance_variance_type_check CHECK ((variance_type = ANY (ARRAY['price'::text, 'billed_quantity'::text, 'delivered_quantity'::text, 'total'::text, 'tax'::text])))
 );
 
 ALTER TABLE ONLY public.tolerance FORCE ROW LEVEL SECURITY;
@@ -1832,6 +1838,17 @@ CREATE TABLE public.upload_listing (
     complete_since timestamp with time zone
 );
 
+CREATE TABLE public.user_block (
+    user_id uuid NOT NULL,
+    blocked_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    blocked_external_id uuid NOT NULL,
+    CONSTRAINT user_block_check CHECK ((blocked_id <> user_id))
+);
+
+ALTER TABLE ONLY public.user_block FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.variance_decision (
     id bigint NOT NULL,
     tenant_id uuid NOT NULL,
@@ -1842,13 +1859,13 @@ CREATE TABLE public.variance_decision (
     actual numeric NOT NULL,
     unit text,
     currency text,
-    verdict text NOT NULL,
+    decision text NOT NULL,
     decided_by text NOT NULL,
     reason text,
     decided_at timestamp with time zone NOT NULL,
     CONSTRAINT variance_decision_decided_by_check CHECK (((length(decided_by) >= 1) AND (length(decided_by) <= 254))),
-    CONSTRAINT variance_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
-    CONSTRAINT variance_decision_verdict_check CHECK ((verdict = ANY (ARRAY['accepted'::text, 'disputed'::text])))
+    CONSTRAINT variance_decision_decision_check CHECK ((decision = ANY (ARRAY['accepted'::text, 'disputed'::text]))),
+    CONSTRAINT variance_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
 );
 
 ALTER TABLE ONLY public.variance_decision FORCE ROW LEVEL SECURITY;
@@ -1869,28 +1886,18 @@ CREATE TABLE public.work_attempt (
     work_id uuid NOT NULL,
     revision integer NOT NULL,
     number integer NOT NULL,
-    began_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone NOT NULL,
     outcome text NOT NULL,
     error_type text,
     error text,
     next_attempt_at timestamp with time zone,
     trace_id text,
-    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text, 'lost'::text]))),
+    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text, 'worker_lost'::text]))),
     CONSTRAINT work_attempt_trace_id_check CHECK ((trace_id ~ '^1-[0-9a-f]{8}-[0-9a-f]{24}$'::text))
 );
 
 ALTER TABLE ONLY public.work_attempt FORCE ROW LEVEL SECURITY;
-
-CREATE UNLOGGED TABLE public.work_ended (
-    worker text NOT NULL,
-    tenant_id uuid,
-    outcome text NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    CONSTRAINT work_ended_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'failed'::text])))
-);
-
-ALTER TABLE ONLY public.work_ended FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_pkey PRIMARY KEY (id);
@@ -1904,14 +1911,14 @@ ALTER TABLE ONLY public.audit_entry
 ALTER TABLE ONLY public.audit_head
     ADD CONSTRAINT audit_head_tenant_id_key UNIQUE NULLS NOT DISTINCT (tenant_id);
 
-ALTER TABLE ONLY public.audit_salt_of_nobody
-    ADD CONSTRAINT audit_salt_of_nobody_pkey PRIMARY KEY (is_only);
+ALTER TABLE ONLY public.audit_salt_global
+    ADD CONSTRAINT audit_salt_global_pkey PRIMARY KEY (is_only);
+
+ALTER TABLE ONLY public.breaker_mapping_pause
+    ADD CONSTRAINT breaker_mapping_pause_pkey PRIMARY KEY (mapping);
 
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
-
-ALTER TABLE ONLY public.change_allowance
-    ADD CONSTRAINT change_allowance_tenant_id_user_hash_purpose_key UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose);
 
 ALTER TABLE ONLY public.chat_message
     ADD CONSTRAINT chat_message_job_id_role_key UNIQUE (job_id, role);
@@ -1952,23 +1959,23 @@ ALTER TABLE ONLY public.destination_secret
 ALTER TABLE ONLY public.destination
     ADD CONSTRAINT destination_tenant_id_id_key UNIQUE (tenant_id, id);
 
-ALTER TABLE ONLY public.document_copy
-    ADD CONSTRAINT document_copy_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.document_deletion
+    ADD CONSTRAINT document_deletion_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY public.document_duplicate_file
+    ADD CONSTRAINT document_duplicate_file_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.document_embedding
     ADD CONSTRAINT document_embedding_pkey PRIMARY KEY (document_id);
 
 ALTER TABLE ONLY public.document_key
-    ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
+    ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, value);
 
 ALTER TABLE ONLY public.document_match
     ADD CONSTRAINT document_match_pkey PRIMARY KEY (document_a_id, document_b_id);
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.document_removal
-    ADD CONSTRAINT document_removal_pkey PRIMARY KEY (document_id);
 
 ALTER TABLE ONLY public.document_replacement
     ADD CONSTRAINT document_replacement_pkey PRIMARY KEY (id);
@@ -1988,26 +1995,29 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document_word
     ADD CONSTRAINT document_word_pkey PRIMARY KEY (document_id, word);
 
+ALTER TABLE ONLY public.failure_event
+    ADD CONSTRAINT failure_event_job_id_revision_key UNIQUE (job_id, revision);
+
+ALTER TABLE ONLY public.failure_event
+    ADD CONSTRAINT failure_event_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.judgement_candidate
-    ADD CONSTRAINT judgement_candidate_pkey PRIMARY KEY (document_id, question, label);
-
-ALTER TABLE ONLY public.judgement
-    ADD CONSTRAINT judgement_pkey PRIMARY KEY (document_id, question);
-
-ALTER TABLE ONLY public.key_loss
-    ADD CONSTRAINT key_loss_pkey PRIMARY KEY (tenant_id);
+ALTER TABLE ONLY public.key_deletion
+    ADD CONSTRAINT key_deletion_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.llm_day
-    ADD CONSTRAINT llm_day_pkey PRIMARY KEY (tenant_id, day);
+ALTER TABLE ONLY public.llm_daily_usage
+    ADD CONSTRAINT llm_daily_usage_pkey PRIMARY KEY (tenant_id, day);
 
-ALTER TABLE ONLY public.mapping_pause
-    ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
+ALTER TABLE ONLY public.llm_judgment_candidate
+    ADD CONSTRAINT llm_judgment_candidate_pkey PRIMARY KEY (document_id, question, label);
+
+ALTER TABLE ONLY public.llm_judgment
+    ADD CONSTRAINT llm_judgment_pkey PRIMARY KEY (document_id, question);
 
 ALTER TABLE ONLY public.match_decision
     ADD CONSTRAINT match_decision_pkey PRIMARY KEY (id);
@@ -2018,17 +2028,11 @@ ALTER TABLE ONLY public.matchmaking_jobs
 ALTER TABLE ONLY public.matchmaking_jobs
     ADD CONSTRAINT matchmaking_jobs_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.notice_delivery
-    ADD CONSTRAINT notice_delivery_pkey PRIMARY KEY (notice_id, channel, recipient);
+ALTER TABLE ONLY public.notification_delivery
+    ADD CONSTRAINT notification_delivery_pkey PRIMARY KEY (digest_id, channel, recipient);
 
-ALTER TABLE ONLY public.notice
-    ADD CONSTRAINT notice_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_job_id_revision_key UNIQUE (job_id, revision);
-
-ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.notification_digest
+    ADD CONSTRAINT notification_digest_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.object_erasure
     ADD CONSTRAINT object_erasure_bucket_key_version_key UNIQUE NULLS NOT DISTINCT (bucket, key, version);
@@ -2081,11 +2085,11 @@ ALTER TABLE ONLY public.output_job
 ALTER TABLE ONLY public.output_job
     ADD CONSTRAINT output_job_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.payload_removal
-    ADD CONSTRAINT payload_removal_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY public.page_reading_cache
+    ADD CONSTRAINT page_reading_cache_pkey PRIMARY KEY (document_id, cache_key);
 
-ALTER TABLE ONLY public.profile_block
-    ADD CONSTRAINT profile_block_pkey PRIMARY KEY (user_id, blocked_id);
+ALTER TABLE ONLY public.payload_deletion
+    ADD CONSTRAINT payload_deletion_pkey PRIMARY KEY (key);
 
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_pkey PRIMARY KEY (user_id);
@@ -2093,14 +2097,14 @@ ALTER TABLE ONLY public.profile
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_tenant_id_external_id_key UNIQUE (tenant_id, external_id);
 
-ALTER TABLE ONLY public.queue_minute
-    ADD CONSTRAINT queue_minute_tenant_id_worker_minute_key UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute);
+ALTER TABLE ONLY public.queue_minute_stats
+    ADD CONSTRAINT queue_minute_stats_tenant_id_worker_minute_key UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute);
 
 ALTER TABLE ONLY public.queue_pause
     ADD CONSTRAINT queue_pause_pkey PRIMARY KEY (worker);
 
-ALTER TABLE ONLY public.reading
-    ADD CONSTRAINT reading_pkey PRIMARY KEY (document_id, question);
+ALTER TABLE ONLY public.rate_limit_bucket
+    ADD CONSTRAINT rate_limit_bucket_tenant_id_user_hash_purpose_key UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose);
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_job_id_key UNIQUE (job_id);
@@ -2142,7 +2146,7 @@ ALTER TABLE ONLY public.tolerance
     ADD CONSTRAINT tolerance_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.tolerance
-    ADD CONSTRAINT tolerance_tenant_id_key_supplier_article_key UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article);
+    ADD CONSTRAINT tolerance_tenant_id_variance_type_supplier_article_key UNIQUE NULLS NOT DISTINCT (tenant_id, variance_type, supplier, article);
 
 ALTER TABLE ONLY public.upload_event_check
     ADD CONSTRAINT upload_event_check_pkey PRIMARY KEY (bucket);
@@ -2152,6 +2156,9 @@ ALTER TABLE ONLY public.upload_inventory
 
 ALTER TABLE ONLY public.upload_listing
     ADD CONSTRAINT upload_listing_pkey PRIMARY KEY (bucket, prefix);
+
+ALTER TABLE ONLY public.user_block
+    ADD CONSTRAINT user_block_pkey PRIMARY KEY (user_id, blocked_id);
 
 ALTER TABLE ONLY public.variance_decision
     ADD CONSTRAINT variance_decision_pkey PRIMARY KEY (id);
@@ -2169,7 +2176,7 @@ CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (statu
 
 CREATE INDEX acquisition_job_without_event ON public.acquisition_job USING btree (created_at) WHERE (sequencer IS NULL);
 
-CREATE INDEX chat_session_by_use ON public.chat_session USING btree (used_at);
+CREATE INDEX chat_session_by_use ON public.chat_session USING btree (last_used_at);
 
 CREATE INDEX chat_session_by_user ON public.chat_session USING btree (tenant_id, user_id, created_at DESC, id DESC);
 
@@ -2187,7 +2194,9 @@ CREATE INDEX dead_letter_by_end ON public.dead_letter USING btree (reverse("righ
 
 CREATE INDEX dead_letter_by_purge ON public.dead_letter USING btree (purge_id) WHERE (purge_id IS NOT NULL);
 
-CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE ((status <> 'pending'::text) AND (purged_at IS NULL) AND (kept_until IS NULL));
+CREATE INDEX dead_letter_by_retention ON public.dead_letter USING btree (retain_until, resolved_at) WHERE (retain_until IS NOT NULL);
+
+CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE ((status <> 'pending'::text) AND (purged_at IS NULL) AND (retain_until IS NULL));
 
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
@@ -2195,15 +2204,13 @@ CREATE INDEX dead_letter_by_tenant ON public.dead_letter USING btree (tenant_id)
 
 CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
 
-CREATE INDEX dead_letter_count_by_hour ON public.dead_letter_count USING btree (tenant_id, fingerprint, hour) INCLUDE (number) WHERE (hour IS NOT NULL);
+CREATE INDEX dead_letter_count_by_hour ON public.dead_letter_count USING btree (tenant_id, fingerprint, hour) INCLUDE (delta) WHERE (hour IS NOT NULL);
 
-CREATE INDEX dead_letter_count_by_state ON public.dead_letter_count USING btree (tenant_id, fingerprint, task_type, status) INCLUDE (number, last_at) WHERE (hour IS NULL);
+CREATE INDEX dead_letter_count_by_state ON public.dead_letter_count USING btree (tenant_id, fingerprint, task_type, status) INCLUDE (delta, last_at) WHERE (hour IS NULL);
 
 CREATE INDEX dead_letter_count_by_tenant ON public.dead_letter_count USING btree (tenant_id);
 
-CREATE INDEX dead_letter_count_to_add ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_sum);
-
-CREATE INDEX dead_letter_kept ON public.dead_letter USING btree (kept_until, resolved_at) WHERE (kept_until IS NOT NULL);
+CREATE INDEX dead_letter_count_pending_rollup ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_rollup);
 
 CREATE INDEX dead_letter_of_file ON public.dead_letter USING btree (work_id) WHERE ((worker = 'acquisition'::text) AND (purged_at IS NULL));
 
@@ -2233,37 +2240,43 @@ CREATE INDEX document_by_key ON public.document USING btree (tenant_id, key);
 
 CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
 
-CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, received_at, id);
+CREATE INDEX document_by_received_at ON public.document USING btree (tenant_id, received_at, id);
 
 CREATE INDEX document_by_source ON public.document USING btree (source_id);
 
-CREATE INDEX document_copy_by_document ON public.document_copy USING btree (document_id);
+CREATE INDEX document_deletion_by_key ON public.document_deletion USING btree (tenant_id, key);
 
-CREATE INDEX document_copy_by_key ON public.document_copy USING btree (tenant_id, key);
+CREATE INDEX document_deletion_by_parent ON public.document_deletion USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 
-CREATE UNIQUE INDEX document_copy_by_parent ON public.document_copy USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
+CREATE INDEX document_deletion_by_source ON public.document_deletion USING btree (tenant_id, source_id);
 
-CREATE UNIQUE INDEX document_copy_by_source ON public.document_copy USING btree (source_id, document_id) WHERE (parent_id IS NULL);
+CREATE INDEX document_deletion_by_transaction ON public.document_deletion USING btree (tenant_id, written_by_xid);
+
+CREATE INDEX document_duplicate_file_by_document ON public.document_duplicate_file USING btree (document_id);
+
+CREATE INDEX document_duplicate_file_by_key ON public.document_duplicate_file USING btree (tenant_id, key);
+
+CREATE UNIQUE INDEX document_duplicate_file_by_parent ON public.document_duplicate_file USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
+
+CREATE UNIQUE INDEX document_duplicate_file_by_source ON public.document_duplicate_file USING btree (source_id, document_id) WHERE (parent_id IS NULL);
 
 CREATE INDEX document_embedding_by_text ON public.document_embedding USING btree (tenant_id, text_hash);
 
-CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
+CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, value) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (document_b_id);
 
-CREATE INDEX document_removal_by_key ON public.document_removal USING btree (tenant_id, key);
-
-CREATE INDEX document_removal_by_parent ON public.document_removal USING btree (parent_id) WHERE (parent_id IS NOT NULL);
-
-CREATE INDEX document_removal_by_source ON public.document_removal USING btree (tenant_id, source_id);
-
-CREATE INDEX document_removal_by_transaction ON public.document_removal USING btree (tenant_id, written_by);
-
-CREATE INDEX document_replacement_by_successor ON public.document_replacement USING btree (successor) WHERE ((successor IS NOT NULL) AND (settled_at IS NULL));
+CREATE INDEX document_replacement_by_successor ON public.document_replacement USING btree (replacement_id) WHERE ((replacement_id IS NOT NULL) AND (closed_at IS NULL));
 
 CREATE INDEX document_review_in_order ON public.document_review USING btree (state, opened_at, document_id);
 
 CREATE INDEX document_word_page ON public.document_word USING btree (tenant_id, word, received_at DESC, document_id DESC);
+
+CREATE INDEX failure_event_by_digest ON public.failure_event USING btree (digest_id, created_at);
+
+CREATE INDEX failure_event_by_tenant ON public.failure_event USING btree (tenant_id);
+
+CREATE INDEX failure_event_ungrouped ON public.failure_event USING btree (tenant_id, fingerprint, created_at) WHERE (digest_id IS NULL);
 
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
@@ -2273,37 +2286,31 @@ CREATE INDEX idx_matchmaking_jobs_status ON public.matchmaking_jobs USING btree 
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE INDEX judgement_candidate_by_candidate ON public.judgement_candidate USING btree (tenant_id, candidate_id);
-
 CREATE INDEX llm_call_by_age ON public.llm_call USING btree (created_at);
 
 CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created_at);
 
 CREATE INDEX llm_call_by_work ON public.llm_call USING btree (work_id, created_at);
 
+CREATE INDEX llm_judgment_candidate_by_candidate ON public.llm_judgment_candidate USING btree (tenant_id, candidate_id);
+
 CREATE INDEX match_decision_by_a ON public.match_decision USING btree (document_a_id, document_b_id, id);
 
 CREATE INDEX match_decision_by_b ON public.match_decision USING btree (document_b_id);
 
-CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by);
+CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by_xid);
+
+CREATE INDEX matchmaking_jobs_by_shard ON public.matchmaking_jobs USING btree (shard_id);
 
 CREATE INDEX matchmaking_jobs_failed ON public.matchmaking_jobs USING btree (date, timezone, user_id) WHERE (status = 'failed'::text);
 
-CREATE INDEX matchmaking_jobs_of_shard ON public.matchmaking_jobs USING btree (shard_id);
+CREATE INDEX notification_delivery_by_tenant ON public.notification_delivery USING btree (tenant_id);
 
-CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
+CREATE INDEX notification_delivery_pending ON public.notification_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (gave_up_at IS NULL));
 
-CREATE INDEX notice_by_tenant ON public.notice USING btree (tenant_id);
+CREATE INDEX notification_digest_by_age ON public.notification_digest USING btree (created_at);
 
-CREATE INDEX notice_delivery_by_tenant ON public.notice_delivery USING btree (tenant_id);
-
-CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
-
-CREATE INDEX notification_by_notice ON public.notification USING btree (notice_id, created_at);
-
-CREATE INDEX notification_by_tenant ON public.notification USING btree (tenant_id);
-
-CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
+CREATE INDEX notification_digest_by_tenant ON public.notification_digest USING btree (tenant_id);
 
 CREATE INDEX object_erasure_by_due ON public.object_erasure USING btree (due_at);
 
@@ -2315,41 +2322,37 @@ CREATE INDEX offer_shard_by_tenant ON public.offer_shard USING btree (tenant_id)
 
 CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE INDEX offer_shard_with_people ON public.offer_shard USING btree (date) WHERE ((people IS NOT NULL) OR (excluded IS NOT NULL));
+CREATE INDEX offer_shard_with_profiles ON public.offer_shard USING btree (date) WHERE ((profiles IS NOT NULL) OR (excluded IS NOT NULL));
 
 CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at DESC, id DESC);
 
 CREATE INDEX operation_ended ON public.operation USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 
-CREATE INDEX operation_to_step ON public.operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text]));
+CREATE INDEX operation_to_step ON public.operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['selecting'::text, 'canary'::text, 'running'::text]));
 
 CREATE INDEX outbox_by_tenant ON public.outbox USING btree (tenant_id);
 
-CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
+CREATE INDEX outbox_pending ON public.outbox USING btree (worker, scheduled_at) WHERE (sent_at IS NULL);
 
-CREATE INDEX outbox_unsent ON public.outbox USING btree (worker, not_before) WHERE (sent_at IS NULL);
+CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
 
 CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, subject_id);
 
 CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE INDEX payload_removal_by_due ON public.payload_removal USING btree (due_at);
-
-CREATE INDEX profile_block_by_tenant ON public.profile_block USING btree (tenant_id);
-
-CREATE INDEX profile_block_of ON public.profile_block USING btree (blocked_id);
+CREATE INDEX payload_deletion_by_due ON public.payload_deletion USING btree (due_at);
 
 CREATE INDEX profile_by_zone ON public.profile USING btree (tenant_id, timezone, user_id) WHERE is_active;
 
-CREATE INDEX queue_minute_by_age ON public.queue_minute USING btree (minute);
+CREATE INDEX queue_minute_stats_by_age ON public.queue_minute_stats USING btree (minute);
 
 CREATE INDEX source_by_content ON public.source USING btree (tenant_id, content_hash) WHERE (content_hash IS NOT NULL);
 
 CREATE INDEX source_by_hold ON public.source USING btree (tenant_id, hold, received_at, id) WHERE (hold IS NOT NULL);
 
-CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
+CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (rejection_reason IS NULL));
 
-CREATE INDEX source_by_part ON public.source USING gin (parts jsonb_path_ops) WHERE (parts IS NOT NULL);
+CREATE INDEX source_by_part ON public.source USING gin (attachments jsonb_path_ops) WHERE (attachments IS NOT NULL);
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
 
@@ -2365,6 +2368,10 @@ CREATE INDEX task_status ON public.task USING btree (status) WHERE (status = ANY
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 
+CREATE INDEX user_block_by_blocked ON public.user_block USING btree (blocked_id);
+
+CREATE INDEX user_block_by_tenant ON public.user_block USING btree (tenant_id);
+
 CREATE INDEX variance_decision_by_document ON public.variance_decision USING btree (document_id, id);
 
 CREATE INDEX work_attempt_by_age ON public.work_attempt USING btree (ended_at);
@@ -2373,65 +2380,62 @@ CREATE INDEX work_attempt_by_tenant ON public.work_attempt USING btree (tenant_i
 
 CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, worker, ended_at);
 
-CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
+CREATE TRIGGER count_on_delete AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
-CREATE TRIGGER counted_when_it_changes AFTER UPDATE ON public.dead_letter REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.acquisition_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('acquisition');
 
-CREATE TRIGGER counted_when_it_comes AFTER INSERT ON public.dead_letter REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.cluster_diagnostics FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('diagnostics');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.acquisition_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('acquisition');
+CREATE TRIGGER count_on_finish AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN ((((old.matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.matching_status = 'in-progress'::text) AND (new.matching_status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('matching');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.cluster_diagnostics FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('diagnostics');
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('ingestion');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN ((((old.matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.matching_status = 'in-progress'::text) AND (new.matching_status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('matching');
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('offers');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('ingestion');
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.output_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('document_output');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('offers');
+CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.task FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('tasks');
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.output_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('document_output');
+CREATE TRIGGER count_on_insert AFTER INSERT ON public.dead_letter REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
-CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.task FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('tasks');
+CREATE TRIGGER count_on_update AFTER UPDATE ON public.dead_letter REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
-CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+CREATE TRIGGER count_payload_revision BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_payload_revision();
 
-CREATE TRIGGER dated_when_it_ends BEFORE UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((old.status IS DISTINCT FROM new.status)) EXECUTE FUNCTION public.date_end_of_shard();
+CREATE TRIGGER delete_old_payload AFTER UPDATE OF payload_s3_key ON public.task FOR EACH ROW WHEN (((old.payload_s3_key IS NOT NULL) AND (new.payload_s3_key IS DISTINCT FROM old.payload_s3_key))) EXECUTE FUNCTION public.enqueue_payload_deletion();
 
-CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
+CREATE TRIGGER enqueue_payload_deletion AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_s3_key IS NOT NULL)) EXECUTE FUNCTION public.enqueue_payload_deletion();
 
-CREATE TRIGGER followed_by_jobs AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN (((new.status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'failed'::text])) AND ((old.status IS DISTINCT FROM new.status) OR (old.claim_token <> new.claim_token)))) EXECUTE FUNCTION public.follow_offer_shard();
+CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.append_audit_head();
 
-CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.forget_conversation();
+CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.scrub_chat_tasks();
 
-CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.forget_offers();
+CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.delete_orphaned_offers();
 
-CREATE TRIGGER immutable BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.refuse_offer_change();
+CREATE TRIGGER immutable BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.reject_completed_offer_update();
 
-CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
+CREATE TRIGGER index_words_on_insert AFTER INSERT ON public.document FOR EACH ROW EXECUTE FUNCTION public.index_document_words();
 
-CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
+CREATE TRIGGER index_words_on_update AFTER UPDATE OF structured_data, file_name ON public.document FOR EACH ROW WHEN (((new.structured_data IS DISTINCT FROM old.structured_data) OR (new.file_name IS DISTINCT FROM old.file_name))) EXECUTE FUNCTION public.index_document_words();
 
-CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
+CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_update();
 
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.refuse_audit_change();
+CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_update();
 
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_head FOR EACH ROW EXECUTE FUNCTION public.refuse_audit_change();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.reject_audit_update();
 
-CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR EACH ROW WHEN (((old.payload_key IS NOT NULL) AND (new.payload_key IS DISTINCT FROM old.payload_key))) EXECUTE FUNCTION public.leave_payload();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_head FOR EACH ROW EXECUTE FUNCTION public.reject_audit_update();
 
-CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
+CREATE TRIGGER set_completed_at BEFORE UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((old.status IS DISTINCT FROM new.status)) EXECUTE FUNCTION public.set_shard_completed_at();
 
-CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
+CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN (((new.status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'failed'::text])) AND ((old.status IS DISTINCT FROM new.status) OR (old.claim_token <> new.claim_token)))) EXECUTE FUNCTION public.sync_matchmaking_jobs();
 
-CREATE TRIGGER words_when_it_comes AFTER INSERT ON public.document FOR EACH ROW EXECUTE FUNCTION public.write_document_words();
+CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_matching_status_change();
 
-CREATE TRIGGER words_when_it_says_otherwise AFTER UPDATE OF structured_data, file_name ON public.document FOR EACH ROW WHEN (((new.structured_data IS DISTINCT FROM old.structured_data) OR (new.file_name IS DISTINCT FROM old.file_name))) EXECUTE FUNCTION public.write_document_words();
+CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_ingestion_status_change();
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.change_allowance
-    ADD CONSTRAINT change_allowance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.chat_message
     ADD CONSTRAINT chat_message_tenant_id_session_id_fkey FOREIGN KEY (tenant_id, session_id) REFERENCES public.chat_session(tenant_id, id) ON DELETE CASCADE;
@@ -2463,11 +2467,17 @@ ALTER TABLE ONLY public.destination_secret
 ALTER TABLE ONLY public.destination
     ADD CONSTRAINT destination_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.document_copy
-    ADD CONSTRAINT document_copy_tenant_id_parent_id_fkey FOREIGN KEY (tenant_id, parent_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.document_deletion
+    ADD CONSTRAINT document_deletion_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.document_copy
-    ADD CONSTRAINT document_copy_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.document_deletion
+    ADD CONSTRAINT document_deletion_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_duplicate_file
+    ADD CONSTRAINT document_duplicate_file_tenant_id_parent_id_fkey FOREIGN KEY (tenant_id, parent_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_duplicate_file
+    ADD CONSTRAINT document_duplicate_file_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_embedding
     ADD CONSTRAINT document_embedding_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -2480,12 +2490,6 @@ ALTER TABLE ONLY public.document_match
 
 ALTER TABLE ONLY public.document_match
     ADD CONSTRAINT document_match_tenant_id_document_b_id_fkey FOREIGN KEY (tenant_id, document_b_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.document_removal
-    ADD CONSTRAINT document_removal_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.document_removal
-    ADD CONSTRAINT document_removal_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_replacement
     ADD CONSTRAINT document_replacement_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -2505,29 +2509,35 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document_word
     ADD CONSTRAINT document_word_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.failure_event
+    ADD CONSTRAINT failure_event_digest_id_fkey FOREIGN KEY (digest_id) REFERENCES public.notification_digest(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.failure_event
+    ADD CONSTRAINT failure_event_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.judgement_candidate
-    ADD CONSTRAINT judgement_candidate_document_id_question_fkey FOREIGN KEY (document_id, question) REFERENCES public.judgement(document_id, question) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.judgement_candidate
-    ADD CONSTRAINT judgement_candidate_tenant_id_candidate_id_fkey FOREIGN KEY (tenant_id, candidate_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.judgement_candidate
-    ADD CONSTRAINT judgement_candidate_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.judgement
-    ADD CONSTRAINT judgement_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.key_loss
-    ADD CONSTRAINT key_loss_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.key_deletion
+    ADD CONSTRAINT key_deletion_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.llm_day
-    ADD CONSTRAINT llm_day_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.llm_daily_usage
+    ADD CONSTRAINT llm_daily_usage_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_judgment_candidate
+    ADD CONSTRAINT llm_judgment_candidate_document_id_question_fkey FOREIGN KEY (document_id, question) REFERENCES public.llm_judgment(document_id, question) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_judgment_candidate
+    ADD CONSTRAINT llm_judgment_candidate_tenant_id_candidate_id_fkey FOREIGN KEY (tenant_id, candidate_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_judgment_candidate
+    ADD CONSTRAINT llm_judgment_candidate_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_judgment
+    ADD CONSTRAINT llm_judgment_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.match_decision
     ADD CONSTRAINT match_decision_tenant_id_document_a_id_fkey FOREIGN KEY (tenant_id, document_a_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -2538,20 +2548,14 @@ ALTER TABLE ONLY public.match_decision
 ALTER TABLE ONLY public.matchmaking_jobs
     ADD CONSTRAINT matchmaking_jobs_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.notice_delivery
-    ADD CONSTRAINT notice_delivery_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.notification_delivery
+    ADD CONSTRAINT notification_delivery_digest_id_fkey FOREIGN KEY (digest_id) REFERENCES public.notification_digest(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.notice_delivery
-    ADD CONSTRAINT notice_delivery_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.notification_delivery
+    ADD CONSTRAINT notification_delivery_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.notice
-    ADD CONSTRAINT notice_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.notification_digest
+    ADD CONSTRAINT notification_digest_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.offer_pool
     ADD CONSTRAINT offer_pool_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -2574,20 +2578,17 @@ ALTER TABLE ONLY public.outbox
 ALTER TABLE ONLY public.output_job
     ADD CONSTRAINT output_job_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.profile_block
-    ADD CONSTRAINT profile_block_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.profile_block
-    ADD CONSTRAINT profile_block_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.page_reading_cache
+    ADD CONSTRAINT page_reading_cache_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.queue_minute
-    ADD CONSTRAINT queue_minute_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.queue_minute_stats
+    ADD CONSTRAINT queue_minute_stats_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.reading
-    ADD CONSTRAINT reading_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.rate_limit_bucket
+    ADD CONSTRAINT rate_limit_bucket_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -2610,6 +2611,12 @@ ALTER TABLE ONLY public.tenant
 ALTER TABLE ONLY public.tolerance
     ADD CONSTRAINT tolerance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.user_block
+    ADD CONSTRAINT user_block_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.user_block
+    ADD CONSTRAINT user_block_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.variance_decision
     ADD CONSTRAINT variance_decision_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
@@ -2621,8 +2628,6 @@ ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.audit_entry ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.audit_head ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.change_allowance ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
 
@@ -2666,13 +2671,15 @@ CREATE POLICY delivery ON public.destination FOR SELECT TO counterfoil_delivery 
 
 CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-CREATE POLICY delivery ON public.document_removal FOR SELECT TO counterfoil_delivery USING (true);
+CREATE POLICY delivery ON public.document_deletion FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON public.failure_event TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON public.finished_work TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.offer_pool FOR SELECT TO counterfoil_delivery USING (true);
 
@@ -2684,7 +2691,7 @@ CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WIT
 
 CREATE POLICY delivery ON public.output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-CREATE POLICY delivery ON public.queue_minute TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON public.queue_minute_stats TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.source FOR SELECT TO counterfoil_delivery USING (true);
 
@@ -2696,8 +2703,6 @@ CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delive
 
 CREATE POLICY delivery ON public.work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 
-CREATE POLICY delivery ON public.work_ended TO counterfoil_delivery USING (true) WITH CHECK (true);
-
 CREATE POLICY delivery_sees ON public.work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 
 ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
@@ -2706,7 +2711,9 @@ ALTER TABLE public.destination_secret ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.document_copy ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.document_deletion ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.document_duplicate_file ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_embedding ENABLE ROW LEVEL SECURITY;
 
@@ -2714,23 +2721,19 @@ ALTER TABLE public.document_key ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.document_removal ENABLE ROW LEVEL SECURITY;
-
 ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_word ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY due ON public.payload_removal TO counterfoil_keeper USING ((due_at < now())) WITH CHECK (false);
+CREATE POLICY due ON public.payload_deletion TO counterfoil_maintenance USING ((due_at < now())) WITH CHECK (false);
 
 CREATE POLICY erasing ON public.acquisition_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.audit_entry TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.audit_head TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.change_allowance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.chat_message TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2754,7 +2757,9 @@ CREATE POLICY erasing ON public.destination_secret TO counterfoil_owner USING ((
 
 CREATE POLICY erasing ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_copy TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.document_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_duplicate_file TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.document_embedding TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2762,35 +2767,35 @@ CREATE POLICY erasing ON public.document_key TO counterfoil_owner USING ((tenant
 
 CREATE POLICY erasing ON public.document_match TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY erasing ON public.document_replacement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.document_review TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.document_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY erasing ON public.failure_event TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.finished_work TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY erasing ON public.ingestion_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.judgement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.judgement_candidate TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.key_loss TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.key_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.llm_call TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.llm_day TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.llm_daily_usage TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.llm_judgment TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.llm_judgment_candidate TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.match_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.matchmaking_jobs TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.notice TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.notification_delivery TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.notice_delivery TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.notification TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.notification_digest TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.offer_pool TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2806,15 +2811,15 @@ CREATE POLICY erasing ON public.outbox TO counterfoil_owner USING ((tenant_id = 
 
 CREATE POLICY erasing ON public.output_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.payload_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.page_reading_cache TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.payload_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.profile TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.profile_block TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.queue_minute_stats TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.queue_minute TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.reading TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasing ON public.rate_limit_bucket TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.source TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2826,17 +2831,21 @@ CREATE POLICY erasing ON public.tenant_admin TO counterfoil_owner USING ((tenant
 
 CREATE POLICY erasing ON public.tolerance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY erasing ON public.user_block TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY erasing ON public.variance_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.work_attempt TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.work_ended TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY erasing_shared ON public.acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 
-CREATE POLICY erasing_unassigned ON public.acquisition_job FOR UPDATE TO counterfoil_owner USING (((tenant_id IS NULL) OR (reason = 'The file was erased.'::text))) WITH CHECK ((reason = 'The file was erased.'::text));
+CREATE POLICY erasing_unassigned ON public.acquisition_job FOR UPDATE TO counterfoil_owner USING (((tenant_id IS NULL) OR (skip_reason = 'The file was erased.'::text))) WITH CHECK ((skip_reason = 'The file was erased.'::text));
 
-CREATE POLICY everybodys ON public.change_allowance TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+CREATE POLICY everybodys ON public.rate_limit_bucket TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+
+ALTER TABLE public.failure_event ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.finished_work ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 
@@ -2848,27 +2857,27 @@ CREATE POLICY following ON public.offers TO counterfoil_owner USING (true) WITH 
 
 CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
 
-CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_key IS NULL) AND (result IS NULL)));
+CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_s3_key IS NULL) AND (result IS NULL)));
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.judgement ENABLE ROW LEVEL SECURITY;
+CREATE POLICY keeper ON public.notification_delivery TO counterfoil_maintenance USING (true) WITH CHECK (true);
 
-ALTER TABLE public.judgement_candidate ENABLE ROW LEVEL SECURITY;
+CREATE POLICY keeper ON public.notification_digest TO counterfoil_maintenance USING (true) WITH CHECK (true);
 
-CREATE POLICY keeper ON public.notice TO counterfoil_keeper USING (true) WITH CHECK (true);
+CREATE POLICY keeper ON public.tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
 
-CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true) WITH CHECK (true);
+ALTER TABLE public.key_deletion ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
-
-ALTER TABLE public.key_loss ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY left_behind ON public.payload_removal FOR INSERT TO counterfoil_owner WITH CHECK (true);
+CREATE POLICY left_behind ON public.payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.llm_day ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.llm_daily_usage ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.llm_judgment ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.llm_judgment_candidate ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 
@@ -2878,11 +2887,9 @@ CREATE POLICY nobodys ON public.audit_entry TO counterfoil_delivery USING ((tena
 
 CREATE POLICY nobodys ON public.audit_head TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
-ALTER TABLE public.notice ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.notification_delivery ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.notice_delivery ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.notification_digest ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY of_nobody ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
 
@@ -2920,8 +2927,6 @@ CREATE POLICY own_tenant ON public.audit_entry TO counterfoil_worker USING ((ten
 
 CREATE POLICY own_tenant ON public.audit_head TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.change_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.chat_message TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.chat_session TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -2944,7 +2949,9 @@ CREATE POLICY own_tenant ON public.destination_secret TO counterfoil_worker USIN
 
 CREATE POLICY own_tenant ON public.document TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.document_copy TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.document_deletion TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_duplicate_file TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_embedding TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2952,35 +2959,35 @@ CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.document_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.document_replacement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_review TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_word FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.failure_event TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.finished_work TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.judgement_candidate TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.key_loss TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.key_deletion TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.llm_call TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.llm_day TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.llm_daily_usage TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.llm_judgment TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.llm_judgment_candidate TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.match_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.matchmaking_jobs TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.notification_delivery FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.notice_delivery FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.notification_digest FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.offer_pool TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2996,15 +3003,15 @@ CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.payload_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.page_reading_cache TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.payload_deletion TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.profile TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.profile_block TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.queue_minute_stats TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.queue_minute TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY own_tenant ON public.rate_limit_bucket TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3018,51 +3025,51 @@ CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker
 
 CREATE POLICY own_tenant ON public.tolerance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.user_block TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.work_ended TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant_settings ON public.tenant FOR UPDATE TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
+ALTER TABLE public.page_reading_cache ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
+CREATE POLICY past_keeping ON public.chat_session TO counterfoil_maintenance USING ((last_used_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
-CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
+CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
 
-CREATE POLICY past_keeping ON public.matchmaking_jobs TO counterfoil_keeper USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
+CREATE POLICY past_keeping ON public.llm_call TO counterfoil_maintenance USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
-CREATE POLICY past_keeping ON public.offer_pool FOR DELETE TO counterfoil_keeper USING ((date < (now() - '90 days'::interval)));
+CREATE POLICY past_keeping ON public.matchmaking_jobs TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
 
-CREATE POLICY past_keeping ON public.operation FOR DELETE TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval)));
+CREATE POLICY past_keeping ON public.offer_pool FOR DELETE TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval)));
 
-CREATE POLICY past_keeping ON public.operation_item TO counterfoil_keeper USING ((EXISTS ( SELECT
+CREATE POLICY past_keeping ON public.operation FOR DELETE TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval)));
+
+CREATE POLICY past_keeping ON public.operation_item TO counterfoil_maintenance USING ((EXISTS ( SELECT
    FROM public.operation o
   WHERE ((o.id = operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
 
-CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
+CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
 
-CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
+CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
-ALTER TABLE public.payload_removal ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.payload_deletion ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.profile ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.profile_block ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.queue_minute_stats ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.queue_minute ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.rate_limit_bucket ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY recording ON public.audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 CREATE POLICY removal ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY removal ON public.document_copy TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY removal ON public.document_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY removal ON public.document_duplicate_file TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY setup ON public.tenant_address TO counterfoil_api USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3096,27 +3103,39 @@ ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.user_block ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.variance_decision ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.work_ended ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) WITH CHECK (true);
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
+REVOKE ALL ON FUNCTION public.append_audit_head() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) TO counterfoil_keeper;
+GRANT ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) TO counterfoil_delivery;
 
-REVOKE ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) TO counterfoil_delivery;
+REVOKE ALL ON FUNCTION public.clear_expired_pools(at_most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.clear_expired_pools(at_most integer) TO counterfoil_maintenance;
+
+REVOKE ALL ON FUNCTION public.count_duplicate_offers(since timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.count_duplicate_offers(since timestamp with time zone) TO counterfoil_delivery;
+
+REVOKE ALL ON FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.delete_orphaned_offers() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) TO counterfoil_keeper;
+GRANT ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) TO counterfoil_maintenance;
+
+REVOKE ALL ON FUNCTION public.enqueue_payload_deletion() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.erase_dead_letters(job_ids uuid[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.erase_dead_letters(job_ids uuid[]) TO counterfoil_worker;
@@ -3124,64 +3143,52 @@ GRANT ALL ON FUNCTION public.erase_dead_letters(job_ids uuid[]) TO counterfoil_w
 REVOKE ALL ON FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, stale_until timestamp with time zone, OUT jobs uuid[], OUT retained integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, stale_until timestamp with time zone, OUT jobs uuid[], OUT retained integer) TO counterfoil_worker;
 
-REVOKE ALL ON FUNCTION public.erase_judgements(ids uuid[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.erase_judgements(ids uuid[]) TO counterfoil_worker;
-
 REVOKE ALL ON FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) TO counterfoil_delivery;
 
+REVOKE ALL ON FUNCTION public.erase_llm_judgments(ids uuid[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_llm_judgments(ids uuid[]) TO counterfoil_worker;
+
 REVOKE ALL ON FUNCTION public.erase_tenant(erased uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.erase_tenant(erased uuid) TO counterfoil_keeper;
+GRANT ALL ON FUNCTION public.erase_tenant(erased uuid) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) TO counterfoil_keeper;
+GRANT ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_delivery;
 GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_api;
 
-REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.follow_offer_shard() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.forget_conversation() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.forget_offers() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.forget_pooled_people(at_most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.forget_pooled_people(at_most integer) TO counterfoil_keeper;
-
-REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
-
 REVOKE ALL ON FUNCTION public.hash_of_slug(slug text) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hash_of_slug(slug text) TO counterfoil_delivery;
 
-REVOKE ALL ON FUNCTION public.leave_payload() FROM PUBLIC;
+REVOKE ALL ON FUNCTION public.index_document_words() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.refuse_audit_change() FROM PUBLIC;
+REVOKE ALL ON FUNCTION public.on_ingestion_status_change() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
+REVOKE ALL ON FUNCTION public.on_matching_status_change() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.promote_duplicate_file(leaving uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.promote_duplicate_file(leaving uuid) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.reject_audit_update() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.scrub_chat_tasks() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.sync_matchmaking_jobs() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.task_messages(ids uuid[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.task_messages(ids uuid[]) TO counterfoil_delivery;
 
-REVOKE ALL ON FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.tell_ingestion() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.tell_matching() FROM PUBLIC;
-
 REVOKE ALL ON FUNCTION public.tenant_tables() FROM PUBLIC;
-GRANT ALL ON FUNCTION public.tenant_tables() TO counterfoil_keeper;
+GRANT ALL ON FUNCTION public.tenant_tables() TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) TO counterfoil_delivery;
-
-REVOKE ALL ON FUNCTION public.write_document_words() FROM PUBLIC;
 
 GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 
@@ -3231,11 +3238,11 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.acquisitio
 GRANT UPDATE(send_number) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.acquisition_job TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.acquisition_job TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.acquisition_job TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_delivery;
@@ -3243,18 +3250,11 @@ GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_delivery;
 GRANT SELECT ON TABLE public.audit_head TO counterfoil_worker;
 GRANT SELECT ON TABLE public.audit_head TO counterfoil_delivery;
 
-GRANT SELECT ON TABLE public.audit_salt_of_nobody TO counterfoil_delivery;
+GRANT SELECT ON TABLE public.audit_salt_global TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
 
-GRANT SELECT,INSERT ON TABLE public.change_allowance TO counterfoil_worker;
-GRANT SELECT,INSERT ON TABLE public.change_allowance TO counterfoil_delivery;
-
-GRANT UPDATE(tokens) ON TABLE public.change_allowance TO counterfoil_worker;
-GRANT UPDATE(tokens) ON TABLE public.change_allowance TO counterfoil_delivery;
-
-GRANT UPDATE(counted_at) ON TABLE public.change_allowance TO counterfoil_worker;
-GRANT UPDATE(counted_at) ON TABLE public.change_allowance TO counterfoil_delivery;
+GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker_mapping_pause TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.chat_message TO counterfoil_worker;
 
@@ -3269,14 +3269,14 @@ GRANT SELECT(role) ON TABLE public.chat_message TO counterfoil_delivery;
 GRANT SELECT(job_id) ON TABLE public.chat_message TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.chat_session TO counterfoil_worker;
-GRANT DELETE ON TABLE public.chat_session TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.chat_session TO counterfoil_maintenance;
 
-GRANT SELECT(id) ON TABLE public.chat_session TO counterfoil_keeper;
+GRANT SELECT(id) ON TABLE public.chat_session TO counterfoil_maintenance;
 
 GRANT UPDATE(last_number) ON TABLE public.chat_session TO counterfoil_worker;
 
-GRANT UPDATE(used_at) ON TABLE public.chat_session TO counterfoil_worker;
-GRANT SELECT(used_at) ON TABLE public.chat_session TO counterfoil_keeper;
+GRANT UPDATE(last_used_at) ON TABLE public.chat_session TO counterfoil_worker;
+GRANT SELECT(last_used_at) ON TABLE public.chat_session TO counterfoil_maintenance;
 
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;
@@ -3289,7 +3289,7 @@ GRANT SELECT(tenant_id) ON TABLE public.cluster_diagnostics TO counterfoil_deliv
 
 GRANT SELECT(created_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
 
-GRANT UPDATE(outcome) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT UPDATE(match_status) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
 GRANT UPDATE(result) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
@@ -3325,11 +3325,11 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.cluster_di
 GRANT UPDATE(send_number) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
 
 GRANT UPDATE(cluster_status) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
@@ -3355,21 +3355,21 @@ GRANT UPDATE(documents) ON TABLE public.cluster_diagnostics TO counterfoil_worke
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_worker;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.dead_letter TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.dead_letter TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
 
-GRANT UPDATE(settled_as) ON TABLE public.dead_letter_group TO counterfoil_worker;
+GRANT UPDATE(closed_as) ON TABLE public.dead_letter_group TO counterfoil_worker;
 
-GRANT UPDATE(settled_at) ON TABLE public.dead_letter_group TO counterfoil_worker;
+GRANT UPDATE(closed_at) ON TABLE public.dead_letter_group TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_delivery;
@@ -3404,9 +3404,9 @@ GRANT SELECT(file_name) ON TABLE public.document TO counterfoil_delivery;
 
 GRANT SELECT(received_at) ON TABLE public.document TO counterfoil_delivery;
 
-GRANT UPDATE(seen_again) ON TABLE public.document TO counterfoil_worker;
+GRANT UPDATE(duplicate_uploads) ON TABLE public.document TO counterfoil_worker;
 
-GRANT UPDATE(last_seen_at) ON TABLE public.document TO counterfoil_worker;
+GRANT UPDATE(last_duplicate_at) ON TABLE public.document TO counterfoil_worker;
 
 GRANT UPDATE(type) ON TABLE public.document TO counterfoil_worker;
 
@@ -3446,15 +3446,21 @@ GRANT SELECT(matching_next_attempt_at),UPDATE(matching_next_attempt_at) ON TABLE
 GRANT UPDATE(matching_send_number) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_send_number),UPDATE(matching_send_number) ON TABLE public.document TO counterfoil_delivery;
 
-GRANT UPDATE(matching_returns) ON TABLE public.document TO counterfoil_worker;
-GRANT SELECT(matching_returns),UPDATE(matching_returns) ON TABLE public.document TO counterfoil_delivery;
+GRANT UPDATE(matching_dlq_returns) ON TABLE public.document TO counterfoil_worker;
+GRANT SELECT(matching_dlq_returns),UPDATE(matching_dlq_returns) ON TABLE public.document TO counterfoil_delivery;
 
-GRANT UPDATE(matching_reason) ON TABLE public.document TO counterfoil_worker;
-GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document TO counterfoil_delivery;
+GRANT UPDATE(matching_skip_reason) ON TABLE public.document TO counterfoil_worker;
+GRANT SELECT(matching_skip_reason),UPDATE(matching_skip_reason) ON TABLE public.document TO counterfoil_delivery;
 
 GRANT UPDATE(evidence) ON TABLE public.document TO counterfoil_worker;
 
-GRANT SELECT,INSERT ON TABLE public.document_copy TO counterfoil_worker;
+GRANT SELECT ON TABLE public.document_deletion TO counterfoil_worker;
+
+GRANT SELECT(document_id) ON TABLE public.document_deletion TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.document_deletion TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.document_duplicate_file TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.document_embedding TO counterfoil_worker;
 
@@ -3470,17 +3476,11 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_wo
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_worker;
 
-GRANT SELECT ON TABLE public.document_removal TO counterfoil_worker;
-
-GRANT SELECT(document_id) ON TABLE public.document_removal TO counterfoil_delivery;
-
-GRANT SELECT(tenant_id) ON TABLE public.document_removal TO counterfoil_delivery;
-
 GRANT SELECT,INSERT ON TABLE public.document_replacement TO counterfoil_worker;
 
-GRANT UPDATE(settled_at) ON TABLE public.document_replacement TO counterfoil_worker;
+GRANT UPDATE(closed_at) ON TABLE public.document_replacement TO counterfoil_worker;
 
-GRANT UPDATE(successor) ON TABLE public.document_replacement TO counterfoil_worker;
+GRANT UPDATE(replacement_id) ON TABLE public.document_replacement TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.document_review TO counterfoil_worker;
 
@@ -3494,12 +3494,12 @@ GRANT SELECT(type) ON TABLE public.document_review TO counterfoil_delivery;
 GRANT UPDATE(state) ON TABLE public.document_review TO counterfoil_worker;
 GRANT SELECT(state) ON TABLE public.document_review TO counterfoil_delivery;
 
-GRANT UPDATE(doubts) ON TABLE public.document_review TO counterfoil_worker;
+GRANT UPDATE(ambiguous_matches) ON TABLE public.document_review TO counterfoil_worker;
 
-GRANT UPDATE(chance) ON TABLE public.document_review TO counterfoil_worker;
-GRANT SELECT(chance) ON TABLE public.document_review TO counterfoil_delivery;
+GRANT UPDATE(probability) ON TABLE public.document_review TO counterfoil_worker;
+GRANT SELECT(probability) ON TABLE public.document_review TO counterfoil_delivery;
 
-GRANT UPDATE(weights) ON TABLE public.document_review TO counterfoil_worker;
+GRANT UPDATE(weights_version) ON TABLE public.document_review TO counterfoil_worker;
 
 GRANT UPDATE(opened_at) ON TABLE public.document_review TO counterfoil_worker;
 GRANT SELECT(opened_at) ON TABLE public.document_review TO counterfoil_delivery;
@@ -3509,6 +3509,15 @@ GRANT UPDATE(changed_at) ON TABLE public.document_review TO counterfoil_worker;
 GRANT UPDATE(closed_at) ON TABLE public.document_review TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.document_word TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.failure_event TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.failure_event TO counterfoil_delivery;
+
+GRANT UPDATE(digest_id) ON TABLE public.failure_event TO counterfoil_maintenance;
+
+GRANT SELECT,INSERT ON TABLE public.finished_work TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.finished_work TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.finished_work TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 
@@ -3548,23 +3557,19 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.ingestion_
 GRANT UPDATE(send_number) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.ingestion_job TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.ingestion_job TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.ingestion_job TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.ingestion_job TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
-GRANT SELECT,INSERT ON TABLE public.judgement TO counterfoil_worker;
-
-GRANT SELECT,INSERT ON TABLE public.judgement_candidate TO counterfoil_worker;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE public.key_loss TO counterfoil_worker;
+GRANT SELECT,INSERT,UPDATE ON TABLE public.key_deletion TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.llm_call TO counterfoil_worker;
 GRANT INSERT ON TABLE public.llm_call TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.llm_call TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.llm_call TO counterfoil_maintenance;
 
-GRANT SELECT(id) ON TABLE public.llm_call TO counterfoil_keeper;
+GRANT SELECT(id) ON TABLE public.llm_call TO counterfoil_maintenance;
 
 GRANT UPDATE(outcome) ON TABLE public.llm_call TO counterfoil_worker;
 
@@ -3576,24 +3581,26 @@ GRANT UPDATE(latency_ms) ON TABLE public.llm_call TO counterfoil_worker;
 
 GRANT UPDATE(cost_usd) ON TABLE public.llm_call TO counterfoil_worker;
 
-GRANT SELECT(created_at) ON TABLE public.llm_call TO counterfoil_keeper;
+GRANT SELECT(created_at) ON TABLE public.llm_call TO counterfoil_maintenance;
 
-GRANT SELECT,INSERT ON TABLE public.llm_day TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.llm_daily_usage TO counterfoil_worker;
 
-GRANT UPDATE(calls) ON TABLE public.llm_day TO counterfoil_worker;
+GRANT UPDATE(calls) ON TABLE public.llm_daily_usage TO counterfoil_worker;
 
-GRANT UPDATE(chats) ON TABLE public.llm_day TO counterfoil_worker;
+GRANT UPDATE(chat_calls) ON TABLE public.llm_daily_usage TO counterfoil_worker;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
+GRANT SELECT,INSERT ON TABLE public.llm_judgment TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.llm_judgment_candidate TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.match_decision TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.matchmaking_jobs TO counterfoil_worker;
-GRANT DELETE ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.matchmaking_jobs TO counterfoil_maintenance;
 
-GRANT SELECT(id) ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
+GRANT SELECT(id) ON TABLE public.matchmaking_jobs TO counterfoil_maintenance;
 
-GRANT SELECT(date) ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
+GRANT SELECT(date) ON TABLE public.matchmaking_jobs TO counterfoil_maintenance;
 
 GRANT UPDATE(status) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
 
@@ -3617,45 +3624,40 @@ GRANT UPDATE(lease_expires_at) ON TABLE public.matchmaking_jobs TO counterfoil_w
 
 GRANT UPDATE(attempt) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
 
-GRANT SELECT ON TABLE public.notice TO counterfoil_worker;
-GRANT SELECT,INSERT,DELETE ON TABLE public.notice TO counterfoil_keeper;
+GRANT SELECT,INSERT ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT,INSERT ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT(digest_id) ON TABLE public.notification_delivery TO counterfoil_worker;
 
-GRANT SELECT(notice_id) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT SELECT(tenant_id) ON TABLE public.notification_delivery TO counterfoil_worker;
 
-GRANT SELECT(tenant_id) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT SELECT(channel) ON TABLE public.notification_delivery TO counterfoil_worker;
 
-GRANT SELECT(channel) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT SELECT(attempts) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(attempts) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(attempts) ON TABLE public.notice_delivery TO counterfoil_worker;
-GRANT UPDATE(attempts) ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT(next_attempt_at) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(next_attempt_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(next_attempt_at) ON TABLE public.notice_delivery TO counterfoil_worker;
-GRANT UPDATE(next_attempt_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT(sent_at) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(sent_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(sent_at) ON TABLE public.notice_delivery TO counterfoil_worker;
-GRANT UPDATE(sent_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT(gave_up_at) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(gave_up_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(abandoned_at) ON TABLE public.notice_delivery TO counterfoil_worker;
-GRANT UPDATE(abandoned_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT(error) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(error) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(error) ON TABLE public.notice_delivery TO counterfoil_worker;
-GRANT UPDATE(error) ON TABLE public.notice_delivery TO counterfoil_keeper;
+GRANT SELECT ON TABLE public.notification_digest TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE public.notification_digest TO counterfoil_maintenance;
 
-GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
-GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
+GRANT SELECT,DELETE ON TABLE public.object_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
+GRANT UPDATE(due_at) ON TABLE public.object_erasure TO counterfoil_maintenance;
 
-GRANT SELECT,DELETE ON TABLE public.object_erasure TO counterfoil_keeper;
-
-GRANT UPDATE(due_at) ON TABLE public.object_erasure TO counterfoil_keeper;
-
-GRANT UPDATE(failures) ON TABLE public.object_erasure TO counterfoil_keeper;
+GRANT UPDATE(failures) ON TABLE public.object_erasure TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT ON TABLE public.offer_pool TO counterfoil_worker;
-GRANT DELETE ON TABLE public.offer_pool TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.offer_pool TO counterfoil_maintenance;
 
 GRANT SELECT(id) ON TABLE public.offer_pool TO counterfoil_delivery;
 
@@ -3669,7 +3671,7 @@ GRANT SELECT(offered_at) ON TABLE public.offer_pool TO counterfoil_delivery;
 
 GRANT SELECT(expires_at) ON TABLE public.offer_pool TO counterfoil_delivery;
 
-GRANT SELECT(people) ON TABLE public.offer_pool TO counterfoil_delivery;
+GRANT SELECT(user_count) ON TABLE public.offer_pool TO counterfoil_delivery;
 
 GRANT SELECT(pinned_at) ON TABLE public.offer_pool TO counterfoil_delivery;
 
@@ -3699,7 +3701,7 @@ GRANT SELECT(completed) ON TABLE public.offer_shard TO counterfoil_delivery;
 GRANT UPDATE(failed) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(failed) ON TABLE public.offer_shard TO counterfoil_delivery;
 
-GRANT SELECT(ended_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+GRANT SELECT(completed_at) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT UPDATE(status) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(status),UPDATE(status) ON TABLE public.offer_shard TO counterfoil_delivery;
@@ -3731,18 +3733,18 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.offer_shar
 GRANT UPDATE(send_number) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.offer_shard TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.offer_shard TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.offer_shard TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.offer_shard TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT SELECT(seconds) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.offers TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.operation TO counterfoil_worker;
-GRANT DELETE ON TABLE public.operation TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.operation TO counterfoil_maintenance;
 
 GRANT SELECT(id) ON TABLE public.operation TO counterfoil_delivery;
 
@@ -3768,13 +3770,13 @@ GRANT UPDATE(cursor_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(cursor_id) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(is_selected) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(selection_complete) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(selected) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(handled) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(processed) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(done) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(succeeded) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(failed) ON TABLE public.operation TO counterfoil_worker;
 
@@ -3784,7 +3786,7 @@ GRANT UPDATE(canary_begun_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(canary_passed_at) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(last_step_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(restored_at) ON TABLE public.operation TO counterfoil_worker;
 GRANT SELECT(restored_at) ON TABLE public.operation TO counterfoil_delivery;
@@ -3792,11 +3794,11 @@ GRANT SELECT(restored_at) ON TABLE public.operation TO counterfoil_delivery;
 GRANT UPDATE(file) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.operation_item TO counterfoil_worker;
-GRANT DELETE ON TABLE public.operation_item TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.operation_item TO counterfoil_maintenance;
 
-GRANT SELECT(operation_id) ON TABLE public.operation_item TO counterfoil_keeper;
+GRANT SELECT(operation_id) ON TABLE public.operation_item TO counterfoil_maintenance;
 
-GRANT SELECT(number) ON TABLE public.operation_item TO counterfoil_keeper;
+GRANT SELECT(number) ON TABLE public.operation_item TO counterfoil_maintenance;
 
 GRANT UPDATE(result) ON TABLE public.operation_item TO counterfoil_worker;
 
@@ -3813,7 +3815,7 @@ GRANT SELECT(name),INSERT(name) ON TABLE public.organization TO counterfoil_api;
 GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;
 
-GRANT UPDATE(not_before) ON TABLE public.outbox TO counterfoil_delivery;
+GRANT UPDATE(scheduled_at) ON TABLE public.outbox TO counterfoil_delivery;
 
 GRANT UPDATE(sent_at) ON TABLE public.outbox TO counterfoil_delivery;
 
@@ -3871,18 +3873,20 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.output_job
 GRANT UPDATE(send_number) ON TABLE public.output_job TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.output_job TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.output_job TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.output_job TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.output_job TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.output_job TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.output_job TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.output_job TO counterfoil_delivery;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.payload_removal TO counterfoil_worker;
-GRANT DELETE ON TABLE public.payload_removal TO counterfoil_keeper;
+GRANT SELECT,INSERT ON TABLE public.page_reading_cache TO counterfoil_worker;
 
-GRANT SELECT(key) ON TABLE public.payload_removal TO counterfoil_keeper;
+GRANT SELECT,INSERT,DELETE ON TABLE public.payload_deletion TO counterfoil_worker;
+GRANT DELETE ON TABLE public.payload_deletion TO counterfoil_maintenance;
 
-GRANT SELECT(due_at) ON TABLE public.payload_removal TO counterfoil_keeper;
+GRANT SELECT(key) ON TABLE public.payload_deletion TO counterfoil_maintenance;
+
+GRANT SELECT(due_at) ON TABLE public.payload_deletion TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.profile TO counterfoil_worker;
 
@@ -3890,11 +3894,11 @@ GRANT UPDATE(timezone) ON TABLE public.profile TO counterfoil_worker;
 
 GRANT UPDATE(is_active) ON TABLE public.profile TO counterfoil_worker;
 
-GRANT UPDATE(born) ON TABLE public.profile TO counterfoil_worker;
+GRANT UPDATE(birth_date) ON TABLE public.profile TO counterfoil_worker;
 
 GRANT UPDATE(gender) ON TABLE public.profile TO counterfoil_worker;
 
-GRANT UPDATE(seeks) ON TABLE public.profile TO counterfoil_worker;
+GRANT UPDATE(seeks_genders) ON TABLE public.profile TO counterfoil_worker;
 
 GRANT UPDATE(min_age) ON TABLE public.profile TO counterfoil_worker;
 
@@ -3904,35 +3908,40 @@ GRANT UPDATE(latitude) ON TABLE public.profile TO counterfoil_worker;
 
 GRANT UPDATE(longitude) ON TABLE public.profile TO counterfoil_worker;
 
-GRANT UPDATE(reach_km) ON TABLE public.profile TO counterfoil_worker;
+GRANT UPDATE(max_distance_km) ON TABLE public.profile TO counterfoil_worker;
 
 GRANT UPDATE(traits) ON TABLE public.profile TO counterfoil_worker;
 
-GRANT UPDATE(changed_at) ON TABLE public.profile TO counterfoil_worker;
+GRANT UPDATE(updated_at) ON TABLE public.profile TO counterfoil_worker;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.profile_block TO counterfoil_worker;
+GRANT SELECT ON TABLE public.queue_minute_stats TO counterfoil_worker;
+GRANT SELECT ON TABLE public.queue_minute_stats TO counterfoil_delivery;
+GRANT INSERT,DELETE ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT SELECT ON TABLE public.queue_minute TO counterfoil_worker;
-GRANT SELECT ON TABLE public.queue_minute TO counterfoil_delivery;
-GRANT INSERT,DELETE ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(succeeded) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(succeeded) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(skipped) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(skipped) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(failed) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(failed) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(pending) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(pending) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(oldest_seconds) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(oldest) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(dead_letters) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
-GRANT UPDATE(dead) ON TABLE public.queue_minute TO counterfoil_keeper;
-
-GRANT UPDATE(depth) ON TABLE public.queue_minute TO counterfoil_keeper;
+GRANT UPDATE(depth) ON TABLE public.queue_minute_stats TO counterfoil_maintenance;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.queue_pause TO counterfoil_delivery;
 
-GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.rate_limit_bucket TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.rate_limit_bucket TO counterfoil_delivery;
+
+GRANT UPDATE(tokens) ON TABLE public.rate_limit_bucket TO counterfoil_worker;
+GRANT UPDATE(tokens) ON TABLE public.rate_limit_bucket TO counterfoil_delivery;
+
+GRANT UPDATE(refilled_at) ON TABLE public.rate_limit_bucket TO counterfoil_worker;
+GRANT UPDATE(refilled_at) ON TABLE public.rate_limit_bucket TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
 
@@ -3940,14 +3949,14 @@ GRANT SELECT(id) ON TABLE public.source TO counterfoil_delivery;
 
 GRANT SELECT(tenant_id) ON TABLE public.source TO counterfoil_delivery;
 
-GRANT UPDATE(parts) ON TABLE public.source TO counterfoil_worker;
+GRANT UPDATE(attachments) ON TABLE public.source TO counterfoil_worker;
 
-GRANT UPDATE(refusal) ON TABLE public.source TO counterfoil_worker;
+GRANT UPDATE(rejection_reason) ON TABLE public.source TO counterfoil_worker;
 
 GRANT UPDATE(hold) ON TABLE public.source TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.task TO counterfoil_worker;
-GRANT DELETE ON TABLE public.task TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.task TO counterfoil_maintenance;
 
 GRANT SELECT(id) ON TABLE public.task TO counterfoil_delivery;
 
@@ -3957,7 +3966,7 @@ GRANT SELECT(task_type) ON TABLE public.task TO counterfoil_delivery;
 
 GRANT UPDATE(payload) ON TABLE public.task TO counterfoil_worker;
 
-GRANT UPDATE(payload_key) ON TABLE public.task TO counterfoil_worker;
+GRANT UPDATE(payload_s3_key) ON TABLE public.task TO counterfoil_worker;
 
 GRANT SELECT(max_retry) ON TABLE public.task TO counterfoil_delivery;
 
@@ -3966,9 +3975,9 @@ GRANT SELECT(created_at) ON TABLE public.task TO counterfoil_delivery;
 GRANT UPDATE(result) ON TABLE public.task TO counterfoil_worker;
 
 GRANT UPDATE(ended_at) ON TABLE public.task TO counterfoil_worker;
-GRANT SELECT(ended_at) ON TABLE public.task TO counterfoil_keeper;
+GRANT SELECT(ended_at) ON TABLE public.task TO counterfoil_maintenance;
 
-GRANT UPDATE(cancelled_at) ON TABLE public.task TO counterfoil_worker;
+GRANT UPDATE(canceled_at) ON TABLE public.task TO counterfoil_worker;
 
 GRANT UPDATE(status) ON TABLE public.task TO counterfoil_worker;
 GRANT SELECT(status),UPDATE(status) ON TABLE public.task TO counterfoil_delivery;
@@ -4000,11 +4009,11 @@ GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.task TO co
 GRANT UPDATE(send_number) ON TABLE public.task TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.task TO counterfoil_delivery;
 
-GRANT UPDATE(returns) ON TABLE public.task TO counterfoil_worker;
-GRANT SELECT(returns),UPDATE(returns) ON TABLE public.task TO counterfoil_delivery;
+GRANT UPDATE(dlq_returns) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(dlq_returns),UPDATE(dlq_returns) ON TABLE public.task TO counterfoil_delivery;
 
-GRANT UPDATE(reason) ON TABLE public.task TO counterfoil_worker;
-GRANT SELECT(reason),UPDATE(reason) ON TABLE public.task TO counterfoil_delivery;
+GRANT UPDATE(skip_reason) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(skip_reason),UPDATE(skip_reason) ON TABLE public.task TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 
@@ -4015,7 +4024,7 @@ GRANT INSERT(organization_id) ON TABLE public.tenant TO counterfoil_api;
 GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;
 GRANT INSERT(slug) ON TABLE public.tenant TO counterfoil_api;
 
-GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_keeper;
+GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_maintenance;
 GRANT INSERT(name),UPDATE(name) ON TABLE public.tenant TO counterfoil_api;
 
 GRANT UPDATE(dmarc_policy) ON TABLE public.tenant TO counterfoil_worker;
@@ -4033,34 +4042,34 @@ GRANT SELECT(tenant_id) ON TABLE public.tenant_address TO counterfoil_delivery;
 GRANT INSERT(tenant_id) ON TABLE public.tenant_address TO counterfoil_api;
 
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
-GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
+GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_maintenance;
 GRANT DELETE ON TABLE public.tenant_admin TO counterfoil_api;
 
 GRANT INSERT(tenant_id) ON TABLE public.tenant_admin TO counterfoil_api;
 
 GRANT INSERT(email) ON TABLE public.tenant_admin TO counterfoil_api;
 
-GRANT SELECT,DELETE ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT SELECT,DELETE ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(id) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(id) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(slug) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(slug) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(row_count) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(row_count) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(object_count) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(object_count) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(cleared_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(cleared_at) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(finished_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(finished_at) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(due_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(due_at) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(failures) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(failures) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(next_table) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(next_table) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
-GRANT UPDATE(next_page) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+GRANT UPDATE(next_page) ON TABLE public.tenant_erasure TO counterfoil_maintenance;
 
 GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;
 GRANT INSERT,DELETE ON TABLE public.tolerance TO counterfoil_api;
@@ -4071,23 +4080,21 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_inventory TO counterfoil_deliv
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_listing TO counterfoil_delivery;
 
+GRANT SELECT,INSERT,DELETE ON TABLE public.user_block TO counterfoil_worker;
+
 GRANT SELECT,INSERT ON TABLE public.variance_decision TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.work_attempt TO counterfoil_worker;
 GRANT INSERT ON TABLE public.work_attempt TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.work_attempt TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.work_attempt TO counterfoil_maintenance;
 
-GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_keeper;
+GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_maintenance;
 GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_delivery;
 
 GRANT SELECT(worker) ON TABLE public.work_attempt TO counterfoil_delivery;
 
 GRANT SELECT(work_id) ON TABLE public.work_attempt TO counterfoil_delivery;
 
-GRANT SELECT(ended_at) ON TABLE public.work_attempt TO counterfoil_keeper;
+GRANT SELECT(ended_at) ON TABLE public.work_attempt TO counterfoil_maintenance;
 
 GRANT SELECT(outcome) ON TABLE public.work_attempt TO counterfoil_delivery;
-
-GRANT SELECT,INSERT ON TABLE public.work_ended TO counterfoil_worker;
-GRANT SELECT,INSERT ON TABLE public.work_ended TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.work_ended TO counterfoil_keeper;

@@ -16,7 +16,7 @@ from counterfoil.db import Connection
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents.files import File
 from counterfoil.documents.kinds import ACQUISITION
-from counterfoil.documents.mail.attachments import Skipped
+from counterfoil.documents.mail.attachments import SkippedAttachment
 from counterfoil.documents.mail.holds import Hold
 from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, Refusal, SenderAuthentication
 from counterfoil.errors import InvalidDocumentError
@@ -54,7 +54,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class IncomingFile:
     """A file or mail received by one job."""
 
     job_id: UUID
@@ -67,21 +67,21 @@ class Arrival:
     hold: Hold | None = None
     """State of a mail that fails DMARC."""
     documents: tuple[Stored, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedAttachment, ...] = ()
 
     @classmethod
-    def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
+    def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "IncomingFile":
         """Return the arrival of the job of `attempt`."""
         return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
 
     @property
-    def is_taken_apart(self) -> bool:
+    def is_container(self) -> bool:
         """True if the documents were extracted from the file."""
         return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
 
 
 @dataclass(frozen=True)
-class Written:
+class AcquisitionResult:
     """Result of an acquisition."""
 
     documents: list[UUID] = field(default_factory=list)
@@ -91,13 +91,13 @@ class Written:
     """The only document of the file, new or not."""
 
 
-def write(connection: Connection, arrival: Arrival, *, refusal: Refusal | None = None) -> Written:
+def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | None = None) -> AcquisitionResult:
     """Store the source, and the documents that are new for the tenant, with their ingestion jobs.
 
     With `refusal`, store only the source.
 
     Raises:
-        OtherFilesError: see `refuse_other_files`.
+        OtherFilesError: see `reject_conflicting_mail`.
     """
     earlier = None if refusal else _mail_before(connection, arrival)
     if earlier is not None and _has_other_files(connection, arrival):
@@ -111,19 +111,19 @@ def write(connection: Connection, arrival: Arrival, *, refusal: Refusal | None =
         return _again(connection, arrival, earlier, counts=counts)
     if refusal:
         _list_parts(connection, arrival, source_id, {})
-        return Written()
+        return AcquisitionResult()
     found = _documents(connection, arrival, source_id, counts=counts)
-    if arrival.is_taken_apart:
+    if arrival.is_container:
         _list_parts(connection, arrival, source_id, found)
     became = [one.id for one in found.values()]
-    return Written(
+    return AcquisitionResult(
         [one.id for one in found.values() if one.is_new],
         _remark(arrival, found),
         became[0] if len(became) == 1 else None,
     )
 
 
-def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
+def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bool:
     """Record a mail that the tenant has with other files as received again. False for any other mail.
 
     It may be the same mail with files modified by a server, or another mail from a program that repeats Message-IDs.
@@ -142,14 +142,14 @@ def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
 _LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"
 _MAIL_BEFORE = """
 SELECT id FROM source
-WHERE tenant_id = %(tenant)s AND refusal IS NULL AND message_id IS NOT NULL
+WHERE tenant_id = %(tenant)s AND rejection_reason IS NULL AND message_id IS NOT NULL
   AND md5(message_id || ' ' || coalesce(sender, '')) = md5(%(message_id)s || ' ' || %(sender)s) AND job_id <> %(job)s
-  AND NOT EXISTS (SELECT FROM source own WHERE own.job_id = %(job)s AND own.refusal IS NULL)
+  AND NOT EXISTS (SELECT FROM source own WHERE own.job_id = %(job)s AND own.rejection_reason IS NULL)
 ORDER BY id LIMIT 1
 """
 
 
-def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
+def _mail_before(connection: Connection, arrival: IncomingFile) -> UUID | None:
     """Return the source of an earlier mail with the same Message-ID and sender.
 
     The sender counts because Message-IDs may be forged or reused. None for an accepted mail, whose job only runs again.
@@ -171,17 +171,18 @@ def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
 
 
 _SOURCE = """
-INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id, refusal, spf,
-                         dkim, dmarc, hold, content_hash)
+INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id,
+                         rejection_reason, spf, dkim, dmarc, hold, content_hash)
 VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
         %(refusal)s, %(spf)s, %(dkim)s, %(dmarc)s, %(hold)s, %(content_hash)s)
-ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal, hold = excluded.hold
+ON CONFLICT (job_id) DO UPDATE SET rejection_reason = excluded.rejection_reason, hold = excluded.hold
 RETURNING new.id,
-          old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal AND old.refusal IS DISTINCT FROM 'duplicate'
+          old.id IS NULL OR old.rejection_reason IS DISTINCT FROM new.rejection_reason
+          AND old.rejection_reason IS DISTINCT FROM 'duplicate'
 """
 
 
-def _source(connection: Connection, arrival: Arrival, refusal: Refusal | None) -> tuple[UUID, bool]:
+def _source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
     """Return the source of this job, and whether its documents must be counted.
 
     A repeated job counts nothing.
@@ -202,7 +203,7 @@ def _source(connection: Connection, arrival: Arrival, refusal: Refusal | None) -
             "refusal": refusal,
             **arrival.authentication._asdict(),
             "hold": arrival.hold,
-            "content_hash": arrival.documents[0].sha256 if arrival.documents and not arrival.is_taken_apart else None,
+            "content_hash": arrival.documents[0].sha256 if arrival.documents and not arrival.is_container else None,
         },
     ).fetchone()
     assert row is not None  # inserted or updated
@@ -211,23 +212,24 @@ def _source(connection: Connection, arrival: Arrival, refusal: Refusal | None) -
 
 _DOCUMENTS = """
 INSERT INTO document AS d (tenant_id, source_id, bucket, key, version, file_name, size, content_hash, received_at,
-                           last_seen_at)
+                           last_duplicate_at)
 SELECT %(tenant)s, %(source)s, p.bucket, p.key, p.version, p.name, p.size, p.hash, %(received_at)s, %(received_at)s
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(sizes)s::bigint[],
             %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, place)
 WHERE NOT EXISTS (
-    SELECT FROM document_removal gone
+    SELECT FROM document_deletion gone
     WHERE gone.tenant_id = %(tenant)s AND gone.content_hash = p.hash AND (gone.source_id = %(source)s
-        OR gone.document_id IN (SELECT document_id FROM document_copy WHERE source_id = %(source)s))
+        OR gone.document_id IN (SELECT document_id FROM document_duplicate_file WHERE source_id = %(source)s))
 )
 ORDER BY p.place
 ON CONFLICT (tenant_id, content_hash) DO UPDATE
-    SET seen_again = d.seen_again + %(count)s::int, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+    SET duplicate_uploads = d.duplicate_uploads + %(count)s::int,
+        last_duplicate_at = greatest(d.last_duplicate_at, excluded.last_duplicate_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
 # A part of another file becomes a part of this file when the other one is removed.
 _COPIES = """
-INSERT INTO document_copy (tenant_id, document_id, source_id, bucket, key, version, file_name)
+INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, bucket, key, version, file_name)
 SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(hashes)s::bytea[])
      AS p (bucket, key, version, name, hash)
@@ -240,7 +242,7 @@ INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unn
 """
 
 
-class Found(NamedTuple):
+class ExistingDocument(NamedTuple):
     """Existing document with the same content."""
 
     id: UUID
@@ -249,11 +251,11 @@ class Found(NamedTuple):
     """Whether it belongs to another job."""
 
 
-Documents = dict[bytes, Found]
+Documents = dict[bytes, ExistingDocument]
 """By content hash. Documents that a person removed are excluded when their job runs again."""
 
 
-def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> Documents:
+def _documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, counts: bool) -> Documents:
     parts = arrival.documents
     values = {
         "tenant": arrival.tenant_id,
@@ -269,33 +271,34 @@ def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, cou
     }
     rows = connection.execute(_DOCUMENTS, values).fetchall()
     connection.execute(_COPIES, values)
-    found = {bytes(content_hash): Found(*row) for content_hash, *row in rows}
+    found = {bytes(content_hash): ExistingDocument(*row) for content_hash, *row in rows}
     new = [one.id for one in found.values() if one.is_new]
     connection.execute(_INGESTION, [arrival.tenant_id, arrival.received_at, new])
     return found
 
 
 _SEEN_AGAIN = """
-UPDATE document SET seen_again = seen_again + 1, last_seen_at = greatest(last_seen_at, %s) WHERE source_id = %s
+UPDATE document
+SET duplicate_uploads = duplicate_uploads + 1, last_duplicate_at = greatest(last_duplicate_at, %s) WHERE source_id = %s
   AND parent_id IS NULL
 """
 _KNOWN = "SELECT content_hash FROM document WHERE tenant_id = %s AND content_hash = ANY(%s)"
 _KNOWN_OR_REMOVED = f"""
-{_KNOWN} UNION SELECT content_hash FROM document_removal WHERE tenant_id = %s AND content_hash = ANY(%s)
+{_KNOWN} UNION SELECT content_hash FROM document_deletion WHERE tenant_id = %s AND content_hash = ANY(%s)
 """  # noqa: S608
 
 
-def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: bool) -> Written:
+def _again(connection: Connection, arrival: IncomingFile, earlier: UUID, *, counts: bool) -> AcquisitionResult:
     """Record a repeated mail."""
     if counts:
         connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
     all_there = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).rowcount == len(hashes)
     told = REFUSALS[Refusal.DUPLICATE]
-    return Written(remark=told if all_there else f"{told} {REMOVED}")
+    return AcquisitionResult(remark=told if all_there else f"{told} {REMOVED}")
 
 
-def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
+def _has_other_files(connection: Connection, arrival: IncomingFile) -> bool:
     """Return whether the mail contains a file that the tenant never had."""
     values = [arrival.tenant_id, _hashes(arrival)]
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
@@ -304,24 +307,24 @@ def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
 _SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,code}' = %s"
 
 
-def _is_another(connection: Connection, arrival: Arrival) -> bool:
+def _is_another(connection: Connection, arrival: IncomingFile) -> bool:
     """Return whether an operator accepted the mail by retrying the dead letter of an `OtherFilesError`.
 
     A retry after another error accepts nothing.
     """
-    letter = ACQUISITION.job_id(arrival.job_id)
-    return connection.execute(_SENT_AGAIN, [letter, OtherFilesError.code]).rowcount > 0
+    dead_letter = ACQUISITION.job_id(arrival.job_id)
+    return connection.execute(_SENT_AGAIN, [dead_letter, OtherFilesError.code]).rowcount > 0
 
 
-def _hashes(arrival: Arrival) -> list[bytes]:
+def _hashes(arrival: IncomingFile) -> list[bytes]:
     return [part.sha256 for part in arrival.documents]
 
 
-_PARTS = "UPDATE source SET parts = %s WHERE id = %s"
+_PARTS = "UPDATE source SET attachments = %s WHERE id = %s"
 
 
 def _list_parts(
-    connection: Connection, arrival: Arrival, source_id: UUID, found: Documents, why_not: str = REMOVED
+    connection: Connection, arrival: IncomingFile, source_id: UUID, found: Documents, why_not: str = REMOVED
 ) -> None:
     """List each file of the source, with its document or the reason why it has none."""
     listed: list[dict[str, Any]] = [
@@ -341,16 +344,16 @@ def _list_parts(
     connection.execute(_PARTS, [Jsonb(listed), source_id])
 
 
-def not_taken(skipped: Sequence[Skipped]) -> str:
+def describe_skipped(skipped: Sequence[SkippedAttachment]) -> str:
     """Return a sentence for each of the first skipped files, with the reason; empty without any."""
     named = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
     more = len(skipped) - len(named)
     return f"Not taken: {' '.join(named)}{f' And {more} more.' if more else ''}" if skipped else ""
 
 
-def _remark(arrival: Arrival, found: Documents) -> str | None:
+def _remark(arrival: IncomingFile, found: Documents) -> str | None:
     seen = sum(one.is_of_another for one in found.values())
-    if not arrival.is_taken_apart:
+    if not arrival.is_container:
         return SEEN_BEFORE if seen else None if found else REMOVED
     had = f"The tenant already has {seen} of its {len(found)} files; they were counted as seen again." if seen else ""
-    return " ".join(sentence for sentence in (had, not_taken(arrival.skipped)) if sentence) or None
+    return " ".join(sentence for sentence in (had, describe_skipped(arrival.skipped)) if sentence) or None

@@ -14,18 +14,18 @@ from datetime import datetime
 
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.work import start_revision
 from counterfoil.documents import files, removal
-from counterfoil.documents.files import INBOX, PREFIX, Fetched, File
+from counterfoil.documents.files import INBOX, PREFIX, FetchedFile, File
 from counterfoil.documents.filetype import FileKind, check_size
 from counterfoil.documents.mail import attachments, holds, message
-from counterfoil.documents.mail.attachments import Found
-from counterfoil.documents.mail.attachments import Skipped as SkippedFile
+from counterfoil.documents.mail.attachments import MailPart
+from counterfoil.documents.mail.attachments import SkippedAttachment as SkippedFile
 from counterfoil.documents.mail.message import REFUSALS, Refusal, recipients
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import UnknownTenantError
 from functions.acquisition import store
-from functions.acquisition.store import Arrival, Stored, not_taken
+from functions.acquisition.store import IncomingFile, Stored, describe_skipped
 
 ATTACHMENTS = "attachments/"
 """Prefix of attachments, in the bucket of their mail or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
@@ -59,20 +59,20 @@ def acquire(attempt: TenantAttempt) -> Outcome:
             return _mail(attempt, file, fetched.content, received_at)
         packed = parsers.take_archive_apart(fetched.content, attempt.deadline.check)
         if packed is not None:
-            arrival = Arrival.of(attempt, file, received_at)
+            arrival = IncomingFile.of(attempt, file, received_at)
             return _taken_apart(attempt, arrival, packed)
     return _whole(attempt, file, fetched, received_at)
 
 
-def _whole(attempt: TenantAttempt, file: File, fetched: Fetched, received_at: datetime) -> Succeeded:
+def _whole(attempt: TenantAttempt, file: File, fetched: FetchedFile, received_at: datetime) -> Succeeded:
     """Acquire a file that is one document and stays where it was uploaded."""
     document = Stored(files.file_name(file.key), file, fetched.size, fetched.sha256)
-    return _success(attempt, Arrival.of(attempt, file, received_at, documents=(document,)))
+    return _success(attempt, IncomingFile.of(attempt, file, received_at, documents=(document,)))
 
 
 def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
     envelope, authentication, attached = parsers.take_mail_apart(content, attempt.deadline.check)
-    arrival = Arrival.of(attempt, file, received_at, envelope=envelope)
+    arrival = IncomingFile.of(attempt, file, received_at, envelope=envelope)
     if file.key.startswith(INBOX):  # a file uploaded by a user proves nothing about its sender
         arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
@@ -86,19 +86,19 @@ def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datet
     return _taken_apart(attempt, arrival, attached)
 
 
-def _taken_apart(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]) -> Outcome:
+def _taken_apart(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[MailPart]) -> Outcome:
     arrival = _with_files(attempt, arrival, found)
     if arrival.documents:
         with attempt.database.tenant(arrival.tenant_id) as connection:
-            is_refused = store.refuse_other_files(connection, arrival)
+            is_refused = store.reject_conflicting_mail(connection, arrival)
         if is_refused:
             raise store.OtherFilesError
         return _success(attempt, arrival)
     refusal = Refusal.NO_DOCUMENTS if arrival.skipped else Refusal.NO_FILES
-    return _refused(arrival, refusal, not_taken(arrival.skipped))
+    return _refused(arrival, refusal, describe_skipped(arrival.skipped))
 
 
-def _with_files(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]) -> Arrival:
+def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[MailPart]) -> IncomingFile:
     """Store the files of a mail or an archive, one in memory at a time, and add them to its arrival.
 
     Each version of an object has the same content, so documents name no version.
@@ -125,7 +125,7 @@ def _with_files(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]
     return replace(arrival, documents=tuple(documents.values()), skipped=tuple(skipped))
 
 
-def _refused(arrival: Arrival, refusal: Refusal, detail: str | None = None) -> Skipped:
+def _refused(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
     """Store only the source of a mail or an archive, with the reason."""
 
     def effects(connection: Connection) -> Effects:
@@ -135,23 +135,23 @@ def _refused(arrival: Arrival, refusal: Refusal, detail: str | None = None) -> S
     return Skipped(" ".join(filter(None, (REFUSALS[refusal], detail))), effects)
 
 
-def _success(attempt: TenantAttempt, arrival: Arrival) -> Succeeded:
+def _success(attempt: TenantAttempt, arrival: IncomingFile) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
-        intended = removal.intended(connection, arrival.tenant_id, arrival.file)
+        intended = removal.find_requested(connection, arrival.tenant_id, arrival.file)
         written = store.write(connection, arrival)
-        messages = begin(connection, "ingestion", written.documents, now)
+        messages = start_revision(connection, "ingestion", written.documents, now)
         if intended is None:
             return Effects(messages, written.remark)
         is_new = written.only in written.documents
-        more, told = removal.appoint(connection, intended, written.only, now, is_new=is_new)
+        more, told = removal.link_successor(connection, intended, written.only, now, is_new=is_new)
         return Effects(messages + more, f"{written.remark.rstrip('.')}. {told}" if written.remark else told)
 
     return Succeeded(effects)
 
 
-def route(attempt: Attempt) -> Outcome:
+def route_mail(attempt: Attempt) -> Outcome:
     """Create a job for each tenant of a mail's recipients.
 
     Raises:
@@ -169,7 +169,7 @@ def route(attempt: Attempt) -> Outcome:
     if key == INBOX + SETUP:
         return Skipped("Not a mail: Amazon SES tried whether it may store mail here")
     check_size(size)
-    addresses = recipients(files.head(File(bucket, key, version)))
+    addresses = recipients(files.read_header(File(bucket, key, version)))
     attempt.deadline.check()
     with attempt.database.delivery() as connection:
         tenants = files.tenants_of(connection, addresses)
@@ -189,4 +189,4 @@ def _no_tenant(addresses: tuple[str, ...]) -> str:
     return f"{first} (counterfoil tenants addresses TENANT --add ADDRESS)"
 
 
-WORKER = RoutingWorker(acquire, route)
+WORKER = RoutingWorker(acquire, route_mail)

@@ -26,11 +26,11 @@ from uuid import UUID
 from pydantic import BeforeValidator, StringConstraints
 
 from counterfoil.audit import Change
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.errors import RejectedRequestError
-from counterfoil.settings import SignIn, settings
+from counterfoil.settings import OidcSettings, settings
 from counterfoil.validation import SLUG, UNASSIGNED
 from functions.admin_api.http import ForbiddenError, NotFoundError
 
@@ -52,7 +52,7 @@ class UnauthorizedError(RejectedRequestError):
     """The request has no valid token."""
 
 
-def verified(event: Mapping[str, Any], sign_in: SignIn | None, now: datetime) -> dict[str, Any]:
+def verified(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
     """Return the event with verified claims, in which lists of names are lists.
 
     Raises:
@@ -83,7 +83,7 @@ def _names(claim: object) -> frozenset[str]:
     return frozenset(map(str, claim)) if isinstance(claim, list) else frozenset()
 
 
-def _check(claims: Mapping[str, Any], sign_in: SignIn, now: float) -> None:
+def _check(claims: Mapping[str, Any], sign_in: OidcSettings, now: float) -> None:
     if claims.get("iss") != sign_in.issuer:
         raise UnauthorizedError("Token issuer mismatch.")
     if not _names(claims.get("aud")) & {sign_in.client, *sign_in.audience}:
@@ -135,7 +135,7 @@ def _payload(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 # -- roles ------------------------------------------------------------------------------------------------------------
 
-EVERY_TENANT = "*"
+ALL_TENANTS = "*"
 LONGEST_ACTOR = 254
 EDIT_PAYLOADS = "edit-payloads"
 """Group of operators who may edit payloads."""
@@ -162,7 +162,7 @@ class Caller:
     """Whether an operator may see and edit the payloads of failed tasks, as an admin may."""
 
     @classmethod
-    def of(cls, claims: Mapping[str, Any]) -> "Caller":
+    def from_claims(cls, claims: Mapping[str, Any]) -> "Caller":
         """Read `sub` and `cognito:groups`.
 
         Groups are `viewer`, `operator`, `admin`, `tenant:{slug}`, `tenant:*` and `edit-payloads`.
@@ -178,11 +178,11 @@ class Caller:
             raise ForbiddenError("The token's sub or groups contain U+0000 or half a surrogate pair.")
         return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
 
-    def may(self, role: Role, tenant: str) -> bool:
+    def has_role(self, role: Role, tenant: str) -> bool:
         """Return whether the caller has a role for a tenant. UNASSIGNED requires all tenants."""
-        return self.role >= role and bool({EVERY_TENANT, tenant} - {UNASSIGNED} & self.tenants)
+        return self.role >= role and bool({ALL_TENANTS, tenant} - {UNASSIGNED} & self.tenants)
 
-    def named(self) -> str:
+    def require_subject(self) -> str:
         """Return the subject, for the audit trail.
 
         Raises:
@@ -192,9 +192,9 @@ class Caller:
             raise ForbiddenError("The token has no sub, which the audit trail requires.")
         return self.subject
 
-    def may_edit_payloads(self, tenant: str) -> bool:
+    def can_edit_payloads(self, tenant: str) -> bool:
         """Return whether the caller may see and edit the payloads of a tenant's tasks."""
-        return self.may(Role.OPERATOR if self.edits_payloads else Role.ADMIN, tenant)
+        return self.has_role(Role.OPERATOR if self.edits_payloads else Role.ADMIN, tenant)
 
 
 def _is_storable(name: str) -> bool:
@@ -277,7 +277,7 @@ def _id_of(slug: str, database: Database) -> UUID | None:
 
 # -- rate limits ------------------------------------------------------------------------------------------------------
 
-SHARE = 0.8
+PER_USER_SHARE = 0.8
 """Part of a tenant's tokens that one of its users may take."""
 TAKEN_TOGETHER = 10
 """Read tokens that a process takes from the buckets with one write."""
@@ -287,7 +287,7 @@ _MOST_USERS = 1000
 """Users whose spare tokens a process remembers."""
 
 
-class TooManyError(RejectedRequestError):
+class RateLimitedError(RejectedRequestError):
     """The rate limit is exceeded."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
@@ -297,14 +297,14 @@ class TooManyError(RejectedRequestError):
 
 
 @dataclass(frozen=True)
-class Allowance:
+class RateLimiter:
     """Rate limit of a tenant."""
 
     per_second: float
     at_once: int
     purpose: Literal["change", "read"] = "change"
 
-    def take(
+    def consume(
         self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
     ) -> None:
         """Take tokens from the user's bucket and as many from the tenant's, or none, in a short transaction.
@@ -313,7 +313,7 @@ class Allowance:
         without tokens does not lock the tenant's bucket. `now` replaces the database's clock.
 
         Raises:
-            TooManyError: there are too few tokens. A refused request costs none.
+            RateLimitedError: there are too few tokens. A refused request costs none.
             DatabaseUnavailableError: the buckets cannot be read.
         """
 
@@ -322,16 +322,16 @@ class Allowance:
                 for bucket in self._buckets(user, tenant_id):
                     bucket.take(connection, tenant_id, now, tokens)
 
-        retry_conflicts(once)
+        retry_on_conflict(once)
 
     @property
     def most_for_a_user(self) -> float:
         """Tokens in the full bucket of a user."""
-        return max(1.0, self.at_once * SHARE)
+        return max(1.0, self.at_once * PER_USER_SHARE)
 
     def _buckets(self, user: str, tenant_id: UUID | None) -> Iterator["_Bucket"]:
         digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
-        yield _Bucket(self.purpose, "You exceed", digest, self.per_second * SHARE, self.most_for_a_user)
+        yield _Bucket(self.purpose, "You exceed", digest, self.per_second * PER_USER_SHARE, self.most_for_a_user)
         if tenant_id is not None:
             yield _Bucket(self.purpose, "Your tenant exceeds", None, self.per_second, self.at_once)
 
@@ -349,20 +349,20 @@ class Reads:
     """Seconds."""
 
     @contextmanager
-    def admitted(self, caller: Caller, database: Database, allowance: Allowance) -> Iterator[None]:
+    def admitted(self, caller: Caller, database: Database, allowance: RateLimiter) -> Iterator[None]:
         """Count a read against its user, and against the tenant of a user with one tenant.
 
         Raises:
-            TooManyError: the user or the tenant has too few tokens.
+            RateLimitedError: the user or the tenant has too few tokens.
             DatabaseUnavailableError: the buckets cannot be read.
         """
-        slug = None if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants else next(iter(caller.tenants))
+        slug = None if len(caller.tenants) != 1 or ALL_TENANTS in caller.tenants else next(iter(caller.tenants))
         key = caller.subject, slug
         spare = self.spare.get(key, 0.0)
         if spare < 1:
             taken = min(math.ceil(TAKEN_TOGETHER - spare), int(allowance.most_for_a_user))
             tenant_id = None if slug is None else _id_of(slug, database)
-            allowance.take(database, tenant_id, caller.subject, tokens=taken)
+            allowance.consume(database, tenant_id, caller.subject, tokens=taken)
             spare += taken
         began = self.clock()
         try:
@@ -389,7 +389,7 @@ class _Bucket:
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
         ((left,),) = connection.execute(_LEFT, values).fetchall()
-        raise TooManyError(
+        raise RateLimitedError(
             f"{self.who} the rate limit of {self.purpose}s: {self.rate:g} per second, {self.most:g} at once.",
             retry_after=max(1, math.ceil((tokens - left) / self.rate)),
         )
@@ -399,17 +399,17 @@ class _Bucket:
 # on from the new time: the user does not wait until the old time is reached again.
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _TOKENS = f"""
-least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.counted_at)))::float8
+least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.refilled_at)))::float8
 """
 _TAKE = f"""
-INSERT INTO change_allowance AS a (tenant_id, user_hash, purpose, tokens, counted_at)
+INSERT INTO rate_limit_bucket AS a (tenant_id, user_hash, purpose, tokens, refilled_at)
 VALUES (%(tenant)s, %(user)s, %(purpose)s, %(most)s - %(tokens)s, {_NOW})
-ON CONFLICT (tenant_id, user_hash, purpose) DO UPDATE SET tokens = {_TOKENS} - %(tokens)s, counted_at = {_NOW}
+ON CONFLICT (tenant_id, user_hash, purpose) DO UPDATE SET tokens = {_TOKENS} - %(tokens)s, refilled_at = {_NOW}
 WHERE {_TOKENS} >= %(tokens)s
 RETURNING a.tokens
 """  # noqa: S608  # the expressions above
 _LEFT = f"""
-SELECT {_TOKENS} FROM change_allowance a
+SELECT {_TOKENS} FROM rate_limit_bucket a
 WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
   AND a.purpose = %(purpose)s
 """  # noqa: S608  # the expressions above
@@ -426,7 +426,7 @@ class Request:
     database: Database
     now: datetime
     """Time of the database."""
-    changes: Allowance
+    changes: RateLimiter
     time_left: Callable[[], float]
     """Seconds until the response is due."""
 
@@ -460,7 +460,7 @@ class Request:
         """
         if named is not None:
             return named
-        if len(self.caller.tenants) != 1 or EVERY_TENANT in self.caller.tenants:
+        if len(self.caller.tenants) != 1 or ALL_TENANTS in self.caller.tenants:
             raise RejectedRequestError("tenant is required, because the token is not for exactly one.")
         (slug,) = self.caller.tenants
         return slug
@@ -471,8 +471,8 @@ class Request:
         Raises:
             ForbiddenError: the caller does not have it.
         """
-        if not self.caller.may(role, slug):
-            everywhere = slug in {EVERY_TENANT, UNASSIGNED}
+        if not self.caller.has_role(role, slug):
+            everywhere = slug in {ALL_TENANTS, UNASSIGNED}
             where = "all tenants (tenant:*)" if everywhere else "this tenant"
             raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}: ask an admin for it.")
 
@@ -484,7 +484,7 @@ class Request:
         """
         if self.caller.role < Role.VIEWER or not self.caller.tenants:
             raise ForbiddenError("This requires the viewer role for a tenant: ask an admin for it.")
-        return None if EVERY_TENANT in self.caller.tenants else sorted(self.caller.tenants)
+        return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
     def owned(self, id_: UUID | str, table: LiteralString, absent: str) -> Owned:
         """Return an item of a table by its id, with its tenant. See `owner_of`.
@@ -495,7 +495,7 @@ class Request:
         id_ = id_ if isinstance(id_, UUID) else item_id(id_, absent)
         with self.database.delivery() as connection:
             found = owner_of(connection, table, id_)
-        if found is None or not self.caller.may(Role.VIEWER, found[1]):
+        if found is None or not self.caller.has_role(Role.VIEWER, found[1]):
             raise NotFoundError(absent)
         return Owned(*found, id_)
 
@@ -506,7 +506,7 @@ class Request:
             ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
             ForbiddenError: the tenant is disabled.
             NotFoundError: there is no such tenant.
-            TooManyError: the tenant or the user exceeds the rate limit.
+            RateLimitedError: the tenant or the user exceeds the rate limit.
         """
         self.check(role, slug, doing)
         found = _id_of(slug, self.database) if tenant_id is None else tenant_id
@@ -525,27 +525,27 @@ class Request:
         with self.database.delivery() as connection:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
                 raise ForbiddenError("This tenant is disabled: an admin for all tenants can enable it.")
-        self.changes.take(self.database, tenant_id, self.caller.subject)
+        self.changes.consume(self.database, tenant_id, self.caller.subject)
 
     def setup(self, doing: str, slug: str) -> Change:
         """Require the admin role for a change of a tenant's setup, count it, and return its author and time.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
-            NotFoundError, TooManyError: see `admit`.
+            NotFoundError, RateLimitedError: see `admit`.
         """
         tenant_id = self.admit(doing, slug, role=Role.ADMIN)
-        return Change(tenant_id, self.caller.named()[:LONGEST_ACTOR], self.now)
+        return Change(tenant_id, self.caller.require_subject()[:LONGEST_ACTOR], self.now)
 
     def admit_for_all(self, doing: str) -> str:
         """Require the admin role of all tenants for a change, count it, and return the caller's subject.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
-            TooManyError: the user exceeds the rate limit.
+            RateLimitedError: the user exceeds the rate limit.
         """
-        self.check(Role.ADMIN, EVERY_TENANT, doing)
-        self.changes.take(self.database, None, self.caller.named())
+        self.check(Role.ADMIN, ALL_TENANTS, doing)
+        self.changes.consume(self.database, None, self.caller.require_subject())
         return self.caller.subject
 
     def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:
@@ -555,9 +555,9 @@ class Request:
             with self.database.tenant(tenant_id) as connection:
                 return change(connection)
 
-        return retry_conflicts(once)
+        return retry_on_conflict(once)
 
-    def send(self, sends: Sequence[Send]) -> None:
+    def send(self, sends: Sequence[OutboxMessage]) -> None:
         """Send messages after their commit. The watchdog sends the remaining ones."""
         if sends:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)

@@ -16,11 +16,11 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import StringConstraints
 
 from counterfoil.db import Database
-from counterfoil.dead_letters.actions import LONGEST_NOTE
+from counterfoil.dead_letters.actions import MAX_NOTE_CHARS
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.validation import SLUG, UNASSIGNED
-from functions.admin_api.auth import Allowance, Caller, Reads, Request, TenantSlug
+from functions.admin_api.auth import Caller, RateLimiter, Reads, Request, TenantSlug
 from functions.admin_api.http import etag, is_current
 
 Route = TypeVar("Route", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ PAGE, LONGEST_PAGE = 20, 100
 DESCRIPTION = "/api/openapi.json"
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
-Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
+Cursor = Annotated[str | None, Query(description="`next_cursor` of the previous page.")]
 OneTenant = Annotated[TenantSlug | None, Query(description="A tenant's slug.")]
 TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
 TenantOrUnassigned = Annotated[
@@ -38,7 +38,7 @@ TenantOrUnassigned = Annotated[
 ]
 Note = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=LONGEST_NOTE, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
+    StringConstraints(min_length=1, max_length=MAX_NOTE_CHARS, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
 """Reason of a change, for the audit trail."""
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the resource as read; required.")]
@@ -104,13 +104,13 @@ def database() -> Database:
 def caller() -> Caller:
     """Return the caller of the current request."""
     authorizer = _current.current_event.request_context.authorizer
-    return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
+    return Caller.from_claims((authorizer.jwt_claim if authorizer else None) or {})
 
 
 def request() -> Request:
     """Return the current request."""
     remaining = _current.lambda_context.get_remaining_time_in_millis
-    changes = Allowance(settings().changes_per_second, settings().changes_at_once)
+    changes = RateLimiter(settings().rate_limit_per_second, settings().rate_limit_burst)
     return Request(caller(), database(), database().now(), changes, lambda: remaining() / 1000)
 
 
@@ -122,7 +122,7 @@ def count_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) ->
     asked = app.current_event
     if asked.http_method != "GET" or asked.path == DESCRIPTION:
         return next_middleware(app)
-    allowance = Allowance(settings().reads_per_second, settings().reads_at_once, "read")
+    allowance = RateLimiter(settings().reads_per_second, settings().reads_at_once, "read")
     with reads_of_process.admitted(caller(), database(), allowance):
         return next_middleware(app)
 
@@ -143,7 +143,7 @@ def private(version: int | str) -> dict[str, str]:
     return {"ETag": etag(version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
 
 
-def unless_known(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
+def answer_if_changed(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
     """Return JSON with the ETag of a version, or 304 if If-None-Match names it."""
     headers = private(version)
     return Response(304, headers=headers) if is_current(if_none_match, version) else answer(200, body, headers)

@@ -18,15 +18,20 @@ from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import TypeAdapter
 
-from counterfoil.dead_letters.actions import NoLetterError, NotEditableError, NotPendingError, NotRetriableError
+from counterfoil.dead_letters.actions import (
+    DeadLetterNotFoundError,
+    NotPendingError,
+    NotRetryableError,
+    PayloadNotEditableError,
+)
 from counterfoil.dead_letters.export import TooManyExportsError
 from counterfoil.errors import (
     CounterfoilError,
     PermanentError,
     RejectedRequestError,
     TransientError,
-    VersionError,
-    sentence,
+    VersionConflictError,
+    safe_message,
 )
 from counterfoil.offers.profiles import ProfileChangedError
 from counterfoil.operations.store import NoOperationError, OperationStateError
@@ -34,7 +39,7 @@ from counterfoil.queues import PauseConflictError
 from counterfoil.settings import settings
 from counterfoil.tasks.chat import SessionNotFoundError
 from counterfoil.tasks.payloads import TooLargeError
-from counterfoil.tasks.store import EndedError, KeyTakenError
+from counterfoil.tasks.store import IdempotencyKeyConflictError, TaskFinishedError
 from counterfoil.tasks.task_type import InvalidPayloadError, RetryLaterError
 from functions.admin_api import console
 from functions.admin_api.api import (
@@ -57,14 +62,14 @@ from functions.admin_api.api import (
     uploads,
     users,
 )
-from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
+from functions.admin_api.auth import RateLimitedError, UnauthorizedError, verified
 from functions.admin_api.endpoint import DESCRIPTION, Routes, count_reads
 from functions.admin_api.http import (
     NO_OBJECT,
     ConflictError,
     ForbiddenError,
-    NoConditionError,
     NotFoundError,
+    PreconditionRequiredError,
     UnreadableError,
     conditional,
     problem,
@@ -124,7 +129,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if event["routeKey"] in console.ROUTES:
         return console.console().answer(event, settings())
     try:
-        asked = readable(verified(event, settings().sign_in, datetime.now(UTC)))
+        asked = readable(verified(event, settings().oidc, datetime.now(UTC)))
         answer = conditional(asked, api.resolve(asked, context))
     except UnauthorizedError as error:
         answer = _plain(_unauthorized(error))
@@ -146,35 +151,35 @@ _STATUS: dict[type[CounterfoilError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     SessionNotFoundError: 404,
-    NoLetterError: 404,
+    DeadLetterNotFoundError: 404,
     NoOperationError: 404,
     ConflictError: 409,
-    KeyTakenError: 409,
-    EndedError: 409,
+    IdempotencyKeyConflictError: 409,
+    TaskFinishedError: 409,
     NotPendingError: 409,
-    NotRetriableError: 409,
-    NotEditableError: 409,
+    NotRetryableError: 409,
+    PayloadNotEditableError: 409,
     TooManyExportsError: 409,
     OperationStateError: 409,
-    VersionError: 412,
+    VersionConflictError: 412,
     PauseConflictError: 412,
     ProfileChangedError: 412,
     TooLargeError: 413,
     InvalidPayloadError: 422,
-    NoConditionError: 428,
+    PreconditionRequiredError: 428,
     RejectedRequestError: 422,
 }
 """Status of an error, by its nearest class. This is the error table of all routes."""
 
 
 def _refused(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
-    logger.info("refused", status=status, error=sentence(error, for_log=True))
-    return problem(status, sentence(error), headers)
+    logger.info("refused", status=status, error=safe_message(error, for_log=True))
+    return problem(status, safe_message(error), headers)
 
 
 def _unauthorized(error: UnauthorizedError) -> Response[str]:
     """Return 401 with the challenge of RFC 6750, section 3."""
-    challenge = f'Bearer error="invalid_token", error_description="{sentence(error)}"'
+    challenge = f'Bearer error="invalid_token", error_description="{safe_message(error)}"'
     return _refused(401, error, {"WWW-Authenticate": challenge})
 
 
@@ -216,17 +221,17 @@ def _no_route(_: NoRouteError) -> Response[str]:
     return problem(404, "There is no such path.")
 
 
-def _too_many(error: TooManyError | RetryLaterError) -> Response[str]:
+def _too_many(error: RateLimitedError | RetryLaterError) -> Response[str]:
     return _refused(429, error, {"Retry-After": str(error.retry_after)})
 
 
 def _unavailable(error: TransientError) -> Response[str]:
-    logger.warning("unavailable", error=sentence(error, for_log=True))
+    logger.warning("unavailable", error=safe_message(error, for_log=True))
     return problem(503, "Temporarily unavailable: retry later.", {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def _failed(error: PermanentError) -> Response[str]:
-    logger.error("failed", error=sentence(error, for_log=True))
+    logger.error("failed", error=safe_message(error, for_log=True))
     return problem(500, _INTERNAL)
 
 
@@ -235,7 +240,7 @@ _HANDLERS: dict[type[Exception], Callable[[Any], Response[str]]] = {
     RequestValidationError: _invalid,
     ResponseValidationError: _broken_promise,
     NoRouteError: _no_route,
-    TooManyError: _too_many,
+    RateLimitedError: _too_many,
     RetryLaterError: _too_many,
     TransientError: _unavailable,
     PermanentError: _failed,
@@ -262,10 +267,10 @@ _REPLACED = ("HTTPValidationError", "ValidationError", "ResponseValidationError"
 @cache
 def document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API."""
-    return described(api)
+    return build_openapi(api)
 
 
-def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
+def build_openapi(api: APIGatewayHttpResolver) -> dict[str, Any]:
     """Return the description that Powertools generates, with its mistakes corrected."""
     from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer  # slow to import, and rarely needed
 

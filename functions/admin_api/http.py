@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
 from counterfoil.db import PageCursor
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import RejectedRequestError, VersionConflictError
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class UnreadableError(RejectedRequestError):
     status = 400
 
 
-class TooLongError(UnreadableError):
+class BodyTooLargeError(UnreadableError):
     """The body is too long."""
 
     status = 413
@@ -87,7 +87,7 @@ def readable(event: Mapping[str, Any]) -> dict[str, Any]:
     The body of a GET has no meaning and is dropped.
 
     Raises:
-        UnreadableError: the body is not text, too long (TooLongError) or not JSON (MediaTypeError).
+        UnreadableError: the body is not text, too long (BodyTooLargeError) or not JSON (MediaTypeError).
     """
     given = event.get("body") or ""
     headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
@@ -102,7 +102,7 @@ def readable(event: Mapping[str, Any]) -> dict[str, Any]:
     try:
         content = base64.b64decode(given) if event.get("isBase64Encoded") else given.encode()
         if len(content) > MAX_BODY_BYTES:
-            raise TooLongError(f"The body has {len(content)} bytes; the limit is {MAX_BODY_BYTES} (1 MiB).")
+            raise BodyTooLargeError(f"The body has {len(content)} bytes; the limit is {MAX_BODY_BYTES} (1 MiB).")
         body = content.decode()
     except (ValueError, binascii.Error):
         raise UnreadableError(NO_OBJECT) from None
@@ -136,10 +136,10 @@ def _unique(members: Sequence[tuple[str, Any]]) -> None:
 
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
-_NO_CURSOR = "cursor must be `next` of the previous page."
+_NO_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
-def cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
+def encode_cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
     """Return the cursor of the page after a place, which is a time or a number, and an id."""
     if place is None:
         return None
@@ -148,19 +148,19 @@ def cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
     return base64.urlsafe_b64encode(f"{key}|{id_}".encode()).decode()
 
 
-def cut(
+def split_page(
     found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID | str]]
 ) -> tuple[Sequence[T], str | None]:
     """Split a page off items that were read with `limit` + 1; return it, and the cursor of the next page."""
     shown = found[:limit]
-    return shown, cursor(place(shown[-1]) if len(found) > limit else None)
+    return shown, encode_cursor(place(shown[-1]) if len(found) > limit else None)
 
 
 @overload
-def after(text: str | None) -> PageCursor | None: ...
+def decode_cursor(text: str | None) -> PageCursor | None: ...
 @overload
-def after(text: str | None, read: Callable[[str], T]) -> tuple[datetime, T] | None: ...
-def after(text: str | None, read: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
+def decode_cursor(text: str | None, read: Callable[[str], T]) -> tuple[datetime, T] | None: ...
+def decode_cursor(text: str | None, read: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
     """Decode a cursor, if any; `read` parses its id.
 
     Raises:
@@ -209,7 +209,7 @@ _DIGITS = 32
 """Hexadecimal digits in a weak tag: 128 bits of SHA-256."""
 
 
-class NoConditionError(RejectedRequestError):
+class PreconditionRequiredError(RejectedRequestError):
     """If-Match is missing."""
 
 
@@ -250,7 +250,7 @@ def sent_version(if_match: str | None) -> int | None:
     """Return the version in If-Match; None if it is absent or an asterisk.
 
     Raises:
-        VersionError: it names no version.
+        VersionConflictError: it names no version.
     """
     return None if if_match is None or if_match.strip() in {"", "*"} else required_version(if_match)
 
@@ -259,16 +259,16 @@ def required_version(if_match: str | None) -> int:
     """Return the version in If-Match: the newest of several, because versions only grow.
 
     Raises:
-        NoConditionError: it is absent. An asterisk would change a version that the caller has not read.
-        VersionError: it names no version.
+        PreconditionRequiredError: it is absent. An asterisk would change a version that the caller has not read.
+        VersionConflictError: it names no version.
     """
     if if_match is None or if_match.strip() in {"", "*"}:
-        raise NoConditionError("If-Match is required: the ETag of the resource as you read it.")
+        raise PreconditionRequiredError("If-Match is required: the ETag of the resource as you read it.")
     versions = [
         int(version) for tag in if_match.split(",") for version in _STRONG.findall(tag) if tag.strip()[0] == '"'
     ]
     if not versions:
-        raise VersionError("If-Match must be the ETag of the resource as you read it.")
+        raise VersionConflictError("If-Match must be the ETag of the resource as you read it.")
     return max(versions)
 
 
@@ -314,7 +314,7 @@ class Problem(BaseModel):
     """Sentence for people."""
 
 
-class GatewayAnswer(BaseModel):
+class GatewayError(BaseModel):
     """Response of the gateway itself."""
 
     message: str
@@ -361,5 +361,5 @@ def _content(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]
     if ours:
         found[MEDIA_TYPE] = {"model": Problem}
     if status in BY_THE_GATEWAY:
-        found[GATEWAY_MEDIA_TYPE] = {"model": GatewayAnswer}
+        found[GATEWAY_MEDIA_TYPE] = {"model": GatewayError}
     return found

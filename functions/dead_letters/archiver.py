@@ -11,17 +11,22 @@ from types import MappingProxyType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
-from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
-from counterfoil.delivery.dead_letter import Failure, audit, join_message, without_payload, write_dead_letter
+from counterfoil.delivery.dead_letter import FailureDetails, attach_message, audit, strip_payload, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RetryPolicy
-from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
-from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim
-from counterfoil.delivery.work import Intake, Message, Send, WorkKind, read_message
+from counterfoil.delivery.settlement import (
+    enqueued_current,
+    fail_exhausted,
+    invalid_message_dead_letter,
+    lease_remaining,
+)
+from counterfoil.delivery.sql import WORKER_LOST_ERROR_TYPE, Claim, ClaimStatus
+from counterfoil.delivery.work import Message, OutboxMessage, ParsedMessage, WorkKind, read_message
 from counterfoil.documents import files
-from counterfoil.errors import NewerSchemaError, PermanentError
-from counterfoil.kinds import KINDS
+from counterfoil.errors import PermanentError, UnsupportedSchemaError
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric
 from counterfoil.tasks.store import read_task_message
 
@@ -36,14 +41,14 @@ without limit.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
 """Suffix of the name of a dead-letter queue."""
-PATIENCE = timedelta(days=13)
+TIMEOUT_SECONDS = timedelta(days=13)
 """Maximum age of a message that waits here to be settled: a day before SQS would delete it."""
-READERS: dict[str, Callable[[str], Intake]] = {"acquisition": files.read_event, "tasks": read_task_message}
+READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_event, "tasks": read_task_message}
 """Parsers of messages that contain more than the name of a work item."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class RetryAfter:
     """The work item is in progress elsewhere: the message stays, invisible for some seconds."""
 
     visible_in: float
@@ -52,7 +57,7 @@ class Waiting:
 class Archiver:
     """Settles messages of dead-letter queues.
 
-    A message may be deleted only when `settle` has returned None.
+    A message may be deleted only when `process` has returned None.
     """
 
     def __init__(
@@ -70,18 +75,18 @@ class Archiver:
         self._clock = clock
         self._others = others
 
-    def settle(self, worker: str, record: SQSRecord) -> Waiting | None:
+    def process(self, worker: str, record: SQSRecord) -> RetryAfter | None:
         """Settle one message of the dead-letter queue of `worker`, committed before this returns.
 
         Raises:
-            NewerSchemaError: a newer deployment will parse it.
+            UnsupportedSchemaError: a newer deployment will parse it.
             DatabaseUnavailableError, ConflictError: temporary, retry.
         """
-        kind = KINDS[worker]
+        kind = WORK_KINDS[worker]
         try:
             intake = READERS.get(worker, read_message)(record.body)
         except Exception as error:  # a body that breaks its parser is permanently invalid
-            is_of_ours = isinstance(error, NewerSchemaError)
+            is_of_ours = isinstance(error, UnsupportedSchemaError)
             if is_of_ours and not self._is_about_to_expire(record):
                 raise
             self._write_down(kind, record, error, is_of_ours=is_of_ours)
@@ -101,45 +106,45 @@ class Archiver:
 
         Data that the row of a known work item has is omitted.
         """
-        worker, body = kind.worker, without_payload(kind, record.body) if is_of_ours else record.body
+        worker, body = kind.worker, strip_payload(kind, record.body) if is_of_ours else record.body
         # SQS preserves a message's id when it moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
-        letter = unreadable_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
+        dead_letter = invalid_message_dead_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            write_dead_letter(connection, letter, self._clock())
+            write_dead_letter(connection, dead_letter, self._clock())
 
     def _is_about_to_expire(self, record: SQSRecord) -> bool:
         sent_at = datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC)
-        return self._clock() - sent_at >= PATIENCE
+        return self._clock() - sent_at >= TIMEOUT_SECONDS
 
-    def _settle(self, kind: WorkKind, intake: Intake, record: SQSRecord) -> Waiting | None:
-        waiting: list[Waiting] = []
+    def _settle(self, kind: WorkKind, intake: ParsedMessage, record: SQSRecord) -> RetryAfter | None:
+        waiting: list[RetryAfter] = []
         lost: list[Claim] = []
         unattempted: list[Claim] = []
 
-        def settle() -> list[Send]:
+        def settle() -> list[OutboxMessage]:
             now = self._clock()
             waiting.clear()
             lost.clear()
             unattempted.clear()
-            sends: list[Send] = []
+            sends: list[OutboxMessage] = []
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
                 # Each work item once, in the locking order of claims.
                 for message in sorted(set(intake.messages), key=lambda one: one.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
-                    if isinstance(outcome, Waiting):
+                    if isinstance(outcome, RetryAfter):
                         waiting.append(outcome)
                     else:
                         sends += outcome
             return sends
 
-        self._outbox.send(retry_conflicts(settle))
+        self._outbox.send(retry_on_conflict(settle))
         if unattempted:
-            metrics.record({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
+            metrics.emit({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
         if lost:
-            metrics.record({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST)
+            metrics.emit({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST_ERROR_TYPE)
         return max(waiting, key=lambda one: one.visible_in, default=None)
 
     def _settle_work(  # one work item, and counters of claims
@@ -151,28 +156,28 @@ class Archiver:
         now: datetime,
         lost: list[Claim],
         unattempted: list[Claim],
-    ) -> list[Send] | Waiting:
+    ) -> list[OutboxMessage] | RetryAfter:
         policy = self._others.get(kind.worker, self._policy)
         claim = sql.claim(
             connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, look_only=True
         )[message]
         most = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
-        detail = {"message_id": record.message_id, **message.named}
-        if claim.answer is Answer.RUNNING and claim.until is not None:
-            return Waiting(lease_left(claim.until, now))
-        if claim.answer is Answer.UNKNOWN:
+        detail = {"message_id": record.message_id, **message.log_fields}
+        if claim.answer is ClaimStatus.RUNNING and claim.until is not None:
+            return RetryAfter(lease_remaining(claim.until, now))
+        if claim.answer is ClaimStatus.UNKNOWN:
             sends = enqueued_current(connection, kind, message, ACTOR, detail, now)
             if not sends:
                 audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
             return sends
         sends = []
-        if claim.answer is not Answer.ENDED:
-            if claim.answer is Answer.EXHAUSTED:
+        if claim.answer is not ClaimStatus.ENDED:
+            if claim.answer is ClaimStatus.EXHAUSTED:
                 sends = fail_exhausted(connection, kind, claim, most, ACTOR, now)
             else:
                 due = now + _wait(policy, claim)
-                sends = sql.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+                sends = sql.return_to_queue(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
                 if sends:
                     if claim.attempts == 0:
                         unattempted.append(claim)
@@ -181,18 +186,20 @@ class Archiver:
                 sends = self._fail_returned(connection, kind, claim, most, now)
             if claim.unsettled_since is not None:
                 lost.append(claim)
-        body = without_payload(kind, record.body)
-        joined = join_message(connection, job_id, message.revision, record.message_id, body)
+        body = strip_payload(kind, record.body)
+        joined = attach_message(connection, job_id, message.revision, record.message_id, body)
         audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         return sends
 
     @staticmethod
-    def _fail_returned(connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime) -> list[Send]:
+    def _fail_returned(
+        connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime
+    ) -> list[OutboxMessage]:
         """Fail a work item that returned too often from the dead-letter queue."""
-        taken, _ = sql.take_abandoned(connection, kind, claim, now)
-        sql.note_lost(connection, kind, taken, now)
+        taken, _ = sql.claim_abandoned(connection, kind, claim, now)
+        sql.record_lost_attempt(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
-        failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR, code="never_settled")
+        failure = FailureDetails("max_retries_exceeded", "NeverSettled", error, most, ACTOR, code="never_settled")
         return sql.fail(connection, kind, taken, failure, now)
 
 

@@ -11,9 +11,9 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil import metrics
 from counterfoil.db import Database
 from counterfoil.delivery import retry
-from counterfoil.delivery.heartbeat import Received, Visibility
+from counterfoil.delivery.heartbeat import ReceivedMessage, Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.errors import TransientError, sentence
+from counterfoil.errors import TransientError, safe_message
 from counterfoil.metrics import Metric
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
@@ -28,7 +28,7 @@ class StillRunningError(TransientError):
     """The work item of a message is in progress elsewhere."""
 
 
-class NoTimeError(TransientError):
+class OutOfTimeError(TransientError):
     """The invocation is about to end."""
 
 
@@ -39,8 +39,8 @@ class _Function:
         self.settings = settings
         database = Database.from_settings(settings, max_connections=1)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
-        others = {worker: retry.requeue(settings, worker) for worker in settings.retry_queue_urls}
-        self._archiver = Archiver(database, outbox, retry.redeliver(settings), database.now, others)
+        others = {worker: retry.requeue_policy(settings, worker) for worker in settings.retry_queue_urls}
+        self._archiver = Archiver(database, outbox, retry.redeliver_policy(settings), database.now, others)
 
     def protect(self, event: dict[str, Any]) -> None:
         """Extend the visibility timeouts of the batch before anything else.
@@ -48,12 +48,12 @@ class _Function:
         A failure only permits duplicates.
         """
         now = datetime.now(UTC)
-        by_queue: dict[str, list[Received]] = {}
+        by_queue: dict[str, list[ReceivedMessage]] = {}
         for raw in event.get("Records", []):
-            record = Received(SQSRecord(raw), now)
+            record = ReceivedMessage(SQSRecord(raw), now)
             by_queue.setdefault(record.record.queue_url, []).append(record)
         for url, records in by_queue.items():
-            Visibility(url).protect(records, self.settings.protection_seconds, now)
+            Visibility(url).protect(records, self.settings.min_visibility_seconds, now)
 
     def archive(self, record: SQSRecord, lambda_context: Any) -> None:
         """Settle one message, or raise so that its queue keeps it.
@@ -63,16 +63,18 @@ class _Function:
         """
         try:
             if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
-                raise NoTimeError("Too little time to start")
-            waiting = self._archiver.settle(self.settings.dead_letter_sources[record.event_source_arn], record)
+                raise OutOfTimeError("Too little time to start")
+            waiting = self._archiver.process(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
-            metrics.record({Metric.DLQ_RETAINED: 1}, worker=worker)
-            logger.warning("kept", queue=record.event_source_arn, message_id=record.message_id, error=sentence(error))
+            metrics.emit({Metric.DLQ_RETAINED: 1}, worker=worker)
+            logger.warning(
+                "kept", queue=record.event_source_arn, message_id=record.message_id, error=safe_message(error)
+            )
             raise
         if waiting is not None:
             now = datetime.now(UTC)
-            Visibility(record.queue_url).back_off(Received(record, now), waiting.visible_in, now)
+            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), waiting.visible_in, now)
             raise StillRunningError("The work is running; its message stays")
 
 

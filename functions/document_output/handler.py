@@ -9,7 +9,7 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.egress import Egress
 from counterfoil.settings import settings
-from functions.document_output.work import Ways, deliver
+from functions.document_output.work import OutputDependencies, deliver
 
 
 @cache
@@ -19,15 +19,15 @@ def consumer() -> Consumer:
 
 
 def _deliver(attempt: TenantAttempt) -> Outcome:
-    return deliver(attempt, ways(attempt.database))
+    return deliver(attempt, dependencies(attempt.database))
 
 
 @cache
-def ways(database: Database) -> Ways:
+def dependencies(database: Database) -> OutputDependencies:
     """Return the clients of this function, and circuit breakers that cache their state briefly."""
     chosen = settings()
-    egress = Egress(chosen.webhook_allowlist) if chosen.webhooks else None
-    return Ways(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)
+    egress = Egress(chosen.webhook_allowlist) if chosen.webhooks_enabled else None
+    return OutputDependencies(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -14,16 +14,16 @@ from uuid import UUID
 
 from counterfoil.errors import DeferredError
 
-MOST = 2
+MAX_SLOW_CALLS = 2
 """Maximum concurrent calls to a slow destination: half of an invocation's permits."""
 SLOW_SECONDS = 5.0
 """A destination is slow if its last call took longer, for KNOWN_SECONDS or until a faster call."""
-KNOWN_SECONDS = 60.0
+SLOW_MEMORY_SECONDS = 60.0
 WAIT = timedelta(seconds=30)
 """Delay before a deferred delivery is retried. It loses no attempt."""
 
 
-class Lanes:
+class DestinationLimiter:
     """Calls in progress of one process, by destination."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -34,7 +34,7 @@ class Lanes:
         self._slow: dict[UUID, float] = {}
 
     @contextmanager
-    def lane(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
+    def slot(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
         """Acquire a slot for one call to a destination. Calls that raise quickly do not measure its speed.
 
         Raises:
@@ -42,8 +42,8 @@ class Lanes:
         """
         began = self._clock()
         with self._lock:
-            is_slow = began - self._slow.get(destination, began - KNOWN_SECONDS) < KNOWN_SECONDS
-            if is_slow and self._calls[destination] >= MOST:
+            is_slow = began - self._slow.get(destination, began - SLOW_MEMORY_SECONDS) < SLOW_MEMORY_SECONDS
+            if is_slow and self._calls[destination] >= MAX_SLOW_CALLS:
                 message = f"The destination '{name}' answers slowly: others go first"
                 raise DeferredError(message, until=now + WAIT)
             self._calls[destination] += 1

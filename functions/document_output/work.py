@@ -12,16 +12,16 @@ from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Destination
-from counterfoil.webhooks.payload import HEADER, Job, body, export, signature
-from functions.document_output.lanes import Lanes
+from counterfoil.webhooks.payload import HEADER, OutputJob, body, export, signature
+from functions.document_output.lanes import DestinationLimiter
 
-LEAST_SECONDS = 2.0
+MIN_SECONDS_LEFT = 2.0
 """Minimum remaining time of the attempt to make a call."""
 USER_AGENT = "Counterfoil"
 
 
 @dataclass(frozen=True)
-class Ways:
+class OutputDependencies:
     """Clients for destinations."""
 
     breakers: Breakers
@@ -29,10 +29,10 @@ class Ways:
     """None if the deployment has no internet access for webhooks."""
     bucket: str | None
     """Bucket of exports."""
-    lanes: Lanes = field(default_factory=Lanes)
+    lanes: DestinationLimiter = field(default_factory=DestinationLimiter)
 
 
-def deliver(attempt: TenantAttempt, ways: Ways) -> Outcome:
+def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
     """Deliver one revision to one destination.
 
     Raises:
@@ -55,7 +55,7 @@ def deliver(attempt: TenantAttempt, ways: Ways) -> Outcome:
         return Skipped(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
     attempt.deadline.check()
     with (
-        ways.lanes.lane(destination.id, destination.name, attempt.now()),
+        ways.lanes.slot(destination.id, destination.name, attempt.now()),
         ways.breakers.guard(f"{DESTINATION}{destination.id}"),
     ):
         status = _call(attempt, ways, job, destination, secrets)
@@ -76,7 +76,9 @@ def _forget(job_id: UUID, connection: Connection) -> Effects:
     return Effects()
 
 
-def _call(attempt: TenantAttempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:
+def _call(
+    attempt: TenantAttempt, ways: OutputDependencies, job: OutputJob, destination: Destination, secrets: Sequence[str]
+) -> int | None:
     """Make the delivery. Return the status of a webhook's response."""
     if destination.kind == "s3":
         if ways.bucket is None:
@@ -85,12 +87,13 @@ def _call(attempt: TenantAttempt, ways: Ways, job: Job, destination: Destination
         return None
     if ways.egress is None:
         raise InvalidSettingsError(
-            "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
+            "WEBHOOKS_ENABLED is not set, so functions have no internet access. "
+            "Deploy with -c enableWebhooks=true, then retry."
         )
     if not secrets:
         raise InvalidSettingsError(f"The destination '{destination.name}' has no secret: rotate it to give it one.")
     seconds = attempt.deadline.remaining()
-    if seconds < LEAST_SECONDS:
+    if seconds < MIN_SECONDS_LEFT:
         raise CancelledError("Stopped before the call because the invocation is about to end")
     content = body(job)
     headers = {

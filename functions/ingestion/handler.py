@@ -21,7 +21,7 @@ def consumer() -> Consumer:
         partial(
             ingest,
             language_model=None if chosen.llm_provider is None else language_model,
-            ocr=None if chosen.ocr is None else ocr,
+            ocr=None if chosen.ocr_provider is None else ocr,
         ),
     )
 
@@ -34,7 +34,7 @@ def language_model(database: Database) -> Llm:
 
 
 def ocr(database: Database) -> Ocr:
-    """Return the OCR service, the only one that OCR can name."""
+    """Return the OCR service, the only one that OCR_PROVIDER can name."""
     return Textract(breakers(database))
 
 

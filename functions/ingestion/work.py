@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.dead_letter import renew
-from counterfoil.delivery.work import Send, begin
+from counterfoil.delivery.work import OutboxMessage, start_revision
 from counterfoil.documents import files, removal
 from counterfoil.documents.extraction import ExtractionTools, extract, page_ranges
 from counterfoil.documents.files import File
@@ -34,7 +34,7 @@ from counterfoil.llm import Llm
 PREFIX = "children/"
 """Children's files, in the bucket of their parent: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
 COVER = "A cover page, which belongs to no document; it is stored and not read."
-WHY = "The document was extracted again."
+REASON = "The document was extracted again."
 NOTHING = "Nothing could be read from the file."
 
 MakeLlm = Callable[[Database], Llm]
@@ -56,7 +56,7 @@ class _Document:
     is_child: bool
     method: str | None
     """Method of the stored extraction, if it has data."""
-    recognised: frozenset[int]
+    recognized: frozenset[int]
     """Pages whose OCR text contributed to the stored extraction."""
     parts: frozenset[tuple[int, int]]
     """First and last page of the stored parts."""
@@ -78,7 +78,7 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
 
     Raises:
         DeferredError: out of time with new answers in the cache, which the next attempt uses.
-        CounterfoilError: as `extract`, `parsers.cut` and S3.
+        CounterfoilError: as `extract`, `parsers.extract_pages` and S3.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         document = _read(connection, attempt.work_id)
@@ -112,18 +112,18 @@ def _ingest(attempt: TenantAttempt, document: _Document, tools: ExtractionTools)
     if found.method in ("xml", "embedded-xml"):
         found = replace(found, evidence={"*": {"source": found.method, "confidence": 1}})
     poorer = _poorer(found, document, _without_model(tools.llm))
-    return _done(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
+    return _outcome(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
 
 
 _READ = """
 SELECT d.bucket, d.key, d.version, d.file_name, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
-       coalesce(d.first_page, 1), d.parent_id IS NOT NULL,
-       CASE WHEN d.structured_data IS NOT NULL THEN d.method END, ARRAY(
+       coalesce(d.first_page, 1), d.parent_id IS NOT NULL, CASE WHEN d.structured_data IS NOT NULL THEN d.method END,
+       ARRAY(
            SELECT (field.value ->> 'page')::int FROM jsonb_each(d.evidence) AS field
            WHERE field.value ->> 'source' LIKE 'ocr:%%'
        ), ARRAY(
            SELECT ARRAY[first_page, last_page] FROM document part WHERE part.parent_id = d.id
-           UNION ALL SELECT ARRAY[first_page, last_page] FROM document_copy copy WHERE copy.parent_id = d.id
+           UNION ALL SELECT ARRAY[first_page, last_page] FROM document_duplicate_file copy WHERE copy.parent_id = d.id
        )
 FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = %s
 """
@@ -131,23 +131,23 @@ FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
     (row,) = connection.execute(_READ, [id_]).fetchall()
-    bucket, key, version, name, content_hash, root, first_page, is_child, method, recognised, parts = row
+    bucket, key, version, name, content_hash, root, first_page, is_child, method, recognized, parts = row
     file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
-    return _Document(file, name, content_hash, root, first_page, is_child, method, frozenset(recognised), ranges)
+    return _Document(file, name, content_hash, root, first_page, is_child, method, frozenset(recognized), ranges)
 
 
-def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
+def _outcome(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
     is_read = found.structured_data is not None
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
 
     def effects(connection: Connection) -> Effects:
-        removal.lock_awaited(connection, attempt.work_id)
+        removal.lock_pending_replacement(connection, attempt.work_id)
         _write(connection, attempt, found)
         messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         if not is_read:
             return Effects(messages)
         more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
-        return Effects(messages + more, " ".join(filter(None, (*found.remarks, replaced))) or None)
+        return Effects(messages + more, " ".join(filter(None, (*found.warnings, replaced))) or None)
 
     if not is_read:
         return Skipped(found.reason or NOTHING, effects)
@@ -174,10 +174,10 @@ def _poorer(found: ExtractionResult, before: _Document, without_model: str | Non
     if found.structured_data is None:
         says_what = found.type == DocumentType.OTHER and found.method != "none" and not is_alone
         return None if says_what else found.reason or NOTHING
-    if found.unread & before.recognised:
-        return " ".join(found.remarks)
-    if is_alone and without_model is not None and found.remarks:
-        return " ".join(dict.fromkeys((without_model, *found.remarks)))
+    if found.unread & before.recognized:
+        return " ".join(found.warnings)
+    if is_alone and without_model is not None and found.warnings:
+        return " ".join(dict.fromkeys((without_model, *found.warnings)))
     return None
 
 
@@ -189,7 +189,7 @@ def _as_read_before(attempt: TenantAttempt, reason: str) -> Succeeded:
 _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
-def _match_again(connection: Connection, attempt: TenantAttempt) -> list[Send]:
+def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxMessage]:
     """Start another matching of a matched document.
 
     If it can no longer be matched, it leaves its cluster.
@@ -198,8 +198,8 @@ def _match_again(connection: Connection, attempt: TenantAttempt) -> list[Send]:
     return _match(connection, attempt, begun)
 
 
-def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[Send]:
-    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=WHY)
+def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[OutboxMessage]:
+    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=REASON)
 
 
 def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResult) -> None:
@@ -218,10 +218,12 @@ def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResu
 def _split_up(attempt: TenantAttempt, found: ExtractionResult, children: Sequence[_Child]) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
-        removal.lock_awaited(connection, attempt.work_id)
+        removal.lock_pending_replacement(connection, attempt.work_id)
         _write(connection, attempt, found)
         messages = _match_again(connection, attempt)
-        connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [found.reason, attempt.work_id])
+        connection.execute(
+            "UPDATE document SET matching_skip_reason = %s WHERE id = %s", [found.reason, attempt.work_id]
+        )
         messages += _insert(connection, attempt, children)
         more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
         return Effects(messages + more, " ".join(filter(None, (found.reason, replaced))))
@@ -237,7 +239,7 @@ def _store(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[
 
     A repeated attempt stores the same bytes with the same keys.
     """
-    cut = parsers.cut(content, [part.pages for part in parts], attempt.deadline.check)
+    cut = parsers.extract_pages(content, [part.pages for part in parts], attempt.deadline.check)
     for part, own in zip(parts, cut, strict=True):
         attempt.deadline.check()
         key = f"{PREFIX}{attempt.tenant_id}/{attempt.work_id}/{part.pages.first}-{part.pages.last}.pdf"
@@ -256,23 +258,23 @@ _AS_BEFORE = """
 NOT EXISTS (
     SELECT FROM (
         SELECT parent_id, first_page, last_page FROM document UNION ALL
-        SELECT parent_id, first_page, last_page FROM document_copy
+        SELECT parent_id, first_page, last_page FROM document_duplicate_file
     ) AS earlier
     WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
         NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
 )"""
 # The part itself, or the document of another file with the same content.
 _REMOVED = """
-SELECT FROM document_removal gone
+SELECT FROM document_deletion gone
 WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
 UNION ALL
-SELECT FROM document_copy c JOIN document_removal gone ON gone.document_id = c.document_id
+SELECT FROM document_duplicate_file c JOIN document_deletion gone ON gone.document_id = c.document_id
 WHERE (c.parent_id, c.first_page, c.last_page) = (parent.id, part.first_page, part.last_page)
 """
 # The conflict locks an existing document of these bytes, which is counted below.
 _INSERT = f"""
 INSERT INTO document AS d (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name,
-                           size, content_hash, received_at, last_seen_at, type, method)
+                           size, content_hash, received_at, last_duplicate_at, type, method)
 SELECT parent.tenant_id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
        part.version, {_FILE_NAME}, part.size, part.content_hash, parent.received_at, parent.received_at,
        CASE WHEN part.is_cover THEN 'other' END, CASE WHEN part.is_cover THEN 'none' END
@@ -282,12 +284,13 @@ WHERE parent.id = %(parent)s AND {_AS_BEFORE} AND NOT EXISTS ({_REMOVED}) AND NO
         SELECT FROM document own WHERE (own.parent_id, own.first_page) = (parent.id, part.first_page)
     )
 ORDER BY part.first_page
-ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_duplicate_at = greatest(d.last_duplicate_at,
+    excluded.last_duplicate_at)
 """  # noqa: S608  # put together from the constants above
 _COPY = f"""
 WITH copied AS (
-    INSERT INTO document_copy (tenant_id, document_id, source_id, parent_id, first_page, last_page, bucket, key,
-                               version, file_name)
+    INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, parent_id, first_page, last_page,
+                               bucket, key, version, file_name)
     SELECT d.tenant_id, d.id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
            part.version, {_FILE_NAME}
     FROM document parent CROSS JOIN {_PARTS}
@@ -297,11 +300,11 @@ WITH copied AS (
     ON CONFLICT (parent_id, first_page) WHERE parent_id IS NOT NULL DO NOTHING
     RETURNING document_id
 )
-UPDATE document SET seen_again = seen_again + 1 WHERE id IN (SELECT document_id FROM copied)
+UPDATE document SET duplicate_uploads = duplicate_uploads + 1 WHERE id IN (SELECT document_id FROM copied)
 """  # noqa: S608
 # A cover's ingestion never begins, because a list of numbers would be read as an invoice.
 _BEGIN = """
-INSERT INTO ingestion_job (id, tenant_id, created_at, status, reason)
+INSERT INTO ingestion_job (id, tenant_id, created_at, status, skip_reason)
 SELECT id, tenant_id, %(now)s, CASE WHEN is_cover THEN NULL ELSE 'pending' END, CASE WHEN is_cover THEN %(cover)s END
 FROM (SELECT *, first_page = ANY(%(covers)s::int[]) AS is_cover FROM document WHERE parent_id = %(parent)s) AS child
 ORDER BY first_page
@@ -309,7 +312,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id, status
 """
 
 
-def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[Send]:
+def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[OutboxMessage]:
     """Insert the rows of new children and begin their ingestion, in the caller's transaction.
 
     Children of an earlier split of the same file stay as they are. If that split had other boundaries, no child is
@@ -337,4 +340,4 @@ def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_
     connection.execute(_COPY.encode(), values)
     begun = connection.execute(_BEGIN, values).fetchall()
     ids: list[UUID] = [id_ for id_, status in begun if status is not None]
-    return begin(connection, "ingestion", ids, attempt.now())
+    return start_revision(connection, "ingestion", ids, attempt.now())

@@ -25,11 +25,11 @@ def consumer() -> Consumer:
     )
     # With embeddings, each document needs its own call, so batches have no advantage.
     worker = BatchWorker(alone, partial(match_together, judging=judging)) if name is None else alone
-    collect_rarely()
+    raise_gc_threshold()
     return Consumer.from_settings(settings(), worker)
 
 
-def collect_rarely() -> None:
+def raise_gc_threshold() -> None:
     """Make Python's cyclic garbage collection rare, and exclude existing objects.
 
     Matching creates few cycles, and caches thousands of documents of many small objects. Traversing those repeatedly

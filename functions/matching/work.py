@@ -56,13 +56,15 @@ def match(
         None if language_model is None else partial(judge, language_model),
         None if embedding is None else embedder(embedding),
     )
-    if isinstance(decided, matching.Skip):
+    if isinstance(decided, matching.SkipMatching):
         return Skipped(decided.reason, lambda connection: _skip(connection, attempt, decided))
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
         written = matching.write(connection, decided, now)
-        messages = diagnostics.request(connection, tenant_id, written.clusters, now, document_ids=written.documents)
+        messages = diagnostics.enqueue_diagnostics(
+            connection, tenant_id, written.clusters, now, document_ids=written.documents
+        )
         return Effects(messages, written.reason)
 
     return Succeeded(effects)
@@ -78,20 +80,24 @@ def match_together(
     tenant_id = attempts[0].tenant_id
     found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
     decided = [
-        one for one in found.values() if isinstance(one, matching.Decided) and not (judging and one.outcome.unasked)
+        one
+        for one in found.values()
+        if isinstance(one, matching.PendingMatch) and not (judging and one.outcome.unasked)
     ]
     if not decided:
         return {}
     at = attempts[0].now()
-    written = matching.write_together(connection, decided, at)
-    messages = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
+    written = matching.write_batch(connection, decided, at)
+    messages = diagnostics.enqueue_diagnostics(
+        connection, tenant_id, written.clusters, at, document_ids=written.documents
+    )
     effects: dict[UUID, Effects] = {}
     for id_, remark in written.reasons.items():  # settled in one transaction: the first carries all messages
         effects[id_] = Effects(() if effects else messages, remark)
     return effects
 
 
-def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.Skip) -> Effects:
+def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMatching) -> Effects:
     """Withdraw a document that cannot be matched, and open its review if a reviewer can name its partner."""
     now = attempt.now()
     parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
@@ -101,5 +107,5 @@ def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.Skip) -
         return Effects()
     messages = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
     tenant_id, clusters = attempt.tenant_id, parts.clusters
-    messages += diagnostics.request(connection, tenant_id, clusters, now, document_ids=parts.neighbours)
+    messages += diagnostics.enqueue_diagnostics(connection, tenant_id, clusters, now, document_ids=parts.neighbors)
     return Effects(messages)

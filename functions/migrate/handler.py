@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from counterfoil import aws
 from counterfoil.errors import InvalidSettingsError
-from counterfoil.metrics import Metric, record
+from counterfoil.metrics import Metric, emit
 from counterfoil.settings import Settings, settings
 from functions.migrate.runner import apply
 
@@ -23,7 +23,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa
     """Apply pending migrations. Return their names; raises so that the deployment fails."""
     applied = apply(master_conninfo(settings()), MIGRATIONS)
     logger.info("migrated", applied=applied)
-    record({Metric.DEPLOYMENTS: 1})
+    emit({Metric.DEPLOYMENTS: 1})
     return {"applied": applied}
 
 
@@ -40,7 +40,7 @@ def master_conninfo(settings: Settings) -> str:
         return settings.database_url
     if settings.database_host is None or settings.database_secret_arn is None:
         raise InvalidSettingsError("No database: set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN.")
-    with aws.errors_mapped():
+    with aws.translate_errors():
         secret = aws.client("secretsmanager").get_secret_value(SecretId=settings.database_secret_arn)
     try:
         fields = json.loads(secret["SecretString"])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 
-from counterfoil.db import LOCK_SECONDS, Connection, mapped
+from counterfoil.db import LOCK_SECONDS, Connection, translate_error
 from counterfoil.errors import ConflictError, PermanentError
 
 OWNER = "counterfoil_owner"
@@ -165,7 +165,7 @@ def _session(url: str, folder: Path) -> Iterator[Connection]:
             connection.execute(_CREATE.encode())
             yield connection
     except psycopg.Error as error:
-        raise mapped(error) from error
+        raise translate_error(error) from error
 
 
 def _lock(connection: Connection) -> None:
@@ -195,5 +195,5 @@ def _execute(connection: Connection, name: str, sql: bytes, record: str, values:
             connection.execute(sql)
             connection.execute(record.encode(), values)
     except psycopg.Error as error:
-        cause = mapped(error)
+        cause = translate_error(error)
         raise type(cause)(f"{name}: {cause}") from error

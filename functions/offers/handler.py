@@ -5,13 +5,13 @@ from typing import Any
 
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.settings import settings
-from functions.offers.work import Pools, serve
+from functions.offers.work import Pools, compute_shard
 
 
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queues, made at the first invocation."""
-    return Consumer.from_settings(settings(), partial(serve, pools=Pools()))
+    return Consumer.from_settings(settings(), partial(compute_shard, pools=Pools()))
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
-from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
+from counterfoil.errors import DataIntegrityError, DeferredError, StaleClaimError
 from counterfoil.offers import store
-from counterfoil.offers.capped import Ints, places
-from counterfoil.offers.compute import Computed, Pool, compute
-from counterfoil.offers.pool import EXCLUSION, People, documents, inputs_hashes
-from counterfoil.offers.schedule import VERSION, Rules, nine_oclock
-from counterfoil.offers.store import Given, Results, Written
+from counterfoil.offers.capped import Ints, assign_slots
+from counterfoil.offers.compute import OfferResults, Pool, compute
+from counterfoil.offers.pool import PACKED_EXCLUSION, ProfileArrays, documents, inputs_hashes
+from counterfoil.offers.schedule import VERSION, Rules, nine_am
+from counterfoil.offers.store import ShardInput, ShardResults, Written
 from counterfoil.webhooks.destinations import enqueue
 
 PARTS_FIRST = timedelta(minutes=1)
@@ -38,11 +38,11 @@ class Pools:
     def __init__(self) -> None:
         self._last: tuple[Any, Pool] | None = None
 
-    def of(self, shard: Given, database: Database) -> Pool:
+    def of(self, shard: ShardInput, database: Database) -> Pool:
         """Return the pool of a shard, from the cache or the database.
 
         Raises:
-            InconsistentDataError: its people differ from the pinned ones.
+            DataIntegrityError: its people differ from the pinned ones.
         """
         last = self._last
         if last is not None and last[0] == shard.pool_id:
@@ -51,15 +51,15 @@ class Pools:
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
-            raise InconsistentDataError("The people of the pool were deleted, so there are no candidates.")
+            raise DataIntegrityError("The people of the pool were deleted, so there are no candidates.")
         if sha256(people).digest() != shard.digest:
-            raise InconsistentDataError("The people of the pool differ from the pinned ones.")
-        pool = Pool(People.read(people), shard.date)
+            raise DataIntegrityError("The people of the pool differ from the pinned ones.")
+        pool = Pool(ProfileArrays.read(people), shard.date)
         self._last = shard.pool_id, pool
         return pool
 
 
-def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
+def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     """Compute the offers of the users of one shard.
 
     Users with invalid records are quarantined: their jobs fail and are retried in a separate shard with their current
@@ -71,50 +71,50 @@ def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
         ConflictError: offers of another shard would exceed the exposure cap.
         UnknownZoneError: its time zone does not exist.
         NoSuchDateError: its date does not exist in the time zone.
-        InconsistentDataError: its people differ from the pinned ones, or all quarantined users have invalid records.
+        DataIntegrityError: its people differ from the pinned ones, or all quarantined users have invalid records.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        shard = store.given(connection, attempt.work_id)
+        shard = store.load_shard(connection, attempt.work_id)
     if shard is None:
         raise StaleClaimError(f"The shard {attempt.work_id} no longer exists")
-    nine_oclock(shard.timezone, shard.date)  # raises for an unknown zone or date
+    nine_am(shard.timezone, shard.date)  # raises for an unknown zone or date
     pool = pools.of(shard, attempt.database)
     attempt.deadline.check()
     rules = Rules.from_json(dict(shard.rules))
     numbers, users = _users(attempt, shard)
     excluded = _excluded(attempt, shard, rules, numbers)
-    counts = _taken(attempt, shard, pool, rules)
+    counts = _reserved_exposure(attempt, shard, pool, rules)
     attempt.deadline.check()
     computed = compute(pool, users, excluded, rules, counts)
     attempt.deadline.check()
     if shard.is_aside and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
-        raise InconsistentDataError(f"None of its {len(users)} users can be served. {fault}.")
+        raise DataIntegrityError(f"None of its {len(users)} users can be served. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
     offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
 
     def effects(connection: Connection) -> Effects:
         if offered is not None:
-            store.hold_pool(connection, shard, *offered)
+            store.reserve_exposure(connection, shard, *offered)
         written = store.write(connection, shard, results, attempt.now())
-        data = partial(json.dumps, _told(shard, written), allow_nan=False)
+        data = partial(json.dumps, _webhook_data(shard, written), allow_nan=False)
         told = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
         return Effects([*written.sends, *told], _remark(written))
 
     return Succeeded(effects)
 
 
-def _users(attempt: TenantAttempt, shard: Given) -> tuple[NDArray[np.int32], People]:
+def _users(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
     """Return the indexes of users in the shard and their pinned or current records."""
-    if shard.people is not None:
-        return np.arange(len(shard.users), dtype=np.int32), People.read(shard.people)
+    if shard.profiles is not None:
+        return np.arange(len(shard.users), dtype=np.int32), ProfileArrays.read(shard.profiles)
     with attempt.database.tenant(shard.tenant_id) as connection:
-        numbers, people = store.read_anew(connection, shard.users)
-    return numbers, People.read(people)
+        numbers, people = store.reload_profiles(connection, shard.users)
+    return numbers, ProfileArrays.read(people)
 
 
-def _excluded(attempt: TenantAttempt, shard: Given, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
+def _excluded(attempt: TenantAttempt, shard: ShardInput, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
     """Return the excluded candidates by index of the existing users.
 
     The result of the first attempt of a revision is stored for later ones.
@@ -125,14 +125,14 @@ def _excluded(attempt: TenantAttempt, shard: Given, rules: Rules, numbers: NDArr
             kept = store.pin_excluded(connection, shard, rules.repeat_days, attempt.token)
     place = np.full(len(shard.users), -1, np.int32)
     place[numbers] = np.arange(len(numbers))
-    found = np.frombuffer(kept, EXCLUSION)
+    found = np.frombuffer(kept, PACKED_EXCLUSION)
     renumbered = place[found["user"]]
     excluded: NDArray[Any] = found[renumbered >= 0].copy()
     excluded["user"] = renumbered[renumbered >= 0]
     return excluded
 
 
-def _taken(attempt: TenantAttempt, shard: Given, pool: Pool, rules: Rules) -> Ints | None:
+def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, rules: Rules) -> Ints | None:
     """Return how much of the exposure cap this shard must not use, by index in the pool.
 
     None without a cap. A pinned shard has a fixed share of the cap. Late or retried users use the rest.
@@ -151,17 +151,19 @@ def _taken(attempt: TenantAttempt, shard: Given, pool: Pool, rules: Rules) -> In
     taken[where[where >= 0]] = already["number"][where >= 0]
     if shard.part is None:
         return taken
-    own = places(len(taken), shard.part, shard.parts, rules.most_offered, shard.date)
+    own = assign_slots(len(taken), shard.part, shard.parts, rules.most_offered, shard.date)
     return np.maximum(taken, rules.most_offered - own)
 
 
-def _offered(pool: Pool, computed: Computed) -> tuple[store.UuidArray, store.IntegerArray]:
+def _offered(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store.IntegerArray]:
     """Return the offered candidates and their numbers of users."""
     candidates, numbers = np.unique(computed.candidates, return_counts=True)
     return store.uuids(pool.people.ids[candidates]), store.integers(numbers)
 
 
-def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], computed: Computed) -> Results:
+def _results(
+    shard: ShardInput, pool: Pool, users: ProfileArrays, hashes: Sequence[bytes], computed: OfferResults
+) -> ShardResults:
     """Return the results in binary format, so that the transaction is short."""
     served = np.ones(len(users), bool)
     served[list(computed.faults)] = False
@@ -174,7 +176,7 @@ def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], c
     )
     begins = np.cumsum(counts) - counts
     packed = ids.tobytes()
-    return Results(
+    return ShardResults(
         version=VERSION,
         users=store.uuids(ids[served]),
         documents=store.jsonbs(texts),
@@ -190,7 +192,7 @@ def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], c
     )
 
 
-def _told(shard: Given, written: Written) -> dict[str, Any]:
+def _webhook_data(shard: ShardInput, written: Written) -> dict[str, Any]:
     """Return the data of the webhook event of a shard."""
     return {
         "date": shard.date.isoformat(),

@@ -17,12 +17,12 @@ def function() -> Scheduler:
     database = Database.from_settings(chosen, max_connections=1)
     rules = Rules(
         offers=chosen.offers_per_user,
-        candidates=chosen.offers_candidates,
-        most_offered=chosen.offers_most_offered,
-        repeat_days=chosen.offers_repeat_days,
+        candidates=chosen.offers_max_candidates,
+        most_offered=chosen.offers_max_exposure,
+        repeat_days=chosen.offers_repeat_interval_days,
     )
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Scheduler(database, outbox, database.now, rules, chosen.offers_shard_users)
+    return Scheduler(database, outbox, database.now, rules, chosen.offers_shard_size)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

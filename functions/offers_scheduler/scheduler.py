@@ -11,17 +11,17 @@ from aws_lambda_powertools import Logger
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil import audit
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.outbox import Outbox, TimeLeft
-from counterfoil.delivery.work import Send
-from counterfoil.errors import PermanentError, TransientError, sentence
-from counterfoil.metrics import Metric, record
+from counterfoil.delivery.work import OutboxMessage
+from counterfoil.errors import PermanentError, TransientError, safe_message
+from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Due, Rules, current, due, requested
-from counterfoil.validation import Problem, validate
+from counterfoil.validation import ValidationProblem, validate
 
 
-class RefusedError(PermanentError):
+class InvalidRunError(PermanentError):
     """The event is not a valid request, or there is no such tenant. The message gives the reason."""
 
 
@@ -48,13 +48,13 @@ class OffersRequest(BaseModel):
         return validate(cls, event, _to_refusal)
 
 
-def _to_refusal(problem: Problem) -> RefusedError:
-    return RefusedError(f"{'.'.join(map(str, problem.place)) or 'The request'} is wrong: {problem.message}")
+def _to_refusal(problem: ValidationProblem) -> InvalidRunError:
+    return InvalidRunError(f"{'.'.join(map(str, problem.place)) or 'The request'} is wrong: {problem.message}")
 
 
-LEAST_SECONDS = 30.0
+MIN_SECONDS_LEFT = 30.0
 """Minimum remaining time for a tenant or pool; otherwise the next call continues."""
-KEPT_SECONDS = 10
+RESERVED_SECONDS = 10
 """Part of that time for sending its messages and for the end. The rest is for PostgreSQL."""
 
 logger = Logger()
@@ -107,10 +107,10 @@ class Scheduler:
 
         def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
             today = [current(zone, now) for zone in pinning.zones(connection, tenant.id)]
-            queued = pinning.pinned(connection, tenant.id, today)
+            queued = pinning.pinned_pools(connection, tenant.id, today)
             new = set(due(now, [one.zone for one in today], queued))
             served = [one for one in today if one in new or (one.zone, one.date) in queued]
-            for one, people in pinning.waiting(connection, tenant.id, served):
+            for one, people in pinning.pending_pools(connection, tenant.id, served):
                 yield Pool(tenant, one, one not in new, people)
 
         return self._pin_all(self._tenants(None), wanted, time_left)
@@ -128,13 +128,13 @@ class Scheduler:
         one = requested(asked.timezone, asked.day, now)
         tenants = self._tenants(asked.tenant)
         if not tenants:
-            raise RefusedError(f"Unknown tenant '{asked.tenant}'" if asked.tenant else "No tenant exists")
+            raise InvalidRunError(f"Unknown tenant '{asked.tenant}'" if asked.tenant else "No tenant exists")
 
         def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
-            is_late = bool(pinning.pinned(connection, tenant.id, [one]) & {(one.zone, one.date)})
+            is_late = bool(pinning.pinned_pools(connection, tenant.id, [one]) & {(one.zone, one.date)})
             if is_late and one.expires_at <= now:
                 return  # people who joined later had no such date
-            for _, people in pinning.waiting(connection, tenant.id, [one]):
+            for _, people in pinning.pending_pools(connection, tenant.id, [one]):
                 yield Pool(tenant, one, is_late, people)
 
         return {"date": str(one.date), **self._pin_all(tenants, wanted, time_left, asked.by)}
@@ -159,29 +159,29 @@ class Scheduler:
         left = shards = 0
         pools: list[Pool] = []
         for tenant in tenants:
-            if time_left() < LEAST_SECONDS:
+            if time_left() < MIN_SECONDS_LEFT:
                 left += 1
                 continue
             with _going_on(failed, tenant=tenant.slug), self._transaction(tenant, time_left) as connection:
                 pools += wanted(connection, tenant)
         done: list[Pool] = []
         for pool in sorted(pools, key=lambda pool: pool.people):
-            if time_left() < LEAST_SECONDS:
+            if time_left() < MIN_SECONDS_LEFT:
                 left += 1
                 continue
             with _going_on(failed, tenant=pool.tenant.slug, zone=pool.due.zone, date=str(pool.due.date)):
-                sends = retry_conflicts(partial(self._pin, pool, time_left, by))
+                sends = retry_on_conflict(partial(self._pin, pool, time_left, by))
                 done += [pool] if sends else []
                 shards += len(sends)
                 self._outbox.send(sends, time_left=time_left)
         told = {"pools": len(done), "shards": shards, "people": sum(pool.people for pool in done)}
         logger.info("tick", extra=told | {"failed": len(failed), "left": left})
-        record({Metric.POOLS_PINNED: len(done), Metric.POOLS_NOT_PINNED: len(failed) + left})
+        emit({Metric.POOLS_PINNED: len(done), Metric.POOLS_NOT_PINNED: len(failed) + left})
         if failed or left:
             raise UnfinishedError(f"Daily offers are not all queued: {len(failed)} pools failed and {left} are left")
         return told
 
-    def _pin(self, pool: Pool, time_left: TimeLeft, by: str | None) -> list[Send]:
+    def _pin(self, pool: Pool, time_left: TimeLeft, by: str | None) -> list[OutboxMessage]:
         """Pin a pool. `by` is the operator who requested it; None: the schedule."""
         pin = pinning.pin_late if pool.is_late else pinning.pin
         tenant_id, due, now = pool.tenant.id, pool.due, self._clock()
@@ -190,13 +190,13 @@ class Scheduler:
             if sends and by is not None:
                 detail = {"date": str(due.date), "timezone": due.zone, "late": pool.is_late}
                 targets = [str(pinning.pool_id(tenant_id, due))]
-                audit.record(connection, tenant_id, audit.Operation(by, "offers queued", targets, now, detail=detail))
+                audit.record(connection, tenant_id, audit.AuditRecord(by, "offers queued", targets, now, detail=detail))
             return sends
 
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
         """A transaction that ends before the call does. A million people take most of a minute."""
-        with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - KEPT_SECONDS)) as connection:
+        with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - RESERVED_SECONDS)) as connection:
             yield connection
 
 
@@ -206,5 +206,5 @@ def _going_on(failed: list[str], **about: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  # whatever it is
-        failed.append(sentence(error))
+        failed.append(safe_message(error))
         logger.error("Daily offers are not queued", extra=about | {"error": failed[-1]})

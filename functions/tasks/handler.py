@@ -37,7 +37,7 @@ def services(database: Database) -> Services:
 
     return Services(
         language_model if chosen.llm_provider is not None else None,
-        build_egress(chosen) if chosen.webhooks else None,
+        build_egress(chosen) if chosen.webhooks_enabled else None,
         chosen.uploads_bucket,
         chosen,
     )

@@ -4,7 +4,7 @@ from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import InvalidSettingsError, StaleClaimError
 from counterfoil.tasks import payloads, store
-from counterfoil.tasks.store import Given
+from counterfoil.tasks.store import TaskInput
 from counterfoil.tasks.task_type import Services, TaskResult, UnknownTypeError
 from counterfoil.tasks.types import TYPES
 
@@ -13,14 +13,14 @@ def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
     """Run one task. Its result is written in the transaction that marks it succeeded.
 
     Raises:
-        StaleClaimError: the task was cancelled or superseded.
+        StaleClaimError: the task was canceled or superseded.
         UnknownTypeError: a deployment has removed its type.
         InvalidPayloadError: its payload no longer has the form of its type.
         TooLargeError: its result is too large to be stored.
         CounterfoilError: the type raised it.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        given = store.given(connection, attempt.work_id)
+        given = store.load_input(connection, attempt.work_id)
     if given is None:
         raise StaleClaimError(f"The task {attempt.work_id} no longer exists")
     type_ = TYPES.get(given.task_type)
@@ -30,7 +30,7 @@ def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
     attempt.deadline.check()
     found = type_.run(attempt, payload, services)
     result = found if isinstance(found, TaskResult) else TaskResult(found, lambda _connection: Effects())
-    content = payloads.checked(result.result, "result")
+    content = payloads.validate_size(result.result, "result")
     attempt.deadline.check()
 
     def effects(connection: Connection) -> Effects:
@@ -41,10 +41,10 @@ def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
     return Succeeded(effects)
 
 
-def _payload(given: Given, bucket: str | None) -> payloads.Payload:
+def _payload(given: TaskInput, bucket: str | None) -> payloads.Payload:
     if given.payload is not None:
         return given.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket of large payloads.")
-    assert given.payload_key is not None  # the row has one of the two
-    return payloads.read(bucket, given.payload_key)
+    assert given.payload_s3_key is not None  # the row has one of the two
+    return payloads.read(bucket, given.payload_s3_key)

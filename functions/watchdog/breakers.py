@@ -2,7 +2,8 @@
 
 An open breaker parks work items, which costs a message and two transactions each. If every work item of a queue would
 be parked, it is better not to receive from the queue. The switch for that is its event source mapping, which people use
-as well. A row of `mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings are enabled again:
+as well. A row of `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings are
+enabled again:
 
 - The row is committed before the mapping is disabled. A crash in between leaves `pausing`: an enabled mapping is
   disabled by the next run; a disabled one counts as disabled by the watchdog.
@@ -31,13 +32,13 @@ from botocore.exceptions import ClientError
 from counterfoil import aws
 from counterfoil.circuit_breaker import DESTINATION, Breakers, Outage
 from counterfoil.db import Database
-from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
-from counterfoil.metrics import Metric, record
+from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, safe_message
+from counterfoil.metrics import Metric, emit
 from counterfoil.queues import lock_pause
 
 PROBE_SECONDS = 12.0
 """Minimum remaining time for a probe."""
-MAPPING_SECONDS = 15.0
+MAPPING_TIMEOUT_SECONDS = 15.0
 """Minimum remaining time for a mapping: two calls with a timeout of 7 s each.
 
 A call must not outlive the run, because it could disable a mapping later.
@@ -47,25 +48,27 @@ CALL_UNDER_WAY = timedelta(minutes=2)
 
 logger = Logger()
 
-_ROWS = "SELECT mapping, status, opened_at FROM mapping_pause"
+_ROWS = "SELECT mapping, status, breaker_opened_at FROM breaker_mapping_pause"
 
 _INTEND = """
-INSERT INTO mapping_pause (mapping, status, opened_at, intended_at)
+INSERT INTO breaker_mapping_pause (mapping, status, breaker_opened_at, intended_at)
 VALUES (%(mapping)s, 'pausing', %(opened_at)s, %(now)s)
 ON CONFLICT (mapping) DO UPDATE
-SET status = excluded.status, opened_at = excluded.opened_at, intended_at = excluded.intended_at
+SET status = excluded.status, breaker_opened_at = excluded.breaker_opened_at, intended_at = excluded.intended_at
 """
 
 _NOTE = """
-UPDATE mapping_pause SET status = 'paused', opened_at = %(opened_at)s
+UPDATE breaker_mapping_pause SET status = 'paused', breaker_opened_at = %(opened_at)s
 WHERE mapping = %(mapping)s AND status <> 'released'
 """
 
-_RELEASE = "UPDATE mapping_pause SET status = 'released' WHERE mapping = %(mapping)s AND intended_at <= %(before)s"
+_RELEASE = (
+    "UPDATE breaker_mapping_pause SET status = 'released' WHERE mapping = %(mapping)s AND intended_at <= %(before)s"
+)
 
 
 @dataclass(frozen=True)
-class Dependent:
+class DependentWorker:
     """A worker whose work items all depend on one breaker."""
 
     worker: str
@@ -118,7 +121,7 @@ def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime,
 
 
 @dataclass
-class Round:
+class RunResult:
     """Result of a run."""
 
     open: list[str] = field(default_factory=list)
@@ -135,7 +138,7 @@ class Pauses:
         self,
         database: Database,
         breakers: Breakers,
-        dependents: Sequence[Dependent],
+        dependents: Sequence[DependentWorker],
         probes: Mapping[str, Callable[[], object]],
         clock: Callable[[], datetime],
         *,
@@ -154,7 +157,7 @@ class Pauses:
         self._pause_after = pause_after
         self._workers = workers
 
-    def run(self, time_left: Callable[[], float] = lambda: inf) -> Round:
+    def run(self, time_left: Callable[[], float] = lambda: inf) -> RunResult:
         """Reconcile every mapping while there is time, even if others fail.
 
         Raises:
@@ -162,15 +165,15 @@ class Pauses:
             CounterfoilError: the first error of a mapping.
         """
         self._probe(time_left)
-        outages = self._breakers.outages()
-        done = Round(open=self._report(outages))
+        outages = self._breakers.open_breakers()
+        done = RunResult(open=self._report(outages))
         with self._database.delivery() as connection:
             rows = {mapping: Row(status, at) for mapping, status, at in connection.execute(_ROWS)}
         first_error: CounterfoilError | None = None
         for worker, mapping, depends_on in self._mappings(rows):
             outage = outages.get(depends_on) if depends_on is not None else None
             try:
-                if time_left() < MAPPING_SECONDS:
+                if time_left() < MAPPING_TIMEOUT_SECONDS:
                     raise ServiceUnavailableError("No time is left: the next round looks after it")
                 self._look_after(worker, mapping, rows.get(mapping), outage, done)
             except CounterfoilError as error:
@@ -185,7 +188,7 @@ class Pauses:
         names = {dependent.depends_on for dependent in self._dependents} & self._probes.keys()
         if not names:
             return
-        outages = self._breakers.outages()
+        outages = self._breakers.open_breakers()
         for name in sorted(names & outages.keys()):
             if outages[name].until > self._clock():
                 continue
@@ -195,7 +198,7 @@ class Pauses:
             try:
                 self._probes[name]()
             except Exception as error:  # noqa: BLE001  # the breaker has been told; a round has more to do
-                logger.info("The probe of a service failed", breaker=name, error=sentence(error))
+                logger.info("The probe of a service failed", breaker=name, error=safe_message(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
         """Emit metrics of breakers that keep work items waiting.
@@ -208,8 +211,8 @@ class Pauses:
         names = [name for name, outage in outages.items() if outage.until > self._clock() or name in depended_on]
         for name in names:
             if not name.startswith(DESTINATION):
-                record({Metric.BREAKER_OPEN: 1}, breaker=name)
-        record({Metric.DESTINATIONS_UNAVAILABLE: sum(name.startswith(DESTINATION) for name in outages)})
+                emit({Metric.BREAKER_OPEN: 1}, breaker=name)
+        emit({Metric.DESTINATIONS_UNAVAILABLE: sum(name.startswith(DESTINATION) for name in outages)})
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
@@ -221,7 +224,7 @@ class Pauses:
             *((f"a former dependent ({mapping})", mapping, None) for mapping in left),
         ]
 
-    def _look_after(self, worker: str, mapping: UUID, row: Row | None, outage: Outage | None, done: Round) -> None:
+    def _look_after(self, worker: str, mapping: UUID, row: Row | None, outage: Outage | None, done: RunResult) -> None:
         answer = _lambda("get_event_source_mapping", "ResourceNotFoundException", UUID=str(mapping))
         state = answer["State"] if answer is not None else "deleted"
         now = self._clock()
@@ -241,7 +244,7 @@ class Pauses:
         if step is not Step.NOTHING:
             logger.warning("An event source mapping is reconciled", worker=worker, state=state, step=step)
 
-    def _resume(self, worker: str, mapping: UUID, done: Round) -> bool:
+    def _resume(self, worker: str, mapping: UUID, done: RunResult) -> bool:
         """Enable a mapping, unless a person has paused its queue. False if it is being changed."""
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
@@ -270,7 +273,7 @@ def _lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | 
         ServiceUnavailableError, RejectedRequestError: mapped from botocore.
     """
     try:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             answer: dict[str, Any] = getattr(aws.client("lambda"), operation)(**parameters)
             return answer
     except RejectedRequestError as error:

@@ -7,11 +7,11 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 
 from counterfoil import objects, tenant_erasure
-from counterfoil.db import Database, keeper
-from counterfoil.errors import sentence
-from functions.watchdog.parts import run_each
+from counterfoil.db import Database, keeper_connection
+from counterfoil.errors import safe_message
+from functions.watchdog.parts import run_all
 
-AT_ONCE = 200
+BATCH_SIZE = 200
 """Rows of object_erasure per run."""
 RUN_SECONDS = 10.0
 """Time limit per run for objects, and for tenants."""
@@ -33,19 +33,19 @@ def erase(
     clock: Callable[[], datetime],
     time_left: Callable[[], float],
     *,
-    at_once: int = AT_ONCE,
+    at_once: int = BATCH_SIZE,
 ) -> dict[str, int]:
-    """Run the due erasures while there is time, as counterfoil_keeper.
+    """Run the due erasures while there is time, as counterfoil_maintenance.
 
     The next run continues with the rest. Returns the number of objects, and of tenants with a complete erasure.
 
     Raises:
-        PartsError, DatabaseUnavailableError: erasures failed and are postponed. See `run_each`.
+        StepsFailedError, DatabaseUnavailableError: erasures failed and are postponed. See `run_all`.
     """
     if bucket is None:  # no file was ever uploaded
         return {}
 
-    return run_each(
+    return run_all(
         {
             "object_erasure": lambda: _erase_objects(database, clock, _bounded(time_left), at_once),
             "tenant_erasure": lambda: tenant_erasure.step(database, bucket, clock, _bounded(time_left)),
@@ -61,19 +61,19 @@ def _bounded(time_left: Callable[[], float]) -> Callable[[], float]:
 def _erase_objects(
     database: Database, clock: Callable[[], datetime], time_left: Callable[[], float], at_once: int
 ) -> int:
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         due = connection.execute(_DUE, [clock(), at_once]).fetchall()
     erased = 0
     failed: Exception | None = None
     for id_, bucket, key, version in due:
-        if time_left() < objects.LEAST_SECONDS:
+        if time_left() < objects.MIN_SECONDS_LEFT:
             break
         try:
             erased += _erase_object(database, clock, time_left, id_, bucket, key, version)
         except Exception as error:  # noqa: BLE001  # the other objects do not depend on it
             failed = error
-            logger.error("The erasure of an object failed", erasure=str(id_), error=sentence(error))
-            with keeper(database) as connection:
+            logger.error("The erasure of an object failed", erasure=str(id_), error=safe_message(error))
+            with keeper_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": id_})
     if failed is not None:
         raise failed
@@ -90,7 +90,7 @@ def _erase_object(
     version: str | None,
 ) -> bool:
     """Erase an object that no document needs. Return whether it is done."""
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         found = connection.execute(_BEGIN, [id_, clock()]).fetchone()
         if found is None:
             connection.execute(_DEFER, [clock() + ATTEMPT_WAIT, id_])
@@ -100,9 +100,9 @@ def _erase_object(
         try:
             objects.erase(bucket, key, time_left, version=version, before=before, kept=needed)
         except objects.UnfinishedError:
-            with keeper(database) as connection:
+            with keeper_connection(database) as connection:
                 connection.execute(_DEFER, [clock(), id_])
             return False
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         connection.execute(_END, [id_, clock()])
     return True

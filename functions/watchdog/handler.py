@@ -11,23 +11,23 @@ from aws_lambda_powertools import Logger
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.errors import TransientError, sentence
-from counterfoil.http import within
+from counterfoil.errors import TransientError, safe_message
+from counterfoil.http import run_with_deadline
 from counterfoil.notifications.notifier import Notifier
 from counterfoil.settings import Settings, settings
-from functions.watchdog.breakers import Dependent, Pauses
+from functions.watchdog.breakers import DependentWorker, Pauses
 from functions.watchdog.erasures import erase
 from functions.watchdog.measures import OffersWatch, measure, update_queues
-from functions.watchdog.parts import run_each
+from functions.watchdog.parts import run_all
 from functions.watchdog.recovery import Watchdog
-from functions.watchdog.retention import keep_dead_letters, purge, remove_payloads
+from functions.watchdog.retention import delete_payloads, maintain_dead_letters, purge
 from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0
 """Timeout of a language model probe."""
 KEY_SECONDS = 3.0
 """Timeout for reading its key."""
-LEAST_SECONDS = 5.0
+MIN_SECONDS_LEFT = 5.0
 """Steps with less remaining time are skipped."""
 KEPT: Mapping[str, float] = {
     "notifications": 33.0,
@@ -44,7 +44,7 @@ Step = Callable[[TimeLeft], Mapping[str, Any]]
 logger = Logger()
 
 
-class NoTimeError(TransientError):
+class OutOfTimeError(TransientError):
     """The run is about to end."""
 
 
@@ -59,7 +59,7 @@ def watchdog() -> dict[str, Step]:
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
     recovery = Watchdog(chosen, database, outbox, database.now)
-    unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)
+    unsent_after = timedelta(seconds=chosen.outbox_overdue_seconds)
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
     pauses = _pauses(chosen, database, breakers)
@@ -72,12 +72,12 @@ def watchdog() -> dict[str, Step]:
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=database.now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
-        "purge": lambda time_left: run_each(
+        "purge": lambda time_left: run_all(
             {
                 "queues": lambda: update_queues(database, chosen.queues, database.now, time_left),
                 "rows": lambda: asdict(purge(database, database.now)),
-                "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept),
-                "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may be slow
+                "dead_letters": lambda: maintain_dead_letters(database, database.now, letters_kept),
+                "payload": lambda: delete_payloads(database, chosen.uploads_bucket, time_left),  # S3 may be slow
                 "offers": lambda: offers.run(time_left),
                 "uploads": lambda: reconcile_uploads(
                     database,
@@ -105,11 +105,11 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
     for name, step in watchdog().items():
         time_left = partial(_time_left, context, KEPT[name])
         try:
-            if time_left() < LEAST_SECONDS:
-                raise NoTimeError("It was skipped, because earlier steps took the time")
+            if time_left() < MIN_SECONDS_LEFT:
+                raise OutOfTimeError("It was skipped, because earlier steps took the time")
             done[name] = step(time_left)
         except Exception as error:  # noqa: BLE001  # whatever it is, the other steps are needed all the more
-            logger.error("A step of the run failed", step=name, error=sentence(error))
+            logger.error("A step of the run failed", step=name, error=safe_message(error))
             failed.append(name)
     logger.info("round", **done)
     if failed:
@@ -120,12 +120,12 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
 def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
     """Return the step that pauses queues of an unavailable language model, and probes it."""
     probes: dict[str, Callable[[], object]] = {}
-    dependents: list[Dependent] = []
+    dependents: list[DependentWorker] = []
     if chosen.llm_provider is not None:
         quick = {"llm_total_timeout_seconds": min(PROBE_SECONDS, chosen.llm_total_timeout_seconds)}
         name = f"llm:{chosen.llm_provider}"
         probes[name] = partial(_probe, chosen.model_copy(update=quick), database, breakers)
-        dependents = [Dependent(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
+        dependents = [DependentWorker(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
     after = timedelta(seconds=chosen.breaker_pause_after_seconds)
     workers = {mapping: worker for worker, queue in chosen.queues.items() for mapping in queue.mappings}
     return Pauses(database, breakers, dependents, probes, database.now, pause_after=after, workers=workers)
@@ -135,7 +135,7 @@ def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
     """Probe the language model with its current key. An unusable key only fails the probe."""
     from counterfoil.llm import Llm  # many deployments have no language model
 
-    llm = within(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
+    llm = run_with_deadline(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
     assert llm is not None  # LLM_PROVIDER is set
     llm.probe()
 

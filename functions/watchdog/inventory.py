@@ -30,7 +30,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from counterfoil import aws
 from counterfoil.errors import CounterfoilError, RejectedRequestError, TransientError
-from counterfoil.http import within
+from counterfoil.http import run_with_deadline
 
 ROWS = 1000
 """Rows per batch."""
@@ -38,7 +38,7 @@ CHUNK = 4 * 1024 * 1024
 """Bytes per range request."""
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
-LEAST_SECONDS = 2.0
+MIN_SECONDS_LEFT = 2.0
 """With less time, the next run reads the rows or lists the page."""
 COLUMNS = frozenset({"Key", "VersionId", "IsDeleteMarker", "Size", "LastModifiedDate"})
 
@@ -145,7 +145,7 @@ class Inventories:
         opened.time_left = time_left
         try:
             while start >= opened.at + len(opened.batch) and not opened.is_at_end:
-                if time_left() < LEAST_SECONDS:
+                if time_left() < MIN_SECONDS_LEFT:
                     return None
                 opened.advance()
         except BaseException:
@@ -172,8 +172,8 @@ class Inventories:
         def call() -> Any:
             return read(getattr(aws.client("s3"), operation)(Bucket=self._bucket, **how))
 
-        with aws.errors_mapped():
-            return within(max(LEAST_SECONDS, time_left()), call)
+        with aws.translate_errors():
+            return run_with_deadline(max(MIN_SECONDS_LEFT, time_left()), call)
 
 
 class _OpenFile:

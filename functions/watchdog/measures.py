@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 
 from psycopg.sql import SQL, Composed, Literal
 
-from counterfoil.db import Database, keeper
+from counterfoil.db import Database, keeper_connection
 from counterfoil.delivery.work import WorkKind
-from counterfoil.kinds import KINDS
-from counterfoil.metrics import Metric, record
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pool_list
 from counterfoil.queues import add_up_minutes, queue_depths, reconcile_pauses, record_depths
-from counterfoil.settings import Queue
-from functions.watchdog.parts import run_each
+from counterfoil.settings import QueueSettings
+from functions.watchdog.parts import run_all
 
 STUCK_AFTER = timedelta(minutes=10)
 """In-progress work items are stuck after this time, unless their lease is current."""
@@ -44,7 +44,7 @@ WHERE {status} IN ('pending', 'in-progress')
 
 _OUTBOX = """
 SELECT worker, count(*) FROM outbox
-WHERE worker = ANY(%(workers)s) AND sent_at IS NULL AND not_before <= %(unsent_before)s GROUP BY worker
+WHERE worker = ANY(%(workers)s) AND sent_at IS NULL AND scheduled_at <= %(unsent_before)s GROUP BY worker
 """
 
 _DEAD_LETTERS = """
@@ -67,7 +67,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
     Raises:
         DatabaseUnavailableError: nothing was measured.
     """
-    kinds = [kind for kind in KINDS.values() if kind.worker in workers]
+    kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     values = {
         "workers": [kind.worker for kind in kinds],
         "now": now,
@@ -81,8 +81,8 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
         work = connection.execute(SQL(" UNION ALL ").join(map(_of, kinds)), values).fetchall()
         unsent = dict(connection.execute(_OUTBOX, values).fetchall())
         ((recent, busiest),) = connection.execute(_RATE, values).fetchall()
-        letters = dict(connection.execute(_DEAD_LETTERS, values).fetchall())
-    record({Metric.DEAD_LETTER_RATE: recent / RATE_OVER.total_seconds(), Metric.DEAD_LETTERS_PER_MINUTE: busiest})
+        dead_letters = dict(connection.execute(_DEAD_LETTERS, values).fetchall())
+    emit({Metric.DEAD_LETTER_RATE: recent / RATE_OVER.total_seconds(), Metric.DEAD_LETTERS_PER_MINUTE: busiest})
     measured: dict[str, dict[Metric, float]] = {}
     for worker, stuck, waiting, oldest in work:
         measured[worker] = {
@@ -90,9 +90,9 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
             Metric.WAITING_FOR_RETRY: waiting,
             Metric.OLDEST_PENDING_SECONDS: 0 if oldest is None else (now - oldest).total_seconds(),
             Metric.OUTBOX_OVERDUE: unsent.get(worker, 0),
-            Metric.PENDING_DEAD_LETTERS: letters.get(worker, 0),
+            Metric.PENDING_DEAD_LETTERS: dead_letters.get(worker, 0),
         }
-        record(measured[worker], worker=worker)
+        emit(measured[worker], worker=worker)
     return measured
 
 
@@ -108,7 +108,7 @@ class OffersWatch:
     """Counts for all tenants together."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """`database` must connect as counterfoil_keeper."""
+        """`database` must connect as counterfoil_maintenance."""
         self._database = database
         self._clock = clock
         self._looked_through: datetime | None = None
@@ -121,16 +121,16 @@ class OffersWatch:
         """
         now = self._clock()
         with self._database.delivery() as connection:
-            found = pool_list.standing(connection, now)
+            found = pool_list.current_stats(connection, now)
             incomplete = pool_list.incomplete_percent(connection, now)
             user_seconds = pool_list.user_seconds(connection, now)
-        record(
+        emit(
             {
                 Metric.OFFERS_INCOMPLETE_PERCENT: incomplete,
                 Metric.OFFERS_COMPLETED: found.completed,
                 Metric.OFFERS_PENDING: found.pending,
                 Metric.OFFERS_FAILED: found.failed,
-                Metric.OFFERS_OVERDUE: found.late,
+                Metric.OFFERS_OVERDUE: found.late_users,
                 Metric.OFFERS_USER_SECONDS: [] if user_seconds is None else user_seconds,
             }
         )
@@ -144,19 +144,22 @@ class OffersWatch:
         with self._database.delivery() as connection:
             self._looked_through = now  # a slow search must not take the time of each run
             number = pool_list.duplicates(connection, now, seconds)
-        record({Metric.DUPLICATE_OFFERS: number})
+        emit({Metric.DUPLICATE_OFFERS: number})
         return number
 
 
 def update_queues(
-    database: Database, queues: Mapping[str, Queue], clock: Callable[[], datetime], time_left: Callable[[], float]
+    database: Database,
+    queues: Mapping[str, QueueSettings],
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
 ) -> dict[str, int]:
     """Reconcile pauses with event source mappings, and store this minute's depths and outcomes.
 
     Returns counts: reconciled queues, minutes with new outcomes, rows of depths.
 
     Raises:
-        PartsError, DatabaseUnavailableError: see `run_each`. The next run continues.
+        StepsFailedError, DatabaseUnavailableError: see `run_all`. The next run continues.
     """
 
     def reconcile() -> int:
@@ -164,12 +167,12 @@ def update_queues(
         return len(reconcile_pauses(database, mappings, clock(), time_left))
 
     def count_outcomes() -> int:
-        with keeper(database) as connection:
+        with keeper_connection(database) as connection:
             return add_up_minutes(connection, clock())
 
     def count_messages() -> int:
         found = queue_depths({worker: queue.urls for worker, queue in queues.items()})
-        with keeper(database) as connection:
-            return record_depths(connection, list(queues), {of: depth.all for of, depth in found.items()}, clock())
+        with keeper_connection(database) as connection:
+            return record_depths(connection, list(queues), {of: depth.total for of, depth in found.items()}, clock())
 
-    return run_each({"queue_pause": reconcile, "queue_ends": count_outcomes, "queue_minute": count_messages})
+    return run_all({"queue_pause": reconcile, "queue_ends": count_outcomes, "queue_minute_stats": count_messages})

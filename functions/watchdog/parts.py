@@ -5,7 +5,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
+from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
 
 AWAY_AFTER = 2
 """Consecutive parts without database connection after which the rest is skipped."""
@@ -13,18 +13,18 @@ AWAY_AFTER = 2
 logger = Logger()
 
 
-class PartsError(TransientError):
+class StepsFailedError(TransientError):
     """Some parts failed; the others ran.
 
     The message names the failed parts, and the log has the reasons.
     """
 
 
-def run_each(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[str, int]:
+def run_all(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[str, int]:
     """Run all parts. Return the count of each, or the counts of its subparts.
 
     Raises:
-        PartsError: some parts failed.
+        StepsFailedError: some parts failed.
         DatabaseUnavailableError: the database is unavailable. The following parts did not run.
     """
     done: dict[str, Any] = {}
@@ -37,11 +37,11 @@ def run_each(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict
             away = 0
         except Exception as error:  # no error may stop the other parts
             failed.append(name)
-            logger.error("A part of a step failed", part=name, error=sentence(error))
+            logger.error("A part of a step failed", part=name, error=safe_message(error))
             away = away + 1 if isinstance(error, DatabaseUnavailableError) else 0
             if away == AWAY_AFTER:
                 raise
     if failed:
         logger.info("The other parts of the step ran", **done)
-        raise PartsError(f"Parts of it failed: {', '.join(failed)}")
+        raise StepsFailedError(f"Parts of it failed: {', '.join(failed)}")
     return done

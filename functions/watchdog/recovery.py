@@ -8,12 +8,12 @@ from aws_lambda_powertools import Logger
 
 from counterfoil import aws
 from counterfoil.db import Database
-from counterfoil.delivery.outbox import CALL_SECONDS, Outbox, TimeLeft
+from counterfoil.delivery.outbox import CALL_TIMEOUT_SECONDS, Outbox, TimeLeft
 from counterfoil.delivery.work import WorkKind
 from counterfoil.errors import CounterfoilError
-from counterfoil.http import within
-from counterfoil.kinds import KINDS
-from counterfoil.metrics import Metric, record
+from counterfoil.http import run_with_deadline
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.metrics import Metric, emit
 from counterfoil.queues import list_pauses
 from counterfoil.settings import Settings
 
@@ -23,7 +23,7 @@ QUEUE_RETENTION = timedelta(days=10)
 """Message retention of every queue: a message sent earlier no longer exists."""
 LONGEST_VISIBILITY = timedelta(hours=12)
 """Maximum visibility timeout of SQS, assumed for a queue that does not respond."""
-VISIBILITY_TIMEOUTS = 3
+VISIBILITY_TIMEOUT_MULTIPLE = 3
 """Number of visibility timeouts before due work items are resent while their queues hold messages."""
 RESENDS = 1000
 """Messages resent per run and worker while its queues are empty."""
@@ -31,7 +31,7 @@ BUSY_RESENDS = 100
 """Messages resent per run and worker while its queues hold messages, because most resends are then duplicates."""
 ROUNDS = 10
 """Maximum number of outbox queries per run, each for another thousand rows per worker."""
-ASK_SECONDS = 2.0
+REQUEST_TIMEOUT_SECONDS = 2.0
 """Timeout for the depth of one queue."""
 ASKING_SECONDS = 4.0
 """Time limit for the depths of all queues."""
@@ -54,12 +54,12 @@ CROSS JOIN LATERAL (
 ) since
 WHERE t.{status} IN ('pending', 'in-progress') AND (o.id IS NULL OR o.sent_at IS NOT NULL)
   AND since.at <= %(now)s - %(patience)s
-  AND (%(is_empty)s OR since.at <= %(now)s - least(coalesce(o.sent_at - o.not_before, '0'), %(retention)s))
+  AND (%(is_empty)s OR since.at <= %(now)s - least(coalesce(o.sent_at - o.scheduled_at, '0'), %(retention)s))
 ORDER BY since.at, t.id LIMIT %(limit)s
 """
 
 _RESEND = """
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 SELECT tenant_id, %(worker)s, id, revision, send_number, %(now)s, %(now)s
 FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[], %(revisions)s::int[], %(sends)s::int[])
     AS w (id, tenant_id, revision, send_number)
@@ -104,13 +104,13 @@ class Watchdog:
         asking = None if time_left is None else _first(ASKING_SECONDS, time_left)
         resent = {
             kind.worker: self._resend(kind, asking)
-            for kind in KINDS.values()
+            for kind in WORK_KINDS.values()
             if kind.worker in self._settings.queue_urls
         }
-        unsent_before = self._clock() - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
+        unsent_before = self._clock() - timedelta(seconds=self._settings.outbox_overdue_seconds)
         sent = 0
         for _ in range(ROUNDS):
-            if time_left is not None and time_left() < CALL_SECONDS:
+            if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
                 logger.warning("Out of time: the next run sends the rest", sent=sent)
                 break
             latest = self._outbox.send_unsent(created_before=unsent_before, time_left=time_left)
@@ -123,9 +123,9 @@ class Watchdog:
         """Enqueue lost messages again, and emit their number.
 
         Messages of empty queues are lost, so their work items are resent when they are due and were not sent for
-        WATCHDOG_RESEND_AFTER_SECONDS. A queue that holds messages does not show which: its work items wait for
-        `VISIBILITY_TIMEOUTS`, in which SQS redelivers messages that a worker dropped. Each resend without effect
-        doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a backlog of 100,000
+        RESEND_AFTER_SECONDS. A queue that holds messages does not show which: its work items wait for
+        `VISIBILITY_TIMEOUT_MULTIPLE`, in which SQS redelivers messages that a worker dropped. Each resend without
+        effect doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a backlog of 100,000
         messages grows by at most 100 a minute, and at most eight times per message in ten days. A lost message soon
         becomes the oldest of the backlog, and the oldest are resent first. A paused queue that holds messages is not
         received from, so its work items wait for the retention.
@@ -136,10 +136,10 @@ class Watchdog:
         retry_queue = None if retry_url is None else self._state(kind.worker, retry_url, asking)
         states = [queue] if retry_url is None else [queue, retry_queue]
         is_empty = all(state is not None and state.depth == 0 for state in states)
-        patience = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
+        patience = timedelta(seconds=self._settings.resend_after_seconds)
         if not is_empty:
             visibility = max(LONGEST_VISIBILITY if state is None else state.visibility for state in states)
-            patience = max(patience, VISIBILITY_TIMEOUTS * visibility)
+            patience = max(patience, VISIBILITY_TIMEOUT_MULTIPLE * visibility)
         with self._database.delivery() as connection:
             pause = list_pauses(connection).get(kind.worker)
             if not is_empty and pause is not None and pause.is_paused:
@@ -169,7 +169,7 @@ class Watchdog:
                 )
         depths = {Metric.QUEUE_DEPTH: queue, Metric.RETRY_QUEUE_DEPTH: retry_queue}
         known = {metric: state.depth for metric, state in depths.items() if state is not None}
-        record({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | known, worker=kind.worker)
+        emit({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | known, worker=kind.worker)
         return len(rows)
 
     @staticmethod
@@ -186,8 +186,8 @@ class Watchdog:
             return answer
 
         try:
-            with aws.errors_mapped():
-                answer = ask() if asking is None else within(min(ASK_SECONDS, asking()), ask)
+            with aws.translate_errors():
+                answer = ask() if asking is None else run_with_deadline(min(REQUEST_TIMEOUT_SECONDS, asking()), ask)
         except CounterfoilError as error:
             logger.warning("A queue did not return its depth", worker=worker, error=str(error))
             return None

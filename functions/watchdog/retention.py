@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from counterfoil import aws
-from counterfoil.db import Database, keeper
+from counterfoil.db import Database, keeper_connection
 from counterfoil.dead_letters import groups, purges
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
-from counterfoil.http import within
+from counterfoil.http import run_with_deadline
 from counterfoil.operations import store
 from counterfoil.tasks import payloads
-from functions.watchdog.parts import run_each
+from functions.watchdog.parts import run_all
 
 OUTBOX_RETENTION = timedelta(days=14)
 """For sent messages; longer than the retention of a queue."""
@@ -34,7 +34,7 @@ SESSION_RETENTION = TASK_RETENTION
 OFFERS_RETENTION = timedelta(days=90)
 """For offers, their jobs and their pools. The database prevents earlier deletion, and deletes the records of people in
 pools a week after their date."""
-AT_ONCE = 10_000
+BATCH_SIZE = 10_000
 """Maximum rows per table and run: about 14 million a day."""
 SESSIONS_AT_ONCE = 100
 """Conversations with all their messages."""
@@ -56,17 +56,17 @@ DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR
 # deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
-    SELECT id FROM chat_session s WHERE used_at < %s AND NOT EXISTS (
+    SELECT id FROM chat_session s WHERE last_used_at < %s AND NOT EXISTS (
         SELECT FROM chat_message m JOIN task t ON t.id = m.job_id
         WHERE m.session_id = s.id AND m.role = 'user' AND t.status IN ('pending', 'in-progress')
-    ) ORDER BY used_at LIMIT %s
+    ) ORDER BY last_used_at LIMIT %s
 )
 """
 _OFFERS = """
 DELETE FROM matchmaking_jobs WHERE id IN (SELECT id FROM matchmaking_jobs WHERE date < %s ORDER BY date LIMIT %s)
 """
 _POOLS = "DELETE FROM offer_pool WHERE id IN (SELECT id FROM offer_pool WHERE date < %s ORDER BY date LIMIT %s)"
-_PEOPLE = "SELECT forget_pooled_people(%s)"
+_CLEAR_POOLS = "SELECT clear_expired_pools(%s)"
 
 
 @dataclass(frozen=True)
@@ -87,24 +87,24 @@ class Purged:
     """Shards whose people were deleted; the rest of the shard is stored longer."""
 
 
-def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
-    """Delete rows whose retention has ended. `database` must connect as counterfoil_keeper.
+def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = BATCH_SIZE) -> Purged:
+    """Delete rows whose retention has ended. `database` must connect as counterfoil_maintenance.
 
     Raises:
-        PartsError, DatabaseUnavailableError: the rest is deleted later. See `run_each`.
+        StepsFailedError, DatabaseUnavailableError: the rest is deleted later. See `run_all`.
     """
     now = clock()
 
     def doing(statement: str, before: datetime, at_most: int = at_once) -> Callable[[], int]:
         def do() -> int:
-            with keeper(database) as connection:
+            with keeper_connection(database) as connection:
                 return connection.execute(statement.encode(), [before, at_most]).rowcount
 
         return do
 
-    def forget_people() -> int:
-        with keeper(database) as connection:
-            ((shards,),) = connection.execute(_PEOPLE, [min(at_once, SHARDS_AT_ONCE)]).fetchall()
+    def clear_expired_pools() -> int:
+        with keeper_connection(database) as connection:
+            ((shards,),) = connection.execute(_CLEAR_POOLS, [min(at_once, SHARDS_AT_ONCE)]).fetchall()
             return int(shards)
 
     offers_before = now - OFFERS_RETENTION
@@ -116,21 +116,21 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
         "chat_session": doing(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
         "matchmaking_jobs": doing(_OFFERS, offers_before, min(at_once, JOBS_AT_ONCE)),
         "offer_pool": doing(_POOLS, offers_before, min(at_once, SHARDS_AT_ONCE)),
-        "offer_shard": forget_people,
+        "offer_shard": clear_expired_pools,
     }
-    return Purged(**run_each(parts))
+    return Purged(**run_all(parts))
 
 
 PAYLOADS_AT_ONCE = 1000
 """Payloads per run: the maximum of one S3 call."""
 
-_DUE = "SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIMIT %s"
+_DUE = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
 
 
-def remove_payloads(
+def delete_payloads(
     database: Database, bucket: str | None, time_left: Callable[[], float], *, at_once: int = PAYLOADS_AT_ONCE
 ) -> int:
-    """Delete the payloads that are due, oldest first, as counterfoil_keeper.
+    """Delete the payloads that are due, oldest first, as counterfoil_maintenance.
 
     Returns the number of deleted payloads.
 
@@ -139,17 +139,17 @@ def remove_payloads(
         InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
         DatabaseUnavailableError: the next run repeats the deletions.
     """
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         keys = [key for (key,) in connection.execute(_DUE, [at_once])]
     if not keys:
         return 0
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
-    with aws.errors_mapped():
-        refused = within(time_left(), partial(payloads.remove, bucket, keys))
+    with aws.translate_errors():
+        refused = run_with_deadline(time_left(), partial(payloads.remove, bucket, keys))
     removed = [key for key in keys if key not in refused]
-    with keeper(database) as connection:
-        connection.execute("DELETE FROM payload_removal WHERE key = ANY(%s)", [removed])
+    with keeper_connection(database) as connection:
+        connection.execute("DELETE FROM payload_deletion WHERE key = ANY(%s)", [removed])
     if refused:
         codes = ", ".join(sorted(set(refused.values())))
         raise ServiceUnavailableError(f"S3 did not delete {len(refused)} of {len(keys)} payloads: {codes}")
@@ -160,28 +160,28 @@ GROUPS_AT_ONCE = 2_000
 """Groups whose counts are added up per run."""
 
 
-def keep_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
-    """Delete expired dead letters and operations, and add up counts, as counterfoil_keeper.
+def maintain_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
+    """Delete expired dead letters and operations, and add up counts, as counterfoil_maintenance.
 
     Returns the numbers of dead letters and operations deleted, and of remaining count rows.
 
     Raises:
-        PartsError, DatabaseUnavailableError: the next run continues. See `run_each`.
+        StepsFailedError, DatabaseUnavailableError: the next run continues. See `run_all`.
     """
 
     def delete() -> int:
-        with keeper(database) as connection:
+        with keeper_connection(database) as connection:
             return purges.delete(connection, clock(), retention)
 
     def forget() -> int:
-        with keeper(database) as connection:
-            return store.forget(connection, clock())
+        with keeper_connection(database) as connection:
+            return store.delete_expired(connection, clock())
 
     def add_up() -> int:
-        with keeper(database) as connection:
+        with keeper_connection(database) as connection:
             return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
 
-    return run_each(
+    return run_all(
         {
             "dead_letter": delete,
             "operation": forget,

@@ -27,11 +27,11 @@ from counterfoil.delivery.work import enqueue
 from counterfoil.documents import files
 from counterfoil.documents.files import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.documents.kinds import ACQUISITION
-from counterfoil.http import within
-from counterfoil.metrics import Metric, record
+from counterfoil.http import run_with_deadline
+from counterfoil.metrics import Metric, emit
 from counterfoil.queues import queue_depths
-from functions.watchdog.inventory import LEAST_SECONDS, Inventories, Inventory, InventoryError
-from functions.watchdog.parts import run_each
+from functions.watchdog.inventory import MIN_SECONDS_LEFT, Inventories, Inventory, InventoryError
+from functions.watchdog.parts import run_all
 from functions.watchdog.recovery import QUEUE_RETENTION
 
 PAGE = 1000
@@ -132,10 +132,10 @@ def reconcile_uploads(
 
     The source is `inventories`, one for each prefix, or a listing of the bucket if that is empty. `is_queue_empty`
     returns whether the queue of S3 events holds no message; False if unknown. `database` must connect as
-    counterfoil_keeper.
+    counterfoil_maintenance.
 
     Raises:
-        PartsError: S3 did not return a page, or an inventory is damaged. The next run repeats it.
+        StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run repeats it.
         DatabaseUnavailableError: the next run repeats the page.
     """
     if bucket is None:  # nothing can be uploaded
@@ -144,11 +144,11 @@ def reconcile_uploads(
     listed = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
     read = {one.prefix: partial(run.read_inventory, one) for one in inventories}
     try:
-        return sum(run_each(read or listed).values())
+        return sum(run_all(read or listed).values())
     finally:
         age = run.age("upload_inventory" if inventories else "upload_listing")
         without_event = run.count_without_event(is_queue_empty())
-        record({Metric.UPLOADS_WITHOUT_EVENT: without_event, Metric.UPLOAD_LISTING_SECONDS: age})
+        emit({Metric.UPLOADS_WITHOUT_EVENT: without_event, Metric.UPLOAD_LISTING_SECONDS: age})
 
 
 def inventories_of(bucket: str | None, source: str | None) -> Sequence[Inventories]:
@@ -169,7 +169,7 @@ def is_empty(queue_url: str | None) -> bool:
     if queue_url is None:
         return False
     depth = queue_depths({"queue": [queue_url]}).get("queue")
-    return depth is not None and depth.all == 0
+    return depth is not None and depth.total == 0
 
 
 class _Run:
@@ -221,7 +221,7 @@ class _Run:
         self._begin()
         created = 0
         for _ in range(PAGES):
-            if self._time_left() < LEAST_SECONDS:
+            if self._time_left() < MIN_SECONDS_LEFT:
                 break
             jobs, is_last = self._list_page(prefix)
             created += jobs
@@ -258,7 +258,7 @@ class _Run:
             inventory = inventories.get(last.manifest, self._time_left)
             progress = last if inventory.checksum == last.checksum else self._start(inventory)
         created = 0
-        while not progress.is_complete and self._time_left() >= LEAST_SECONDS:
+        while not progress.is_complete and self._time_left() >= MIN_SECONDS_LEFT:
             if progress.files_read == len(inventory.files):
                 progress = replace(progress, is_complete=True)
                 self._save(inventories.prefix, progress)
@@ -301,7 +301,7 @@ class _Run:
             if upload is None:
                 continue
             if upload.key not in existing:
-                if self._time_left() < LEAST_SECONDS:
+                if self._time_left() < MIN_SECONDS_LEFT:
                     return lost, number
                 existing[upload.key] = self._existing(upload.key)
             if upload.version in existing[upload.key]:
@@ -362,8 +362,8 @@ class _Run:
 
     def _versions(self, prefix: str, **how: Any) -> dict[str, Any]:
         call = partial(aws.client("s3").list_object_versions, Bucket=self._bucket, Prefix=prefix, **how)
-        with aws.errors_mapped():
-            answer: dict[str, Any] = within(max(LEAST_SECONDS, self._time_left()), call)
+        with aws.translate_errors():
+            answer: dict[str, Any] = run_with_deadline(max(MIN_SECONDS_LEFT, self._time_left()), call)
         return answer
 
     def _without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:

@@ -42,7 +42,7 @@ class ChatSessionPage(BaseModel):
     """Conversations, the newest first, and the cursor of the next page."""
 
     sessions: list[ChatSession]
-    next: str | None
+    next_cursor: str | None
 
 
 class ChatTranscript(BaseModel):
@@ -51,7 +51,7 @@ class ChatTranscript(BaseModel):
     session_id: UUID
     tenant: str
     messages: list[ChatMessage]
-    next: int | None = Field(description="Value of `after` for the next messages; null at the end.")
+    next_cursor: int | None = Field(description="Value of `after` for the next messages; null at the end.")
 
 
 @routes.get(
@@ -64,7 +64,7 @@ def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
     """List the caller's own conversations. `POST /api/tasks` sends a message to one or begins one."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)
     if not request.caller.subject:
@@ -72,13 +72,13 @@ def list_chat_sessions(
     with request.database.delivery() as connection:
         row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
     if row is None:
-        return ChatSessionPage(sessions=[], next=None)
+        return ChatSessionPage(sessions=[], next_cursor=None)
     with request.database.tenant(row[0]) as connection:
         found = chat.list_sessions(connection, request.caller.subject, after=after, limit=limit + 1)
-    shown, following = http.cut(found, limit, lambda one: (one.created_at, one.id))
+    shown, following = http.split_page(found, limit, lambda one: (one.created_at, one.id))
     return ChatSessionPage(
         sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
-        next=following,
+        next_cursor=following,
     )
 
 
@@ -106,7 +106,7 @@ def show_chat_session(
         session_id=id_,
         tenant=slug,
         messages=list(said.entries),
-        next=said.entries[-1].number if said.is_cut else None,
+        next_cursor=said.entries[-1].number if said.is_cut else None,
     )
 
 
@@ -114,7 +114,7 @@ def show_chat_session(
     "/api/chat/sessions/<session_id>",
     summary="Delete a conversation",
     description="Deletes one of the caller's conversations immediately, with all its messages. A message that "
-    "waits for its reply is cancelled. The tasks of its messages keep their status without payload and result: the "
+    "waits for its reply is canceled. The tasks of its messages keep their status without payload and result: the "
     "same request under the `idempotency_key` of one of them starts no new task.",
     tags=["chat"],
     responses=responses({204: (None, "It is deleted.")}, 400, 404, 413, 415, 422, 429),

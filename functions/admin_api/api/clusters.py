@@ -4,16 +4,18 @@ Reading requires the viewer role for the tenant.
 """
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, computed_field
 
 from counterfoil.documents import clusters
-from counterfoil.documents.clusters import COUNTED, ClusterEdge, ClusterFilter, ClusterSummary, Sort
+from counterfoil.documents.clusters import COUNTED, ClusterFilter, ClusterMatch, ClusterSummary, Sort
 from counterfoil.documents.document_list import DocumentSummary
 from counterfoil.documents.three_way_match import ClusterStatus
+from counterfoil.documents.three_way_match.model import unit_name
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.documents import LONGEST_TEXT, owned
@@ -30,7 +32,7 @@ class ClusterPage(BaseModel):
     """A page of clusters, the cursor of the next page, and the number of clusters of each status."""
 
     clusters: list[ClusterSummary]
-    next: str | None
+    next_cursor: str | None
     counts: dict[ClusterStatus, int] = Field(
         description=f"Counts without the filter. {COUNTED + 1} means more than {COUNTED}."
     )
@@ -61,7 +63,7 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> ClusterPage:
     """Return a page of a tenant's clusters, and the number of clusters of each status."""
-    after = (http.after_number if sort == "amount" else http.after)(cursor)
+    after = (http.after_number if sort == "amount" else http.decode_cursor)(cursor)
     if status is None:
         statuses = tuple(ClusterStatus)
     else:
@@ -73,7 +75,7 @@ def list_clusters(  # a query is this many parameters
         counts = clusters.counts(connection, tenant_id)
     return ClusterPage(
         clusters=list(found.clusters),
-        next=http.cursor(found.next),
+        next_cursor=http.encode_cursor(found.next_cursor),
         counts=counts,
     )
 
@@ -111,6 +113,12 @@ class ClusterLine(BaseModel):
     parts: list[LinePart] = Field(description=f"At most the first {clusters.MOST_PARTS}.")
     parts_total: int
 
+    @computed_field(description="Name of the unit, such as `piece`; its code if it has no name.")  # type: ignore[prop-decorator]
+    @property
+    def unit_name(self) -> str | None:
+        """Return the name of the unit."""
+        return None if self.unit is None else unit_name(self.unit, Decimal(1))
+
 
 class ClusterVariance(BaseModel):
     """A difference between documents."""
@@ -129,9 +137,9 @@ class ClusterVariance(BaseModel):
     currency: str | None
     tolerance: dict[str, JsonValue] | None
     within_tolerance: bool
-    sentence: str
-    settled_by: str | None
-    awaits: str | None = None
+    message: str
+    decided_by: str | None
+    awaited_deliveries: str | None = None
     decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Decision of a reviewer.")
 
 
@@ -142,7 +150,7 @@ class ClusterComparison(BaseModel):
 
     outcome: str
     reasons: list[str]
-    remarks: list[str]
+    warnings: list[str]
     lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MOST_LINES}.")
     lines_total: int
     variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MOST_VARIANCES}.")
@@ -158,17 +166,17 @@ class Cluster(BaseModel):
     status: ClusterStatus | None = Field(description="null until the cluster is compared.")
     documents: list[DocumentSummary] = Field(description="A page of its documents, in order of receipt.")
     documents_total: int
-    next: str | None = Field(description="Cursor of the next page.")
-    edges: list[ClusterEdge] = Field(
+    next_cursor: str | None = Field(description="Cursor of the next page.")
+    matches: list[ClusterMatch] = Field(
         description=f"At most the strongest {clusters.MOST_EDGES} matches of documents on this page."
     )
-    edges_total: int = Field(description="Number of matches of documents on this page.")
+    matches_total: int = Field(description="Number of matches of documents on this page.")
     contracts: list[DocumentSummary] = Field(
         description="Contracts linked to documents on this page. A contract does not join clusters."
     )
     comparison: ClusterComparison | None = Field(description="null without a comparison, or before the first.")
     computed_at: datetime | None
-    is_being_computed: bool = Field(description="Whether the cluster has changed since its comparison.")
+    is_computing: bool = Field(description="Whether the cluster has changed since its comparison.")
     error: str | None = Field(description="Error of the last comparison.")
 
 
@@ -180,7 +188,7 @@ class Cluster(BaseModel):
 )
 def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Cluster:
     """Return linked documents and their comparison, by the id of the cluster or of any document in it."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     tenant_id, slug, id_ = owned(request, cluster_id)
     with request.database.tenant(tenant_id) as connection:
         found = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
@@ -189,6 +197,6 @@ def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: 
     record: dict[str, Any] = {
         **found._asdict(),
         "tenant": slug,
-        "next": http.cursor(found.next),
+        "next_cursor": http.encode_cursor(found.next_cursor),
     }
     return Cluster.model_validate(record)

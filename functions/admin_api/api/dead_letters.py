@@ -24,15 +24,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.dead_letters import actions, groups, history, search
-from counterfoil.dead_letters.actions import Done, PayloadEdit, Wish
+from counterfoil.dead_letters.actions import ChangeRequest, ChangeResult, PayloadEdit
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.dead_letters.search import (
     LONGEST_TEXT,
     LONGEST_TYPE,
     STATUSES,
+    DeadLetterDetails,
+    DeadLetterEntry,
     DeadLetterFilter,
-    Details,
-    Entry,
     Fingerprint,
     IdKind,
     Status,
@@ -54,7 +54,7 @@ from functions.admin_api.endpoint import (
     Note,
     Routes,
     TenantOrUnassigned,
-    unless_known,
+    answer_if_changed,
     versioned,
 )
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
@@ -90,9 +90,9 @@ def hide_secrets(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
     Only admins see tracebacks.
     """
     if caller.role >= Role.ADMIN:
-        return {**kept, "redacted": []}
+        return {**kept, "redacted_paths": []}
     found = redact(without_traceback(kept))
-    return {**found.value, "redacted": found.pointers}
+    return {**found.value, "redacted_paths": found.pointers}
 
 
 def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
@@ -101,7 +101,7 @@ def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
     with request.database.delivery() as connection:
         found = search.owners(connection, [id_])
     for tenant_id, slug in found:
-        if request.caller.may(Role.VIEWER, slug or UNASSIGNED):
+        if request.caller.has_role(Role.VIEWER, slug or UNASSIGNED):
             return Scope(tenant_id, slug or UNASSIGNED), id_
     raise NotFoundError(NO_LETTER)
 
@@ -143,7 +143,7 @@ class Resolution(BaseModel):
     notes: str | None = None
 
 
-class LetterSummary(BaseModel):
+class DeadLetterSummary(BaseModel):
     """A dead letter in a list."""
 
     job_id: UUID
@@ -163,26 +163,26 @@ class LetterSummary(BaseModel):
     metadata: Metadata
     version: int = Field(description="Version, for `If-Match`.")
     file_name: str | None = Field(description="File that the work item processed, if any.")
-    redacted: Pointers
+    redacted_paths: Pointers
 
 
-class LetterPage(BaseModel):
+class DeadLetterPage(BaseModel):
     """Dead letters, the newest first, and the cursor of the next page.
 
     A page of a search may be short although another one follows.
     """
 
-    letters: list[LetterSummary]
-    next: str | None
+    dead_letters: list[DeadLetterSummary]
+    next_cursor: str | None
 
 
-class LetterGroup(BaseModel):
+class DeadLetterGroup(BaseModel):
     """Dead letters with the same error."""
 
     fingerprint: str
     worker: str
     error_type: str
-    sentence: str = Field(description="Error message without the parts that differ between its dead letters.")
+    message: str = Field(description="Error message without the parts that differ between its dead letters.")
     first_seen: datetime
     last_seen: datetime
     count: int
@@ -192,17 +192,17 @@ class LetterGroup(BaseModel):
     ignored: int
     state: groups.State = Field(description="Resolved or ignored as a whole; open again after another failure.")
     trend: list[int] = Field(description=f"Failures in each of the last {groups.HOURS} hours, the current hour last.")
-    redacted: Pointers
+    redacted_paths: Pointers
 
 
-class LetterGroupPage(BaseModel):
+class DeadLetterGroupPage(BaseModel):
     """Groups, the latest death first, and the cursor of the next page."""
 
-    groups: list[LetterGroup]
-    next: str | None
+    groups: list[DeadLetterGroup]
+    next_cursor: str | None
 
 
-class LetterCounts(BaseModel):
+class DeadLetterCounts(BaseModel):
     """Number of letters in each state."""
 
     count: int
@@ -212,30 +212,30 @@ class LetterCounts(BaseModel):
     ignored: int
 
 
-class LetterCountsOfType(LetterCounts):
+class DeadLetterCountsByType(DeadLetterCounts):
     """Number of letters of one task type."""
 
     task_type: str
 
 
-class LetterStats(LetterCounts):
+class DeadLetterStats(DeadLetterCounts):
     """Number of letters of a tenant."""
 
     tenant: str
-    task_types: list[LetterCountsOfType]
+    task_types: list[DeadLetterCountsByType]
 
 
-def summary(letter: Entry, slug: str, caller: Caller) -> LetterSummary:
+def summary(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> DeadLetterSummary:
     """Return a letter of a tenant as the caller may see it."""
-    return LetterSummary.model_validate(_visible(letter, slug, caller))
+    return DeadLetterSummary.model_validate(_visible(dead_letter, slug, caller))
 
 
-_KEPT = ("payload", "metadata", "resolution", "lineage", "file_name")
+_KEPT = ("payload", "metadata", "resolution", "previous_failures", "file_name")
 """Fields with text from outside, which can hold secrets."""
 
 
-def _visible(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
-    fields = vars(letter)
+def _visible(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[str, Any]:
+    fields = vars(dead_letter)
     return {
         **fields,
         "tenant": slug,
@@ -247,7 +247,7 @@ def _visible(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
     "/api/admin/dlq",
     summary="List dead letters",
     tags=["dead letters"],
-    responses=responses({200: (LetterPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (DeadLetterPage, "A page, the newest first.")}, 404, 422),
 )
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
@@ -263,9 +263,9 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     ] = 1,
     limit: Limit = PAGE,
     cursor: Cursor = None,
-) -> LetterPage:
+) -> DeadLetterPage:
     """Return a page of a tenant's dead letters."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -280,9 +280,9 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     with scope.transaction(request.database) as connection:
         offset = (page - 1) * limit
         found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after, offset=offset)
-    return LetterPage(
-        letters=[summary(one, scope.slug, request.caller) for one in found.entries],
-        next=http.cursor(found.next),
+    return DeadLetterPage(
+        dead_letters=[summary(one, scope.slug, request.caller) for one in found.entries],
+        next_cursor=http.encode_cursor(found.next_cursor),
     )
 
 
@@ -290,18 +290,18 @@ def _check_page(deep: int, cursor: str | None, text: str | None) -> None:
     if cursor is not None:
         raise RejectedRequestError("`page` and `cursor` are mutually exclusive.")
     if text is not None:
-        raise RejectedRequestError("A search has no page numbers: use cursor, which is `next` of a page.")
+        raise RejectedRequestError("A search has no page numbers: use cursor, which is `next_cursor` of a page.")
     if deep > DEEPEST:
-        raise RejectedRequestError(f"page is limited to {DEEPEST} letters: use cursor, which is `next` of a page.")
+        raise RejectedRequestError(f"page is limited to {DEEPEST} dead letters: use `next_cursor` of a page as cursor.")
 
 
 @routes.get(
     "/api/admin/dlq/stats",
     summary="Count dead letters",
     tags=["dead letters"],
-    responses=responses({200: (LetterStats, "The counts.")}, 404, 422),
+    responses=responses({200: (DeadLetterStats, "The counts.")}, 404, 422),
 )
-def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> LetterStats:
+def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> DeadLetterStats:
     """Count a tenant's dead letters by task type and state."""
     scope = request.scope(tenant)
     with scope.transaction(request.database) as connection:
@@ -311,7 +311,7 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> L
     }
     total = {status: sum(counts[status] for counts in by_type.values()) for status in STATUSES}
     types = [{**counts, "count": sum(counts.values()), "task_type": name} for name, counts in by_type.items()]
-    return LetterStats.model_validate(
+    return DeadLetterStats.model_validate(
         {**total, "count": sum(total.values()), "tenant": scope.slug, "task_types": types}
     )
 
@@ -320,7 +320,7 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> L
     "/api/admin/dlq/groups",
     summary="List groups of dead letters",
     tags=["dead letters"],
-    responses=responses({200: (LetterGroupPage, "A page, the latest death first.")}, 404, 422),
+    responses=responses({200: (DeadLetterGroupPage, "A page, the latest death first.")}, 404, 422),
 )
 def list_groups(
     request: Request,
@@ -328,27 +328,27 @@ def list_groups(
     status: States = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
-) -> LetterGroupPage:
+) -> DeadLetterGroupPage:
     """Return a page of groups that have letters in one of the states."""
-    after = http.after(cursor, str)
+    after = http.decode_cursor(cursor, str)
     scope = request.scope(tenant)
     wanted = tuple(status or STATUSES)
     with scope.transaction(request.database) as connection:
         found = groups.page(connection, scope.tenant_id, wanted, request.now, limit=limit + 1, after=after)
-    shown, following = http.cut(found, limit, lambda one: (one.last_seen, one.fingerprint))
-    return LetterGroupPage(
+    shown, following = http.split_page(found, limit, lambda one: (one.last_seen, one.fingerprint))
+    return DeadLetterGroupPage(
         groups=[
-            LetterGroup.model_validate(
+            DeadLetterGroup.model_validate(
                 {
                     **vars(one),
                     "count": one.count,
                     "state": one.state,
-                    **hide_secrets({"sentence": one.sentence}, request.caller),
+                    **hide_secrets({"message": one.message}, request.caller),
                 }
             )
             for one in shown
         ],
-        next=following,
+        next_cursor=following,
     )
 
 
@@ -366,7 +366,7 @@ class NamedThings(BaseModel):
 
 
 @routes.get(
-    "/api/admin/dlq/named",
+    "/api/admin/dlq/lookup",
     summary="Find resources by part of an id",
     tags=["dead letters"],
     responses=responses({200: (NamedThings, "The matches.")}, 422),
@@ -400,7 +400,7 @@ def _owns_task(request: Request, job_id: UUID) -> bool:
 # -- one letter -------------------------------------------------------------------------------------------------------
 
 
-class EarlierDeath(BaseModel):
+class PreviousFailure(BaseModel):
     """A death before the last one, and how it was settled."""
 
     model_config = ConfigDict(extra="allow")
@@ -414,37 +414,39 @@ class EarlierDeath(BaseModel):
     last_error: LastError | None = None
 
 
-class Letter(LetterSummary):
+class DeadLetter(DeadLetterSummary):
     """A dead letter with its payload."""
 
     payload: dict[str, JsonValue]
-    lineage: list[EarlierDeath] = Field(description=f"At most the last {LAST_DEATHS}, oldest first.")
+    previous_failures: list[PreviousFailure] = Field(description=f"At most the last {LAST_DEATHS}, oldest first.")
 
 
 _LETTER = responses(
-    {200: (Letter, "The letter."), 304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422
+    {200: (DeadLetter, "The letter."), 304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422
 )
 _LETTER[200]["headers"] = VERSIONED
 
 
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
-def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) -> Response[Letter | None]:
+def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) -> Response[DeadLetter | None]:
     """Return one dead letter with its payload and its earlier deaths."""
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
-        letter = _existing(connection, scope, id_)
-    shown = replace(letter, lineage=letter.lineage[-LAST_DEATHS:])
-    return unless_known(known, Letter.model_validate(_visible(shown, scope.slug, request.caller)), letter.version)
+        dead_letter = _existing(connection, scope, id_)
+    shown = replace(dead_letter, previous_failures=dead_letter.previous_failures[-LAST_DEATHS:])
+    return answer_if_changed(
+        known, DeadLetter.model_validate(_visible(shown, scope.slug, request.caller)), dead_letter.version
+    )
 
 
-def _existing(connection: Connection, scope: Scope, id_: UUID) -> Details:
-    letter = search.show(connection, scope.tenant_id, id_)
-    if letter is None:  # it has just been purged
+def _existing(connection: Connection, scope: Scope, id_: UUID) -> DeadLetterDetails:
+    dead_letter = search.show(connection, scope.tenant_id, id_)
+    if dead_letter is None:  # it has just been purged
         raise NotFoundError(NO_LETTER)
-    return letter
+    return dead_letter
 
 
-class TryLog(BaseModel):
+class AttemptLog(BaseModel):
     """Parameters for `aws logs filter-log-events`. Logs are stored for three months."""
 
     group: str = Field(description="Log group in CloudWatch Logs.")
@@ -456,64 +458,64 @@ class TryLog(BaseModel):
     url: str | None = Field(description="The same in the AWS console; null in a local cloud.")
 
 
-class ToldError(BaseModel):
+class ErrorSummary(BaseModel):
     """A stored error."""
 
     type: str | None
     message: str | None
 
 
-class LetterEvent(BaseModel):
+class DeadLetterEvent(BaseModel):
     """An event in the life of a letter or its work."""
 
     at: datetime = Field(description="Time of its end.")
-    kind: Literal["try", "death", "change"]
-    what: str = Field(description="Outcome of an attempt, reason of a failure, or kind of change.")
-    who: str = Field(description="The worker, or the person.")
-    error: ToldError | None
+    kind: Literal["attempt", "dead_lettered", "change"]
+    outcome: str = Field(description="Outcome of an attempt, reason of a failure, or kind of change.")
+    actor: str = Field(description="The worker, or the person.")
+    error: ErrorSummary | None
     revision: int | None
-    number: int | None = Field(description="Number of the attempt, or of attempts before the failure.")
-    began_at: datetime | None
+    attempt: int | None = Field(description="Number of the attempt, or of attempts before the failure.")
+    started_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
-    log: TryLog | None = Field(description="Log of an attempt.")
+    log: AttemptLog | None = Field(description="Log of an attempt.")
     trace_id: str | None = Field(description="X-Ray trace of a sampled attempt, stored for 30 days.")
     trace_url: str | None = Field(description="That trace in the AWS console; null in a local cloud.")
 
 
-class LetterTimeline(BaseModel):
+class DeadLetterTimeline(BaseModel):
     """Events, the oldest first."""
 
     job_id: UUID
     tenant: str
-    events: list[LetterEvent] = Field(description=f"At most the last {LAST_EVENTS} attempts, failures and changes.")
-    redacted: Pointers
+    events: list[DeadLetterEvent] = Field(description=f"At most the last {LAST_EVENTS} attempts, failures and changes.")
+    redacted_paths: Pointers
 
 
 @routes.get(
     "/api/admin/dlq/<job_id>/timeline",
     summary="Show the history of a dead letter",
     tags=["dead letters"],
-    responses=responses({200: (LetterTimeline, "Attempts, deaths and changes in their order.")}, 404, 422),
+    responses=responses({200: (DeadLetterTimeline, "Attempts, deaths and changes in their order.")}, 404, 422),
 )
-def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
+def show_timeline(request: Request, job_id: Id) -> DeadLetterTimeline:
     """Return the attempts of a dead letter's work, its deaths and its changes."""
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
-        letter = _existing(connection, scope, id_)
-        events = history.events(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
+        dead_letter = _existing(connection, scope, id_)
+        events = history.events(connection, scope.tenant_id, dead_letter, limit=LAST_EVENTS)
     found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
     at_aws = console(environ)
     for event, shown in zip(events, found["events"], strict=True):  # these links hold no text from outside
-        shown["log"] = _log(event, letter, at_aws)
-        shown["trace_url"] = of_trace(event.trace_id, at_aws)
-    return LetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
+        shown["log"] = _log(event, dead_letter, at_aws)
+        shown["trace_url"] = trace_url(event.trace_id, at_aws)
+    return DeadLetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
 
 
-def _log(event: history.Event, letter: Details, console: str | None) -> TryLog | None:
-    if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
+def _log(event: history.Event, dead_letter: DeadLetterDetails, console: str | None) -> AttemptLog | None:
+    if event.kind != "attempt" or dead_letter.work_id is None or event.revision is None or event.started_at is None:
         return None
-    return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at, console)
+    return attempt_log(dead_letter.worker, dead_letter.work_id, event.revision, event.started_at, event.at, console)
 
 
 AROUND = timedelta(minutes=1)
@@ -531,24 +533,24 @@ def console(environment: Mapping[str, str]) -> str | None:
     return f"https://{region}.{domain}/cloudwatch/home?region={region}"
 
 
-def of_try(
-    worker: str, work_id: UUID, revision: int, began_at: datetime, ended_at: datetime, console: str | None
-) -> TryLog:
+def attempt_log(
+    worker: str, work_id: UUID, revision: int, started_at: datetime, ended_at: datetime, console: str | None
+) -> AttemptLog:
     """Return the place of an attempt's log in CloudWatch and in the AWS `console`.
 
     Each attempt logs a line with the id and revision of its work and its X-Ray trace.
     """
-    found = TryLog(
+    found = AttemptLog(
         group=f"/aws/lambda/counterfoil-{worker}",
         filter=f'{{ $.work_id = "{work_id}" && $.revision = {revision} }}',
-        since=began_at - AROUND,
+        since=started_at - AROUND,
         until=ended_at + AROUND,
         url=None,
     )
     return found if console is None else found.model_copy(update={"url": _url(console, found)})
 
 
-def _url(console: str, log: TryLog) -> str:
+def _url(console: str, log: AttemptLog) -> str:
     asked = {"filterPattern": log.filter, "start": _milliseconds(log.since), "end": _milliseconds(log.until)}
     parameters = "$26".join(f"{name}$3D{_twice(value)}" for name, value in asked.items())
     return f"{console}#logsV2:log-groups/log-group/{_twice(log.group)}/log-events$3F{parameters}"
@@ -563,7 +565,7 @@ def _milliseconds(moment: datetime) -> str:
     return str(int(moment.timestamp() * 1000))
 
 
-def of_trace(trace_id: str | None, console: str | None) -> str | None:
+def trace_url(trace_id: str | None, console: str | None) -> str | None:
     """Return the address of a trace in the AWS `console`."""
     return None if trace_id is None or console is None else f"{console}#xray:traces/{trace_id}"
 
@@ -571,7 +573,7 @@ def of_trace(trace_id: str | None, console: str | None) -> str | None:
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-class LetterRetry(BaseModel):
+class DeadLetterRetry(BaseModel):
     """Why the letter is retried."""
 
     model_config = ConfigDict(extra="forbid")
@@ -579,7 +581,7 @@ class LetterRetry(BaseModel):
     notes: Note | None = None
 
 
-class LetterResolution(BaseModel):
+class DeadLetterResolution(BaseModel):
     """How the failure was dealt with."""
 
     model_config = ConfigDict(extra="forbid")
@@ -587,7 +589,7 @@ class LetterResolution(BaseModel):
     notes: Note
 
 
-class LetterIgnoring(BaseModel):
+class DeadLetterIgnore(BaseModel):
     """Why the letter is ignored, unless the URL has the reason."""
 
     model_config = ConfigDict(extra="forbid")
@@ -595,7 +597,7 @@ class LetterIgnoring(BaseModel):
     reason: Note | None = None
 
 
-class LetterEdit(BaseModel):
+class DeadLetterEdit(BaseModel):
     """The complete new payload of the task. The original one takes an edit back."""
 
     model_config = ConfigDict(extra="forbid")
@@ -604,7 +606,7 @@ class LetterEdit(BaseModel):
     notes: Note | None = None
 
 
-class LetterChanged(BaseModel):
+class DeadLetterChange(BaseModel):
     """The letter after the change."""
 
     job_id: UUID
@@ -613,7 +615,7 @@ class LetterChanged(BaseModel):
     version: int
 
 
-class LetterPayload(BaseModel):
+class DeadLetterPayload(BaseModel):
     """The payload of a failed task."""
 
     job_id: UUID
@@ -626,8 +628,8 @@ class LetterPayload(BaseModel):
 
 
 _FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
-_CHANGED = responses({200: (LetterChanged, "It is done.")}, *_FAILURES)
-_EDITED = responses({200: (LetterChanged, "It is done.")}, *_FAILURES, 428)
+_CHANGED = responses({200: (DeadLetterChange, "It is done.")}, *_FAILURES)
+_EDITED = responses({200: (DeadLetterChange, "It is done.")}, *_FAILURES, 428)
 for _answers in (_CHANGED, _EDITED):
     _answers[200]["headers"] = VERSIONED
 IfMatchSent = Annotated[
@@ -637,27 +639,27 @@ IfMatchSent = Annotated[
 
 def _admit(
     request: Request, job_id: str, note: str | None, if_match: str | None, doing: str, *, edits: bool = False
-) -> tuple[Scope, Wish]:
+) -> tuple[Scope, ChangeRequest]:
     """Require the operator role for a change of a letter, and count it."""
     scope, id_ = _owned(request, job_id)
     if edits:
         _check_editor(request.caller, scope)
     request.admit_in(doing, scope)
     version = required_version(if_match) if edits else sent_version(if_match)
-    return scope, Wish(id_, version, request.caller.named(), request.now, note)
+    return scope, ChangeRequest(id_, version, request.caller.require_subject(), request.now, note)
 
 
-def _changed(scope: Scope, wish: Wish, status: Status, done: Done) -> Response[Any]:
-    return versioned(LetterChanged(job_id=wish.job_id, tenant=scope.slug, status=status, version=done.version))
+def _changed(scope: Scope, request: ChangeRequest, status: Status, done: ChangeResult) -> Response[Any]:
+    return versioned(DeadLetterChange(job_id=request.job_id, tenant=scope.slug, status=status, version=done.version))
 
 
 @routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGED)
 def retry_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[LetterRetry | None, Body()] = None,
+    asked: Annotated[DeadLetterRetry | None, Body()] = None,
     condition: IfMatchSent = None,
-) -> Response[LetterChanged]:
+) -> Response[DeadLetterChange]:
     """Retry the failed work of a dead letter."""
     scope, wish = _admit(request, job_id, asked.notes if asked else None, condition, "Retrying")
     done = actions.retry(request.database, scope.tenant_id, wish, bucket=settings().uploads_bucket)
@@ -667,8 +669,8 @@ def retry_dead_letter(
 
 @routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
 def resolve_dead_letter(
-    request: Request, job_id: Id, asked: Annotated[LetterResolution, Body()], condition: IfMatchSent = None
-) -> Response[LetterChanged]:
+    request: Request, job_id: Id, asked: Annotated[DeadLetterResolution, Body()], condition: IfMatchSent = None
+) -> Response[DeadLetterChange]:
     """Settle a dead letter whose failure was dealt with in another way."""
     scope, wish = _admit(request, job_id, asked.notes, condition, "Resolving")
     return _changed(scope, wish, "resolved", actions.resolve(request.database, scope.tenant_id, wish))
@@ -678,12 +680,12 @@ def resolve_dead_letter(
 def ignore_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[LetterIgnoring | None, Body()] = None,
+    asked: Annotated[DeadLetterIgnore | None, Body()] = None,
     reason: Annotated[
         Note | None, Query(description="Reason. Required here or in the body, and equal if in both.")
     ] = None,
     condition: IfMatchSent = None,
-) -> Response[LetterChanged]:
+) -> Response[DeadLetterChange]:
     """Settle a dead letter without doing anything about it."""
     in_body = asked.reason if asked else None
     if in_body is not None and reason is not None and in_body != reason:
@@ -696,15 +698,15 @@ def ignore_dead_letter(
     "/api/admin/dlq/<job_id>/payload",
     summary="Show the payload of a task that has failed",
     tags=["dead letters"],
-    responses=responses({200: (LetterPayload, "The payload, for callers who may edit it.")}, 404, 409, 422),
+    responses=responses({200: (DeadLetterPayload, "The payload, for callers who may edit it.")}, 404, 409, 422),
 )
-def show_payload(request: Request, job_id: Id) -> Response[LetterPayload]:
+def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
     """Return the payload of a dead letter's task: the original one, and the edited one."""
     scope, id_ = _owned(request, job_id)
     _check_editor(request.caller, scope)
     found = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
     return versioned(
-        LetterPayload(
+        DeadLetterPayload(
             job_id=id_,
             tenant=scope.slug,
             task_type=found.type.name,
@@ -718,8 +720,8 @@ def show_payload(request: Request, job_id: Id) -> Response[LetterPayload]:
 
 @routes.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_EDITED)
 def edit_payload(
-    request: Request, job_id: Id, asked: Annotated[LetterEdit, Body()], condition: IfMatch = None
-) -> Response[LetterChanged]:
+    request: Request, job_id: Id, asked: Annotated[DeadLetterEdit, Body()], condition: IfMatch = None
+) -> Response[DeadLetterChange]:
     """Replace the payload for the next attempt of a dead letter's task."""
     scope, wish = _admit(request, job_id, asked.notes, condition, "Editing", edits=True)
     done = actions.edit_payload(
@@ -734,13 +736,15 @@ def edit_payload(
 
 
 def _check_editor(caller: Caller, scope: Scope) -> None:
-    if not caller.may_edit_payloads(scope.slug):
+    if not caller.can_edit_payloads(scope.slug):
         raise ForbiddenError("Editing requires the admin role, or the operator role and the group edit-payloads.")
 
 
 def _editable(scope: Scope) -> UUID:
     if scope.tenant_id is None:
-        raise actions.NotEditableError("Only the payloads of tasks can be edited. This message has no known task.")
+        raise actions.PayloadNotEditableError(
+            "Only the payloads of tasks can be edited. This message has no known task."
+        )
     return scope.tenant_id
 
 
@@ -782,7 +786,7 @@ class AuditPage(BaseModel):
     tenant_id: UUID | None = Field(description="The tenant; null for unassigned objects.")
     head: AuditHead | None = Field(description="Chain head; null for an empty trail.")
     entries: list[AuditRecord]
-    next: int | None
+    next_cursor: int | None
 
 
 @routes.get(
@@ -795,18 +799,18 @@ def list_audit(
     request: Request,
     tenant: TenantOrUnassigned = None,
     target: Annotated[UUID | None, Query(description="Id of a changed resource, such as a dead letter.")] = None,
-    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next` of the previous page.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> AuditPage:
     """Return a page of a tenant's audit trail, or of changes that concern no tenant or all."""
     tenant_id, _ = scope = request.scope(tenant)
     about = None if target is None else str(target)
     with scope.transaction(request.database) as connection:
-        head = audit.head(connection, tenant_id)
+        head = audit.chain_head(connection, tenant_id)
         found = audit.page(connection, tenant_id, limit=limit + 1, before=cursor, target=about)
     return AuditPage(
         tenant_id=tenant_id,
         head=None if head is None else AuditHead(number=head[0], hash=head[1].hex()),
         entries=[AuditRecord.model_validate(one) for one in found[:limit]],
-        next=found[limit - 1].number if len(found) > limit else None,
+        next_cursor=found[limit - 1].number if len(found) > limit else None,
     )

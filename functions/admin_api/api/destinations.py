@@ -15,7 +15,7 @@ from counterfoil.db import Connection
 from counterfoil.settings import settings
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Kind, NewDestination, Subject
-from functions.admin_api.auth import EVERY_TENANT, Request, Role, Slug
+from functions.admin_api.auth import ALL_TENANTS, Request, Role, Slug
 from functions.admin_api.endpoint import Routes, TenantPath, answer
 from functions.admin_api.http import NotFoundError, responses
 
@@ -68,7 +68,7 @@ def add(connection: Connection, change: Change, form: DestinationForm, request: 
     Raises:
         RejectedRequestError: see `destinations.add`.
     """
-    allowlist = settings().webhook_allowlist if request.caller.may(Role.ADMIN, EVERY_TENANT) else ()
+    allowlist = settings().webhook_allowlist if request.caller.has_role(Role.ADMIN, ALL_TENANTS) else ()
     new = NewDestination(form.name, form.kind, form.address, form.events)
     secret = destinations.add(connection, change, new, allowlist)
     return AddedDestination(**form.model_dump(), secret=secret)

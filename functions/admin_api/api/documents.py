@@ -18,7 +18,7 @@ from counterfoil.documents.document_detail import (
     Document,
     DocumentEvent,
 )
-from counterfoil.documents.document_list import STAGES, STATES, DocumentSummary, Wanted
+from counterfoil.documents.document_list import STAGES, STATES, DocumentFilter, DocumentSummary
 from counterfoil.documents.files import File
 from counterfoil.documents.matching import judge
 from counterfoil.documents.structured import DocumentType
@@ -35,8 +35,8 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
+    answer_if_changed,
     private,
-    unless_known,
 )
 from functions.admin_api.http import NotFoundError, responses
 
@@ -56,7 +56,7 @@ class DocumentPage(BaseModel):
     """
 
     documents: list[DocumentSummary]
-    next: str | None
+    next_cursor: str | None
 
 
 class DocumentTimeline(BaseModel):
@@ -97,15 +97,15 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     cursor: Cursor = None,
 ) -> DocumentPage:
     """Return a page of a tenant's documents."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     at = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
-    wanted = Wanted(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
+    wanted = DocumentFilter(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = document_list.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
     return DocumentPage(
         documents=list(found.documents),
-        next=http.cursor(found.next),
+        next_cursor=http.encode_cursor(found.next_cursor),
     )
 
 
@@ -175,12 +175,12 @@ def list_questions(request: Request, document_id: Id) -> QuestionList:
     """Return the questions about a document's matches, with everything that repeats them."""
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
-        found = judge.about(connection, id_)
+        found = judge.stored_answers(connection, id_)
         summaries = review.summaries(connection, judge.candidates(found))
     return QuestionList(id=id_, tenant=slug, questions=[_question(one, summaries) for one in found])
 
 
-def _question(said: judge.Said, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
+def _question(said: judge.JudgeExchange, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
     return Question(
         question=said.question.hex(),
         asked_at=said.at,
@@ -234,7 +234,7 @@ def show_page(
         raise NotFoundError(NO_DOCUMENT)
     *file, content_hash = row
     tag = f"{content_hash}-{number}-{page_images.VERSION}"
-    response: Response[str | None] = unless_known(known, None, tag)
+    response: Response[str | None] = answer_if_changed(known, None, tag)
     if response.status_code == 304:
         return response
     try:
@@ -242,8 +242,8 @@ def show_page(
     except (InvalidDocumentError, RejectedRequestError):
         raise NotFoundError("The document's file no longer exists.") from None
     try:
-        picture = page_images.picture(content, number)
-    except page_images.NoPageError as error:
+        picture = page_images.render_page(content, number)
+    except page_images.PageNotFoundError as error:
         raise NotFoundError(str(error)) from None
     headers = {**private(tag), "X-Pages": str(picture.pages)}
     found = Response[str | None](200, picture.media_type, base64.b64encode(picture.content).decode(), headers)

@@ -15,14 +15,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 from pydantic import BaseModel, Field
 
 from counterfoil import tenant_erasure
-from counterfoil.db import retry_conflicts
+from counterfoil.db import retry_on_conflict
 from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.tenant_erasure import TenantErasure
 from counterfoil.validation import PrintableText
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import EVERY_TENANT, Request, Role
+from functions.admin_api.auth import ALL_TENANTS, Request, Role
 from functions.admin_api.endpoint import VERSIONED, Id, Routes, TenantPath, answer
 from functions.admin_api.http import NotFoundError, etag, required_version, responses
 
@@ -77,13 +77,15 @@ class Confirmation:
 
         Raises:
             RejectedRequestError: another tenant is confirmed.
-            NoConditionError, VersionError: If-Match is missing, or names another number of documents.
+            PreconditionRequiredError, VersionConflictError: If-Match is missing, or names another number of documents.
         """
         if self.confirm != slug:
             raise RejectedRequestError("confirm must be the slug of the tenant to erase.")
         shown = required_version(self.condition)
         if shown != number:
-            raise VersionError(f"Nothing was erased: {number:,} documents would be erased, and {shown:,} were shown.")
+            raise VersionConflictError(
+                f"Nothing was erased: {number:,} documents would be erased, and {shown:,} were shown."
+            )
 
 
 Confirm = Annotated[
@@ -110,12 +112,12 @@ def _planned(plan: ErasurePlan) -> Response[Any]:
     return answer(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
 
 
-_EVER = "(SELECT id, tenant_id FROM document UNION ALL SELECT document_id, tenant_id FROM document_removal)"
+_EVER = "(SELECT id, tenant_id FROM document UNION ALL SELECT document_id, tenant_id FROM document_deletion)"
 _DOCUMENTS = """
 SELECT count(*) FROM (
     SELECT FROM document WHERE id = %(id)s OR parent_id = %(id)s
     UNION ALL
-    SELECT FROM document_removal WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
+    SELECT FROM document_deletion WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
 ) AS found
 """
 
@@ -140,7 +142,7 @@ def erase_document(
     confirmation = Confirmation(confirm, condition)
     tenant_id, slug, id_ = request.owned(document_id, _EVER, NO_DOCUMENT)
     request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
-    by = request.caller.named()
+    by = request.caller.require_subject()
 
     def once() -> ErasurePlan | Erasure | None:
         with request.database.tenant(tenant_id) as connection:
@@ -152,7 +154,7 @@ def erase_document(
             confirmation.check(slug, number)
             return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=reason)
 
-    done = retry_conflicts(once)
+    done = retry_on_conflict(once)
     if done is None:
         raise NotFoundError(NO_DOCUMENT)
     if isinstance(done, ErasurePlan):
@@ -199,7 +201,7 @@ def erase_tenant(
             confirmation.check(tenant, documents)
             return tenant_erasure.request(connection, tenant, request.now, by=request.caller.subject)
 
-    done = retry_conflicts(once)
+    done = retry_on_conflict(once)
     if done is None:
         raise NotFoundError(NO_TENANT)
     return _planned(done) if isinstance(done, ErasurePlan) else answer(202, _status(tenant, done))
@@ -213,7 +215,7 @@ def erase_tenant(
 )
 def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureStatus:
     """Return the progress of an erasure, until 15 days after it has finished."""
-    request.check(Role.ADMIN, EVERY_TENANT, "Showing an erasure")
+    request.check(Role.ADMIN, ALL_TENANTS, "Showing an erasure")
     with request.database.delivery() as connection:
         found = tenant_erasure.find(connection, tenant)
     if found is None:

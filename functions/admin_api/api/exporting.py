@@ -15,7 +15,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel
 
 from counterfoil.dead_letters import export
-from counterfoil.dead_letters.export import LINK_SECONDS, MEDIA_TYPES, ExportFile, Format
+from counterfoil.dead_letters.export import MEDIA_TYPES, URL_EXPIRY_SECONDS, ExportFile, Format
 from counterfoil.dead_letters.search import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
 from counterfoil.operations import store
 from counterfoil.operations.store import OperationStateError
@@ -86,7 +86,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         fingerprint=fingerprint,
     )
     tenant_id, slug = request.tenant(tenant)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     file = ExportFile(file_format, redacted=request.caller.role < Role.ADMIN)
     content = _content(request, tenant_id, slug, wanted, file, by)
     if content is not None:
@@ -111,16 +111,16 @@ def _content(
 ) -> bytes | None:
     """Return a small file, and record it in the audit trail. None: it is too large for a response."""
     until = request.time_left() - AT_ONCE_SECONDS
-    content, letters = bytearray(export.head(file.format)), 0
-    for batch in export.batches(lambda: request.database.tenant(tenant_id), tenant_id, wanted.before(request.now)):
-        content += export.encoded(batch.letters, slug, file.format, hides=file.redacted)
-        letters += len(batch.letters)
+    content, dead_letters = bytearray(export.head(file.format)), 0
+    for batch in export.iter_batches(lambda: request.database.tenant(tenant_id), tenant_id, wanted.before(request.now)):
+        content += export.encode(batch.dead_letters, slug, file.format, hides=file.redacted)
+        dead_letters += len(batch.dead_letters)
         if len(content) > AT_ONCE_BYTES or request.time_left() < until:
             return None
     written = replace(file, bytes=len(content))
     request.commit(
         tenant_id,
-        lambda connection: export.record_taken(connection, tenant_id, wanted, written, letters, by, request.now),
+        lambda connection: export.record_taken(connection, tenant_id, wanted, written, dead_letters, by, request.now),
     )
     return bytes(content)
 
@@ -138,20 +138,21 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     the first link of each caller.
     """
     tenant_id, slug, id_ = owned(request, operation_id)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     with request.database.tenant(tenant_id) as connection:
         operation = store.show(connection, id_)
     if operation.action != "export" or request.now >= operation.requested_at + export.KEPT:
         raise NotFoundError(NO_FILE)
     is_own = operation.requested_by == by and ExportFile.of(operation).redacted
-    if not is_own and not request.caller.may(Role.ADMIN, slug):
+    if not is_own and not request.caller.has_role(Role.ADMIN, slug):
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":
         raise OperationStateError(f"The export is {operation.state}. Its file is complete when it is done.")
-    request.commit(tenant_id, lambda connection: export.take(connection, operation, by=by, now=request.now))
+    request.commit(tenant_id, lambda connection: export.record_download(connection, operation, by=by, now=request.now))
     bucket = settings().uploads_bucket
     assert bucket is not None  # the file is in it
     link = ExportLink(
-        url=export.link(bucket, operation, slug), url_expires_at=request.now + timedelta(seconds=LINK_SECONDS)
+        url=export.presigned_url(bucket, operation, slug),
+        url_expires_at=request.now + timedelta(seconds=URL_EXPIRY_SECONDS),
     )
     return answer(200, link, {"Cache-Control": "no-store"})

@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold
 from functions.admin_api import http
@@ -29,7 +29,7 @@ class HeldMailPage(BaseModel):
 
     tenant: str
     mails: list[HeldMail]
-    next: str | None
+    next_cursor: str | None
 
 
 class MailPolicy(BaseModel):
@@ -84,11 +84,11 @@ def list_mail(
 ) -> HeldMailPage:
     """Return a page of mail that failed DMARC, in one state."""
     tenant_id, slug = request.tenant(tenant)
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
         found = holds.page(connection, tenant_id, hold, after, limit + 1)
-    shown, following = http.cut(found, limit, lambda mail: (mail.received_at, mail.id))
-    return HeldMailPage(tenant=slug, mails=list(shown), next=following)
+    shown, following = http.split_page(found, limit, lambda mail: (mail.received_at, mail.id))
+    return HeldMailPage(tenant=slug, mails=list(shown), next_cursor=following)
 
 
 @routes.get(
@@ -116,7 +116,7 @@ def change_mail_policy(
     """Change a tenant's policy for mail that fails DMARC. It applies to mail that is acquired from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
-    by = request.caller.named()[:LONGEST_ACTOR]
+    by = request.caller.require_subject()[:LONGEST_ACTOR]
     if not request.commit(
         tenant_id,
         lambda connection: holds.set_policy(
@@ -147,11 +147,13 @@ def _decide(
     mail_id: str,
     asked: MailDecision | None,
     hold: Hold,
-    decide: Callable[[Connection, UUID, Decision], list[Send] | None],
+    decide: Callable[[Connection, UUID, Decision], list[OutboxMessage] | None],
 ) -> MailDecided:
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
-    decision = Decision(id_, request.caller.named()[:LONGEST_ACTOR], request.now, asked.reason if asked else None)
+    decision = Decision(
+        id_, request.caller.require_subject()[:LONGEST_ACTOR], request.now, asked.reason if asked else None
+    )
     sends = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if sends is None:
         raise ConflictError("The mail is not on hold: it was released or rejected before.")

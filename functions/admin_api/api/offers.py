@@ -19,14 +19,14 @@ from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import pool_list
-from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, OfferPool, OfferShard, PoolState, Wanted
+from counterfoil.offers.pool_list import MAX_SHARDS, FailedUser, OfferPool, OfferShard, PoolFilter, PoolState
 from counterfoil.offers.profiles import JobState
 from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, requested
 from counterfoil.settings import settings
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
-from functions.admin_api.auth import EVERY_TENANT, Request, TenantSlug, item_id
+from functions.admin_api.auth import ALL_TENANTS, Request, TenantSlug, item_id
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
 from functions.admin_api.http import NotFoundError, responses
 
@@ -34,10 +34,10 @@ NO_POOL = "There is no such pool."
 
 
 class OfferPoolPage(BaseModel):
-    """A page of pools, latest first, and the cursor of the next page."""
+    """A page of pools, newest first, and the cursor of the next page."""
 
     pools: list[OfferPool]
-    next: str | None
+    next_cursor: str | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OfferPoolDetail(OfferPool):
 
     parts: Annotated[
         list[OfferShard],
-        Field(description=f"At most {MOST_SHARDS} shards: failed ones, then those in progress, then the others."),
+        Field(description=f"At most {MAX_SHARDS} shards: failed ones, then those in progress, then the others."),
     ]
 
 
@@ -54,7 +54,7 @@ class FailedUsers(BaseModel):
     """Users of a pool whose offers failed, by id, and the cursor of the page after them."""
 
     users: list[FailedUser]
-    next: str | None
+    next_cursor: str | None
 
 
 class OfferJob(BaseModel):
@@ -120,12 +120,12 @@ def list_pools(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> OfferPoolPage:
     """Return a page of a tenant's pools, each for one date of one time zone, and their progress."""
-    wanted = Wanted(since, until, timezone, state, http.after(cursor))
+    wanted = PoolFilter(since, until, timezone, state, http.decode_cursor(cursor))
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
-    shown, following = http.cut(found, limit, lambda pool: (pool.offered_at, pool.id))
-    return OfferPoolPage(pools=list(shown), next=following)
+    shown, following = http.split_page(found, limit, lambda pool: (pool.offered_at, pool.id))
+    return OfferPoolPage(pools=list(shown), next_cursor=following)
 
 
 @routes.post(
@@ -137,18 +137,18 @@ def list_pools(  # a query has this many parameters
 def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
     """The scheduler queues the missing offers of a date. Repeating it adds nothing."""
     tenant = None
-    if asked.tenant is None and EVERY_TENANT in request.caller.tenants:
+    if asked.tenant is None and ALL_TENANTS in request.caller.tenants:
         request.admit_for_all("Queueing the offers of all tenants")
     else:
         tenant = request.slug(asked.tenant)
         request.admit("Queueing offers", tenant)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     try:
         found = requested(asked.timezone, asked.date, request.now)
     except (UnknownZoneError, NoSuchDateError, NotDueError) as error:
         raise RejectedRequestError(f"{error}.") from error
     event = {"date": f"{found.date}", "timezone": found.zone, "by": by} | ({"tenant": tenant} if tenant else {})
-    with aws.errors_mapped():
+    with aws.translate_errors():
         # Lambda stores the event, and repeats the call if the scheduler fails or is busy.
         aws.client("lambda").invoke(
             FunctionName=settings().invoked_functions["offers_scheduler"],
@@ -178,11 +178,11 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
 )
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
     """Return a page of the users of a pool whose offers failed, and why."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         found = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
-    shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
-    return FailedUsers(users=list(shown), next=following)
+    shown, following = http.split_page(found, limit, lambda one: (pool.offered_at, one.user_id))
+    return FailedUsers(users=list(shown), next_cursor=following)
 
 
 @routes.get(

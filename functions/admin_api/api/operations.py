@@ -16,14 +16,14 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.db import retry_conflicts
+from counterfoil.db import retry_on_conflict
 from counterfoil.dead_letters import bulk, export, purges, search
 from counterfoil.dead_letters.export import Format
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
-from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
+from counterfoil.errors import RejectedRequestError, TransientError, VersionConflictError, safe_message
 from counterfoil.operations import engine, store
 from counterfoil.operations.store import (
     MAX_RATES,
@@ -32,14 +32,14 @@ from counterfoil.operations.store import (
     LetterAction,
     NewOperation,
     Operation,
+    OperationCommand,
     OperationItem,
     Result,
     State,
-    Steer,
 )
 from counterfoil.validation import IN_UTC, UNASSIGNED, Moment
 from functions.admin_api import http
-from functions.admin_api.api.dead_letters import LetterSummary, Pointers, hide_secrets, summary
+from functions.admin_api.api.dead_letters import DeadLetterSummary, Pointers, hide_secrets, summary
 from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug
 from functions.admin_api.endpoint import (
     PAGE,
@@ -73,17 +73,17 @@ class BulkFilter(DeadLetterFilter):
     tenant: TenantSlug | None = None
 
 
-class Bulk(BaseModel):
+class BulkRequestBody(BaseModel):
     """Dead letters, by `job_ids` or `filter`, and the rate."""
 
     model_config = ConfigDict(extra="forbid")
 
-    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MOST_NAMED)
+    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_NAMED_IDS)
     filter: BulkFilter | None = None
     dry_run: bool = Field(default=False, description="Only return the number, and a sample.")
 
 
-class BulkRetry(Bulk):
+class BulkRetry(BulkRequestBody):
     """Dead letters to retry."""
 
     rate: Rate = RETRY_RATE
@@ -93,14 +93,14 @@ class BulkRetry(Bulk):
     notes: Note | None = None
 
 
-class BulkResolution(Bulk):
+class BulkResolution(BulkRequestBody):
     """Letters whose failure was dealt with in another way, and how."""
 
     rate: Rate = MAX_RATES["resolve"]
     notes: Note | None = Field(default=None, description="Required, except for a dry run.")
 
 
-class BulkIgnoring(Bulk):
+class BulkIgnoring(BulkRequestBody):
     """Letters that nothing is done about, and why."""
 
     rate: Rate = MAX_RATES["ignore"]
@@ -112,15 +112,17 @@ class BulkPreview(BaseModel):
 
     tenant: str
     count: int
-    is_exact: bool = Field(description=f"False if there are at least `count`. A search counts up to {bulk.COUNTED}.")
-    sample: list[LetterSummary] = Field(description=f"The newest, at most {bulk.SAMPLE}.")
+    is_exact: bool = Field(
+        description=f"False if there are at least `count`. A search counts up to {bulk.COUNT_LIMIT}."
+    )
+    sample: list[DeadLetterSummary] = Field(description=f"The newest, at most {bulk.SAMPLE_SIZE}.")
 
 
 class PurgePlan(BaseModel):
     """Preview of a purge."""
 
     tenant: str
-    died_before: datetime
+    failed_before: datetime
     statuses: list[ClosedStatus]
     count: int = Field(description="Number of dead letters, for If-Match of the confirming request.")
     confirm: str = Field(description="Value of `confirm` that runs the purge.")
@@ -148,8 +150,8 @@ class OperationProgress(BaseModel):
     requested_by: str
     requested_at: str
     state: State = Field(
-        description="waiting: dead letters are being selected. canary: the first items are in progress. paused: "
-        "a person paused it, or the canary does not succeed. stopped: one of the canary died again."
+        description="selecting: dead letters are being selected. canary: the first items are in progress. paused: "
+        "a person paused it, or the canary does not finish. halted: an item of the canary failed again."
     )
     version: int = Field(description="Version, for `If-Match`.")
     reason: str | None = Field(description="Reason of an automatic stop or pause.")
@@ -158,19 +160,19 @@ class OperationProgress(BaseModel):
         description="End of the period in which a purge can be undone; else null."
     )
     file: OperationFile | None = Field(description="File of an export. `/file` returns a link to it.")
-    total: int | None = Field(description="Number of items; null until all are selected.")
-    done: int
+    selected: int | None = Field(description="Number of items; null until all are selected.")
+    succeeded: int
     failed: int
     skipped: int = Field(description="Dead letters that were closed in the meantime, failed again, or no longer exist.")
-    left: int = Field(description="Selected items without a result.")
-    redacted: Pointers
+    remaining: int = Field(description="Selected items without a result.")
+    redacted_paths: Pointers
 
 
 class OperationPage(BaseModel):
     """Operations, the newest first, and the cursor of the next page."""
 
     operations: list[OperationProgress]
-    next: str | None
+    next_cursor: str | None
 
 
 class OperationItemPage(BaseModel):
@@ -178,7 +180,7 @@ class OperationItemPage(BaseModel):
 
     operation_id: UUID
     items: list[OperationItem]
-    next: int | None
+    next_cursor: int | None
 
 
 class ReprocessingRequest(BaseModel):
@@ -211,7 +213,7 @@ DOING: dict[LetterAction, str] = {"retry": "Trying again", "resolve": "Resolving
 
 
 @dataclass(frozen=True)
-class _Meant:
+class _ResolvedSelection:
     """Dead letters of one tenant."""
 
     tenant_id: UUID
@@ -235,9 +237,9 @@ def _bulk(
     if wanted.dry_run:
         with request.database.tenant(meant.tenant_id) as connection:
             found = bulk.preview(connection, meant.tenant_id, meant.selection, meant.job_ids, request.now)
-        sample = [summary(letter, meant.slug, request.caller) for letter in found.sample]
+        sample = [summary(dead_letter, meant.slug, request.caller) for dead_letter in found.sample]
         return BulkPreview(tenant=meant.slug, count=found.count, is_exact=found.is_exact, sample=sample)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     note = wanted.reason if isinstance(wanted, BulkIgnoring) else wanted.notes
     canary = wanted.canary if isinstance(wanted, BulkRetry) else None
     selection = None if meant.selection is None else meant.selection.stored
@@ -248,15 +250,15 @@ def _bulk(
     return progress(operation, meant.slug, request.caller)
 
 
-def _meant(action: LetterAction, wanted: Bulk, request: Request) -> _Meant:
+def _meant(action: LetterAction, wanted: BulkRequestBody, request: Request) -> _ResolvedSelection:
     if wanted.filter is not None:
         slug = request.slug(wanted.filter.tenant)
         tenant_id = request.admit(DOING[action], slug)
-        return _Meant(tenant_id, slug, _pending(wanted.filter), ())
+        return _ResolvedSelection(tenant_id, slug, _pending(wanted.filter), ())
     ids = wanted.job_ids or []
     with request.database.delivery() as connection:
         found = search.owners(connection, ids)
-    visible = [(owner, name) for owner, name in found if request.caller.may(Role.VIEWER, name or UNASSIGNED)]
+    visible = [(owner, name) for owner, name in found if request.caller.has_role(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
     if len(visible) > 1:
@@ -265,7 +267,7 @@ def _meant(action: LetterAction, wanted: Bulk, request: Request) -> _Meant:
     if owner is None or name is None:
         raise RejectedRequestError(f"The dead letters are unassigned: {ONE_BY_ONE}.")
     request.admit(DOING[action], name, owner)
-    return _Meant(owner, name, None, ids)
+    return _ResolvedSelection(owner, name, None, ids)
 
 
 def _pending(wanted: BulkFilter) -> DeadLetterFilter:
@@ -290,8 +292,8 @@ def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgre
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "restorable_until": _restorable_until(operation),
         "file": operation.file and {**operation.file, "expires_at": operation.requested_at + export.KEPT},
-        "total": operation.selected if operation.is_selected else None,
-        "left": operation.selected - operation.handled,
+        "selected": operation.selected if operation.selection_complete else None,
+        "remaining": operation.selected - operation.processed,
     }
     return OperationProgress.model_validate(told)
 
@@ -389,12 +391,12 @@ def purge_dead_letters(
     """
     slug = request.slug(tenant)
     tenant_id = _admit_purge(slug, request)
-    statuses = [one for one in purges.SETTLED if one in status]
+    statuses = [one for one in purges.CLOSED_STATUSES if one in status]
     before = min(before_date, request.now)
     if confirm is None:
         with request.database.tenant(tenant_id) as connection:
-            count = search.count(connection, tenant_id, purges.settled(before, statuses))
-        plan = PurgePlan(tenant=slug, died_before=before, statuses=statuses, count=count, confirm=slug)
+            count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
+        plan = PurgePlan(tenant=slug, failed_before=before, statuses=statuses, count=count, confirm=slug)
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
         raise RejectedRequestError("confirm is not the slug of the tenant.")
@@ -402,15 +404,15 @@ def purge_dead_letters(
 
     def once() -> Operation:
         with request.database.tenant(tenant_id) as connection:
-            count = search.count(connection, tenant_id, purges.settled(before, statuses))
+            count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
             if count != shown:
-                raise VersionError(
+                raise VersionConflictError(
                     f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
                 )
             by = request.caller.subject
             return purges.request(connection, tenant_id, before, statuses, by=by, now=request.now)
 
-    return _stepped(retry_conflicts(once), slug, request)
+    return _stepped(retry_on_conflict(once), slug, request)
 
 
 @routes.post(
@@ -430,7 +432,7 @@ def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None)
 
 def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> UUID:
     tenant_id = request.admit("Purging", slug, tenant_id, role=Role.ADMIN)
-    request.caller.named()
+    request.caller.require_subject()
     return tenant_id
 
 
@@ -441,7 +443,7 @@ def _stepped(operation: Operation, slug: str, request: Request) -> Response[Oper
         with request.database.tenant(operation.tenant_id) as connection:
             operation = store.show(connection, operation.id)
     except TransientError as error:
-        logger.warning("A purge waits for the worker", purge=str(operation.id), error=sentence(error, for_log=True))
+        logger.warning("A purge waits for the worker", purge=str(operation.id), error=safe_message(error, for_log=True))
     return versioned(progress(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
 
 
@@ -464,7 +466,7 @@ def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, 
     """A tenant's documents are extracted or matched again at a bounded rate."""
     slug = request.slug(asked.tenant)
     tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     operation = request.commit(
         tenant_id,
         lambda connection: reprocess.request(
@@ -497,12 +499,12 @@ def list_operations(
     limit: Limit = PAGE,
 ) -> OperationPage:
     """Return a page of a tenant's operations."""
-    after = None if cursor is None else http.after(cursor)
+    after = None if cursor is None else http.decode_cursor(cursor)
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
-    shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
-    return OperationPage(operations=[progress(one, slug, request.caller) for one in shown], next=following)
+    shown, following = http.split_page(found, limit, lambda one: (one.requested_at, one.id))
+    return OperationPage(operations=[progress(one, slug, request.caller) for one in shown], next_cursor=following)
 
 
 @routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
@@ -523,7 +525,7 @@ def list_operation_items(
     request: Request,
     operation_id: Id,
     result: Annotated[Result | None, Query(description="Only items with this result.")] = None,
-    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next` of the previous page.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> OperationItemPage:
     """Return a page of the dead letters of an operation, with their results. Reprocessing lists none."""
@@ -534,7 +536,7 @@ def list_operation_items(
     return OperationItemPage(
         operation_id=id_,
         items=page,
-        next=page[-1].number if len(found) > limit else None,
+        next_cursor=page[-1].number if len(found) > limit else None,
     )
 
 
@@ -583,7 +585,7 @@ def change_operation(
         action = store.show(connection, id_).action
     role = Role.ADMIN if action in REPROCESSING else Role.OPERATOR
     request.admit("Changing the rate", slug, tenant_id, role=role)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     version = required_version(condition)
     operation = request.commit(
         tenant_id,
@@ -592,16 +594,19 @@ def change_operation(
     return versioned(progress(operation, slug, request.caller))
 
 
-_STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
+_STEERING: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
 
 
-def _steered(request: Request, operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
+def _steered(
+    request: Request, operation_id: str, how: OperationCommand, condition: str | None
+) -> Response[OperationProgress]:
     """Pause, resume or cancel an operation."""
     tenant_id, slug, id_ = owned(request, operation_id)
     request.admit(_STEERING[how], slug, tenant_id)
-    by = request.caller.named()
+    by = request.caller.require_subject()
     version = required_version(condition)
     operation = request.commit(
-        tenant_id, lambda connection: store.steer(connection, id_, how, version=version, actor=by, now=request.now)
+        tenant_id,
+        lambda connection: store.change_state(connection, id_, how, version=version, actor=by, now=request.now),
     )
     return versioned(progress(operation, slug, request.caller))

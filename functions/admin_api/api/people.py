@@ -16,11 +16,11 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import audit, aws
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.settings import settings
 from functions.admin_api.auth import (
+    ALL_TENANTS,
     EDIT_PAYLOADS,
-    EVERY_TENANT,
     LONGEST_ACTOR,
     Request,
     Role,
@@ -55,7 +55,7 @@ class PersonPage(BaseModel):
     """People in the order of the user pool."""
 
     people: list[Person]
-    next: str | None = Field(description="Cursor of the next page.")
+    next_cursor: str | None = Field(description="Cursor of the next page.")
 
 
 class NewPerson(BaseModel):
@@ -94,7 +94,7 @@ class Pool:
         Raises:
             ConflictError: the deployment uses another token issuer.
         """
-        sign_in = settings().sign_in
+        sign_in = settings().oidc
         if sign_in is None or sign_in.pool is None:
             raise ConflictError("People are managed at the token issuer of this deployment, not here.")
         return cls(sign_in.pool, aws.client("cognito-idp"))
@@ -105,9 +105,9 @@ class Pool:
         Raises:
             NotFoundError: there is no such person.
             ConflictError: there is a person with this address.
-            ServiceUnavailableError, RejectedRequestError: see `errors_mapped`.
+            ServiceUnavailableError, RejectedRequestError: see `translate_errors`.
         """
-        with aws.errors_mapped():
+        with aws.translate_errors():
             try:
                 found: dict[str, Any] = getattr(self.client, operation)(UserPoolId=self.id, **parameters)
             except ClientError as error:
@@ -135,7 +135,7 @@ class Pool:
             following = listed.get("PaginationToken")
         people = [self._person(user, "Attributes") for user in listed["Users"]]
         return PersonPage(
-            people=[person for person in people if tenant is None or tenant in person.tenants], next=following
+            people=[person for person in people if tenant is None or tenant in person.tenants], next_cursor=following
         )
 
     def find(self, id_: str) -> Person:
@@ -177,11 +177,11 @@ def _groups(person: Person | NewPerson) -> set[str]:
 
 def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
     """Require the admin role for every tenant, and count one change."""
-    if EVERY_TENANT in tenants or request.caller.may(Role.ADMIN, EVERY_TENANT):
+    if ALL_TENANTS in tenants or request.caller.has_role(Role.ADMIN, ALL_TENANTS):
         request.admit_for_all(doing)
-    for tenant in sorted(set(tenants) - {EVERY_TENANT}):
+    for tenant in sorted(set(tenants) - {ALL_TENANTS}):
         request.admit(doing, tenant, role=Role.ADMIN)
-    request.caller.named()
+    request.caller.require_subject()
 
 
 def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
@@ -193,9 +193,9 @@ def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
     """
     person = pool.find(id_)
     caller = request.caller
-    if not any(caller.may(Role.VIEWER, tenant) for tenant in [*person.tenants, EVERY_TENANT]):
+    if not any(caller.has_role(Role.VIEWER, tenant) for tenant in [*person.tenants, ALL_TENANTS]):
         raise NotFoundError(NO_PERSON)
-    if not all(caller.may(Role.ADMIN, tenant) for tenant in person.tenants):
+    if not all(caller.has_role(Role.ADMIN, tenant) for tenant in person.tenants):
         raise ForbiddenError(f"{doing} requires the admin role for all of their tenants: ask an admin for it.")
     _admit(request, doing, person.tenants)
     return person
@@ -203,9 +203,9 @@ def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
     """Record a change in the audit trail of each tenant; for all tenants, in the unassigned one."""
-    operation = Operation(request.caller.named()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
+    operation = AuditRecord(request.caller.require_subject()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
     for tenant in sorted(set(tenants)):
-        if tenant == EVERY_TENANT:
+        if tenant == ALL_TENANTS:
             with request.database.delivery() as connection:
                 audit.record(connection, None, operation)
             continue
@@ -232,7 +232,7 @@ def list_people(
     cursor: Cursor = None,
 ) -> Response[PersonPage]:
     """List the people of a tenant, or of all tenants."""
-    if tenant is None and request.caller.may(Role.ADMIN, EVERY_TENANT):
+    if tenant is None and request.caller.has_role(Role.ADMIN, ALL_TENANTS):
         return answer(200, Pool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
     return answer(200, Pool.current().page(slug, email, cursor))

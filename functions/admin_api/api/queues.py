@@ -35,8 +35,8 @@ from counterfoil.queues import (
     request_pause,
     running_counts,
 )
-from counterfoil.settings import Queue, settings
-from functions.admin_api.auth import EVERY_TENANT, Request, Role
+from counterfoil.settings import QueueSettings, settings
+from functions.admin_api.auth import ALL_TENANTS, Request, Role
 from functions.admin_api.endpoint import VERSIONED, IfMatch, Note, OneTenant, Routes, versioned
 from functions.admin_api.http import NotFoundError, required_version, responses
 
@@ -46,7 +46,7 @@ ALARMS_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class QueueSwitch(BaseModel):
+class PauseBody(BaseModel):
     """Why a queue is paused or resumed."""
 
     model_config = ConfigDict(extra="forbid")
@@ -54,7 +54,7 @@ class QueueSwitch(BaseModel):
     reason: Note
 
 
-class PausedBy(BaseModel):
+class PauseInfo(BaseModel):
     """Author, time and reason of a pause."""
 
     by: str
@@ -67,8 +67,8 @@ class QueueState(BaseModel):
 
     worker: str
     is_paused: bool
-    paused: PausedBy | None = Field(description="Author and reason, for callers with all tenants.")
-    in_effect: bool = Field(
+    paused: PauseInfo | None = Field(description="Author and reason, for callers with all tenants.")
+    is_applied: bool = Field(
         description="Whether Lambda applied it. Otherwise it is retried within a minute, and may take another."
     )
     version: int = Field(description="Version, for `If-Match`; 0 if the queue was never paused.")
@@ -80,7 +80,7 @@ class PausedQueue(BaseModel):
     worker: str
     since: datetime
     reason: str = Field(description="Reason, visible to all callers.")
-    paused: PausedBy | None = Field(description="Author and reason, for callers with all tenants.")
+    paused: PauseInfo | None = Field(description="Author and reason, for callers with all tenants.")
 
 
 class PausedQueues(BaseModel):
@@ -109,14 +109,14 @@ class QueueOverview(BaseModel):
 
     worker: str
     is_paused: bool
-    paused: PausedBy | None
-    in_effect: bool | None
+    paused: PauseInfo | None
+    is_applied: bool | None
     version: int | None
     running: int = Field(description="Work items in progress.")
-    gate: int | None = Field(description="Concurrency limit.")
+    concurrency_limit: int | None = Field(description="Concurrency limit.")
     pending: int | None = Field(description="Pending work items at `measured_at`; null if not measured.")
     oldest_seconds: int | None = Field(description="Age of the oldest due work item at that time; null if none.")
-    dead: int | None = Field(description="Pending dead letters at that time; null if not measured.")
+    dead_letters: int | None = Field(description="Pending dead letters at that time; null if not measured.")
     approximate_visible: int | None = Field(description="Visible messages, as estimated by SQS.")
     approximate_delayed: int | None
     approximate_in_flight: int | None
@@ -141,7 +141,7 @@ class QueuesOverview(BaseModel):
     alarms: list[AlarmState] | None = Field(description="null if CloudWatch does not respond.")
 
 
-class Kept(Generic[T]):
+class CachedValue(Generic[T]):
     """Cached value, requested by one thread for all."""
 
     def __init__(self, ask: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -204,18 +204,18 @@ def _of_tenant(database: Database, tenant_id: UUID, slug: str, now: datetime) ->
     )
 
 
-def _by(pause: QueuePause) -> PausedBy | None:
-    return PausedBy(by=pause.changed_by, reason=pause.reason, at=pause.changed_at) if pause.is_paused else None
+def _by(pause: QueuePause) -> PauseInfo | None:
+    return PauseInfo(by=pause.changed_by, reason=pause.reason, at=pause.changed_at) if pause.is_paused else None
 
 
-def _of_all(pause: QueuePause | None, queue: Queue, depth: Depth | None) -> dict[str, object]:
+def _of_all(pause: QueuePause | None, queue: QueueSettings, depth: Depth | None) -> dict[str, object]:
     """Return the values for callers with all tenants."""
     return {
         "is_paused": pause is not None and pause.is_paused,
         "paused": None if pause is None else _by(pause),
-        "in_effect": True if pause is None else pause.is_in_effect,
+        "is_applied": True if pause is None else pause.is_applied,
         "version": 0 if pause is None else pause.version,
-        "gate": queue.gate,
+        "concurrency_limit": queue.gate,
         "approximate_visible": depth and depth.visible,
         "approximate_delayed": depth and depth.delayed,
         "approximate_in_flight": depth and depth.in_flight,
@@ -228,13 +228,13 @@ def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> Que
         worker=worker,
         is_paused=False,
         paused=None,
-        in_effect=None,
+        is_applied=None,
         version=None,
         running=running,
-        gate=None,
+        concurrency_limit=None,
         pending=found.waiting and found.waiting.pending,
         oldest_seconds=found.waiting and found.waiting.oldest_seconds,
-        dead=found.waiting and found.waiting.dead,
+        dead_letters=found.waiting and found.waiting.dead_letters,
         approximate_visible=None,
         approximate_delayed=None,
         approximate_in_flight=None,
@@ -255,14 +255,14 @@ def _breakers(connection: Connection) -> list[BreakerState]:
 
 
 @cache
-def _depths() -> Kept[Any]:
+def _depths() -> CachedValue[Any]:
     urls = {worker: queue.urls for worker, queue in settings().queues.items()}
-    return Kept(lambda: queue_depths(urls), DEPTHS_SECONDS)
+    return CachedValue(lambda: queue_depths(urls), DEPTHS_SECONDS)
 
 
 @cache
-def _alarms() -> Kept[Any]:
-    return Kept(firing_alarms, ALARMS_SECONDS)
+def _alarms() -> CachedValue[Any]:
+    return CachedValue(firing_alarms, ALARMS_SECONDS)
 
 
 routes = Routes()
@@ -280,7 +280,7 @@ _SWITCHED[200]["headers"] = VERSIONED
 )
 def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     """Show depth and work of all queues: for callers with all tenants in total, else for one tenant."""
-    if tenant is None and request.caller.may(Role.VIEWER, EVERY_TENANT):
+    if tenant is None and request.caller.has_role(Role.VIEWER, ALL_TENANTS):
         return _whole(request.database, request.now)
     return _of_tenant(request.database, *request.tenant(tenant), request.now)
 
@@ -309,7 +309,7 @@ def list_paused_queues(request: Request) -> PausedQueues:
 
 @routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCHED)
 def pause_queue(
-    request: Request, worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+    request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
     """Stop reading a worker's queue until it is resumed. Waiting messages lose no attempt."""
     return _switch(request, worker, asked, condition, is_paused=True)
@@ -317,14 +317,14 @@ def pause_queue(
 
 @routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
 def resume_queue(
-    request: Request, worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+    request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
     """Read a worker's queue again."""
     return _switch(request, worker, asked, condition, is_paused=False)
 
 
 def _switch(
-    request: Request, worker: str, asked: QueueSwitch, condition: str | None, *, is_paused: bool
+    request: Request, worker: str, asked: PauseBody, condition: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
     """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
     by = request.admit_for_all("Pausing" if is_paused else "Resuming")
@@ -334,10 +334,10 @@ def _switch(
     version = required_version(condition)
     pause = request_pause(request.database, PauseRequest(worker, is_paused, asked.reason, by, request.now, version))
     if pause is None:
-        return versioned(QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0))
+        return versioned(QueueState(worker=worker, is_paused=False, paused=None, is_applied=True, version=0))
     is_applied = apply_pause(request.database, worker, queue.mappings)
     return versioned(
         QueueState(
-            worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_applied, version=pause.version
+            worker=worker, is_paused=pause.is_paused, paused=_by(pause), is_applied=is_applied, version=pause.version
         )
     )

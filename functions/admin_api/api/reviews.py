@@ -14,12 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection
 from counterfoil.documents import differences, review
-from counterfoil.documents.differences import Said, Which, Word
+from counterfoil.documents.differences import DecisionResult, VarianceSelector, Word
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
-from counterfoil.documents.review import Answer, Done, Refused, ReviewDocument, ReviewFilter, Who
+from counterfoil.documents.review import (
+    Answer,
+    DecisionApplied,
+    DecisionContext,
+    DecisionRejected,
+    ReviewDocument,
+    ReviewFilter,
+)
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match import Code
+from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
@@ -33,39 +40,39 @@ MOST_AT_ONCE = 50
 """Candidates that one request may reject."""
 
 
-class Deciding(BaseModel):
+class DecisionBody(BaseModel):
     """Fields of every decision."""
 
     model_config = ConfigDict(extra="forbid")
 
     reason: Note | None = None
-    supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
+    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
         description="Numbers of decisions that this one may replace; null for any.",
     )
 
 
-class Confirm(Deciding):
+class Confirm(DecisionBody):
     """A document that another one belongs to."""
 
     document: UUID
 
 
-class Reject(Deciding):
+class Reject(DecisionBody):
     """Documents that another one does not belong to."""
 
     documents: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
 
 
-class Merge(Deciding):
+class Merge(DecisionBody):
     """Two documents whose clusters are one; with `exact`, by an edge between the two."""
 
     documents: list[UUID] = Field(min_length=2, max_length=2)
     exact: bool = Field(default=False, strict=True)
 
 
-class Split(Deciding):
+class Split(DecisionBody):
     """A document that does not belong to its cluster."""
 
     document: UUID
@@ -75,7 +82,7 @@ _Figure = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20
 """Decimal number as text, as in results, because clients may round numbers in JSON."""
 
 
-class Difference(Deciding):
+class VarianceDecisionBody(DecisionBody):
     """Differences of a cluster.
 
     With the figures that the caller saw, it is one difference, and `line` is exact.
@@ -83,7 +90,7 @@ class Difference(Deciding):
 
     cluster: UUID
     document: UUID | None = Field(default=None, description="null for all documents of the cluster.")
-    code: Code | None = Field(default=None, description="null for all codes.")
+    code: VarianceCode | None = Field(default=None, description="null for all codes.")
     line: str | None = Field(default=None, max_length=1000, description="null without figures for all lines.")
     expected: _Figure | None = None
     actual: _Figure | None = None
@@ -93,8 +100,8 @@ class Candidate(BaseModel):
     """A document that another one may belong to."""
 
     document: ReviewDocument
-    chance: float
-    bits: float
+    probability: float
+    weight_bits: float
     evidence: list[Step]
 
 
@@ -124,13 +131,13 @@ class Review(BaseModel):
     tenant: str
     state: State
     type: str
-    chance: float
+    probability: float
     weights: str
     opened_at: datetime
     changed_at: datetime
     closed_at: datetime | None
     document: ReviewDocument
-    doubts: list[Doubt]
+    ambiguous_matches: list[Doubt]
     decisions: list[Decision]
 
 
@@ -138,20 +145,20 @@ class ReviewPage(BaseModel):
     """Documents in doubt, the longest waiting first, and the cursor of the next page."""
 
     reviews: list[Review]
-    next: str | None
+    next_cursor: str | None
 
 
-class Decided(BaseModel):
+class DecisionOutcome(BaseModel):
     """Result of a decision."""
 
     tenant: str
     verdict: str
     decided: list[list[UUID]]
     clusters: list[UUID]
-    matched_anew: int
+    rematched_documents: int
 
 
-class DifferenceSettled(BaseModel):
+class VarianceDecisionResult(BaseModel):
     """Result of a decision about a difference: the settled differences, and the open ones."""
 
     tenant: str
@@ -173,11 +180,11 @@ class DifferenceSettled(BaseModel):
 def list_reviews(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
-    kind: Annotated[DocumentType | None, Query()] = None,
-    min_chance: Annotated[
+    document_type: Annotated[DocumentType | None, Query()] = None,
+    min_probability: Annotated[
         float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
     ] = None,
-    max_chance: Annotated[
+    max_probability: Annotated[
         float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
     ] = None,
     state: Annotated[State, Query()] = "open",
@@ -185,25 +192,25 @@ def list_reviews(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> ReviewPage:
     """Return a page of the documents in doubt."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     if tenant is not None:
         request.check(Role.VIEWER, tenant, "Reading")
     slugs = request.visible_tenants() if tenant is None else [tenant]
     wanted = ReviewFilter(
         state=state,
-        kind=None if kind is None else kind.value,
-        min_chance=min_chance,
-        max_chance=max_chance,
+        kind=None if document_type is None else document_type.value,
+        min_probability=min_probability,
+        max_probability=max_probability,
         after=after,
         tenants=None if slugs is None else frozenset(slugs),
     )
     with request.database.delivery() as connection:
         places = review.places(connection, wanted, limit + 1)
-    shown, following = http.cut(places, limit, lambda place: (place.opened_at, place.document_id))
+    shown, following = http.split_page(places, limit, lambda place: (place.opened_at, place.document_id))
     found = review.items(request.database, shown)
     return ReviewPage(
         reviews=[Review.model_validate(item.record) for item in found],
-        next=following,
+        next_cursor=following,
     )
 
 
@@ -224,12 +231,12 @@ def show_review(request: Request, document_id: Id) -> Review:
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
-_DECISION = responses({200: (Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
-_WORD = responses({200: (DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION = responses({200: (DecisionOutcome, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
+_WORD = responses({200: (VarianceDecisionResult, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
 
 
 @routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
-def merge(request: Request, asked: Annotated[Merge, Body()]) -> Decided:
+def merge(request: Request, asked: Annotated[Merge, Body()]) -> DecisionOutcome:
     """Merge the clusters of two documents."""
     one, other = asked.documents
     return _change(
@@ -241,20 +248,20 @@ def merge(request: Request, asked: Annotated[Merge, Body()]) -> Decided:
 
 
 @routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
-def split(request: Request, asked: Annotated[Split, Body()]) -> Decided:
+def split(request: Request, asked: Annotated[Split, Body()]) -> DecisionOutcome:
     """Remove a document from its cluster."""
     id_ = asked.document
     return _change(request, id_, asked, lambda c, tenant, who: review.split(c, tenant, id_, request.now, who))
 
 
-@routes.post("/api/admin/reviews/accept", summary="Accept differences", tags=["reviews"], responses=_WORD)
-def accept(request: Request, asked: Annotated[Difference, Body()]) -> DifferenceSettled:
+@routes.post("/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_WORD)
+def accept(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
     """Accept differences: the open ones if the request names only the cluster."""
     return _settle(request, "accepted", asked)
 
 
-@routes.post("/api/admin/reviews/dispute", summary="Dispute differences", tags=["reviews"], responses=_WORD)
-def dispute(request: Request, asked: Annotated[Difference, Body()]) -> DifferenceSettled:
+@routes.post("/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_WORD)
+def dispute(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
     """Dispute differences."""
     return _settle(request, "disputed", asked)
 
@@ -262,7 +269,7 @@ def dispute(request: Request, asked: Annotated[Difference, Body()]) -> Differenc
 @routes.post(
     "/api/admin/reviews/<document_id>/confirm", summary="Confirm a candidate", tags=["reviews"], responses=_DECISION
 )
-def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]) -> Decided:
+def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]) -> DecisionOutcome:
     """Decide that a document belongs to another one."""
     id_ = item_id(document_id, NO_REVIEW)
     return _change(
@@ -273,7 +280,7 @@ def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]
 @routes.post(
     "/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION
 )
-def reject(request: Request, document_id: Id, asked: Annotated[Reject, Body()]) -> Decided:
+def reject(request: Request, document_id: Id, asked: Annotated[Reject, Body()]) -> DecisionOutcome:
     """Decide that a document does not belong to others."""
     id_ = item_id(document_id, NO_REVIEW)
     return _change(
@@ -281,25 +288,27 @@ def reject(request: Request, document_id: Id, asked: Annotated[Reject, Body()]) 
     )
 
 
-def _change(request: Request, id_: UUID, asked: Deciding, decide: Callable[[Connection, UUID, Who], Answer]) -> Decided:
+def _change(
+    request: Request, id_: UUID, asked: DecisionBody, decide: Callable[[Connection, UUID, DecisionContext], Answer]
+) -> DecisionOutcome:
     slug, answer = _decide(request, id_, asked, decide)
-    return Decided.model_validate({"tenant": slug, **answer.record})
+    return DecisionOutcome.model_validate({"tenant": slug, **answer.record})
 
 
-def _settle(request: Request, word: Word, asked: Difference) -> DifferenceSettled:
+def _settle(request: Request, word: Word, asked: VarianceDecisionBody) -> VarianceDecisionResult:
     if (asked.expected is None) is not (asked.actual is None):
         raise RejectedRequestError("expected and actual must be given together.")
     figures = (
         None if asked.expected is None or asked.actual is None else (Decimal(asked.expected), Decimal(asked.actual))
     )
-    which = Which(asked.document, asked.code, asked.line, figures)
+    which = VarianceSelector(asked.document, asked.code, asked.line, figures)
     slug, said = _decide(
         request,
         asked.cluster,
         asked,
         lambda c, tenant, who: differences.say(c, tenant, asked.cluster, which, word, request.now, who),
     )
-    return DifferenceSettled(
+    return VarianceDecisionResult(
         tenant=slug,
         cluster=asked.cluster,
         verdict=said.word,
@@ -308,14 +317,14 @@ def _settle(request: Request, word: Word, asked: Difference) -> DifferenceSettle
     )
 
 
-_Result = TypeVar("_Result", Done, Said)
+_Result = TypeVar("_Result", DecisionApplied, DecisionResult)
 
 
 def _decide(
     request: Request,
     id_: UUID,
-    asked: Deciding,
-    decide: Callable[[Connection, UUID, Who], _Result | Refused],
+    asked: DecisionBody,
+    decide: Callable[[Connection, UUID, DecisionContext], _Result | DecisionRejected],
 ) -> tuple[str, _Result]:
     """Decide about a document in a transaction; return the tenant's slug and the result.
 
@@ -325,9 +334,9 @@ def _decide(
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
-    who = Who(request.caller.subject[:LONGEST_ACTOR] or "unknown", asked.reason, asked.supersedes)
+    who = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", asked.reason, asked.overrides)
     answer = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, who))
-    if isinstance(answer, Refused):
-        raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
+    if isinstance(answer, DecisionRejected):
+        raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.message)
     request.send(answer.sends)
     return slug, answer

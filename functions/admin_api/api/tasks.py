@@ -1,4 +1,4 @@
-"""`/api/tasks`: tasks are submitted, viewed and cancelled.
+"""`/api/tasks`: tasks are submitted, viewed and canceled.
 
 Submitting and cancelling require the operator role for the tenant, and viewing the viewer role. Users see their own
 tasks, and an admin all of the tenant.
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.settings import settings
 from counterfoil.tasks import store
-from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, TaskSummary, TaskTry, Wanted
+from counterfoil.tasks.store import MAX_KEY_CHARS, MAX_RETRY_LIMIT, Status, Task, TaskAttempt, TaskFilter, TaskSummary
 from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
@@ -30,7 +30,7 @@ NO_TASK = "There is no such task."
 routes = Routes()
 
 
-class TaskOrder(BaseModel):
+class TaskBody(BaseModel):
     """A task to submit."""
 
     model_config = ConfigDict(extra="forbid")
@@ -40,10 +40,10 @@ class TaskOrder(BaseModel):
     idempotency_key: PrintableText | None = Field(
         default=None,
         min_length=1,
-        max_length=LONGEST_KEY,
+        max_length=MAX_KEY_CHARS,
         description="Requests with the same key are one task. Default: a new UUID, which is returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), http.whole] | None = Field(
+    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole] | None = Field(
         default=None,
         description="Retries after the first attempt. Default: RETRY_MAX_ATTEMPTS of the deployment.",
     )
@@ -55,14 +55,14 @@ class TaskHistory(Task):
     """A task with its attempts and its dead letter."""
 
     dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter, if it failed permanently.")]
-    timeline: Annotated[list[TaskTry], Field(description=f"At most the last {LAST_TRIES}, oldest first.")]
+    timeline: Annotated[list[TaskAttempt], Field(description=f"At most the last {LAST_TRIES}, oldest first.")]
 
 
 class TaskPage(BaseModel):
     """Tasks, the newest first, and the cursor of the next page."""
 
     tasks: list[TaskSummary]
-    next: str | None
+    next_cursor: str | None
 
 
 @routes.post(
@@ -77,16 +77,16 @@ class TaskPage(BaseModel):
         *(400, 404, 409, 413, 415, 422, 429),
     ),
 )
-def submit_task(request: Request, order: Annotated[TaskOrder, Body()]) -> Response[Task]:
+def submit_task(request: Request, order: Annotated[TaskBody, Body()]) -> Response[Task]:
     """Accept a task, once for each `idempotency_key`."""
     slug = request.slug(order.tenant)
     tenant_id = request.admit("Submitting", slug)
-    wanted = store.order(
+    wanted = store.build_request(
         enabled_type(order.task_type, settings()),
         order.payload,
         max_retry=order.max_retry,
         idempotency_key=order.idempotency_key,
-        user_id=request.caller.named(),
+        user_id=request.caller.require_subject(),
         settings=settings(),
     )
     done = store.submit(request.database, tenant_id, wanted, request.now, bucket=settings().uploads_bucket)
@@ -115,14 +115,14 @@ def list_tasks(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> TaskPage:
     """Return a page of a tenant's tasks: the caller's own, or all for an admin."""
-    after = http.after(cursor)
+    after = http.decode_cursor(cursor)
     tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.tenant(tenant_id) as connection:
-        wanted = Wanted(status, task_type, created_from, created_until, user, after)
+        wanted = TaskFilter(status, task_type, created_from, created_until, user, after)
         found = store.page(connection, wanted, limit + 1)
-    shown, following = http.cut(found, limit, lambda task: (task.created_at, task.job_id))
-    return TaskPage(tasks=list(shown), next=following)
+    shown, following = http.split_page(found, limit, lambda task: (task.created_at, task.job_id))
+    return TaskPage(tasks=list(shown), next_cursor=following)
 
 
 @routes.get(
@@ -136,16 +136,16 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     tenant_id, _, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         task = _visible(store.show(connection, id_), request.caller)
-        tries = store.tries(connection, id_, limit=LAST_TRIES)
-        letter = store.dead_letter(connection, id_)
-    return TaskHistory(**vars(task), dead_letter=letter, timeline=tries)
+        attempts = store.list_attempts(connection, id_, limit=LAST_TRIES)
+        dead_letter = store.dead_letter(connection, id_)
+    return TaskHistory(**vars(task), dead_letter=dead_letter, timeline=attempts)
 
 
 @routes.post(
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (Task, "It is cancelled.")}, 400, 404, 409, 413, 415, 422, 429),
+    responses=responses({200: (Task, "It is canceled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def cancel_task(request: Request, job_id: Id) -> Task:
     """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""

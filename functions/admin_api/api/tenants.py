@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import tenants
 from counterfoil.audit import Change
-from counterfoil.db import Connection, all_tenants, retry_conflicts
+from counterfoil.db import Connection, all_tenants, retry_on_conflict
 from counterfoil.webhooks.destinations import list_active
 from functions.admin_api.api import destinations
 from functions.admin_api.api.destinations import AddedDestination, DestinationForm
-from functions.admin_api.auth import EVERY_TENANT, LONGEST_ACTOR, Request, Role, Slug, TenantSlug
+from functions.admin_api.auth import ALL_TENANTS, LONGEST_ACTOR, Request, Role, Slug, TenantSlug
 from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, answer
 from functions.admin_api.http import ForbiddenError, responses
 
@@ -47,7 +47,7 @@ class TenantPage(BaseModel):
 
     tenants: list[TenantSummary]
     unassigned: bool = Field(description="Whether the caller may also see unassigned dead letters, as tenant `-`.")
-    next: str | None = Field(description="Cursor of the next page.")
+    next_cursor: str | None = Field(description="Cursor of the next page.")
 
 
 class TenantDetail(BaseModel):
@@ -121,19 +121,19 @@ routes = Routes()
 )
 def list_tenants(
     request: Request,
-    cursor: Annotated[TenantSlug | None, Query(description="`next` of the previous page.")] = None,
+    cursor: Annotated[TenantSlug | None, Query(description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> Response[TenantPage]:
     """List the tenants that the caller may view."""
     caller = request.caller
     if caller.role < Role.VIEWER or not caller.tenants:
         raise ForbiddenError("Listing tenants requires the viewer role for a tenant: ask an admin for it.")
-    visible = None if EVERY_TENANT in caller.tenants else sorted(caller.tenants)
+    visible = None if ALL_TENANTS in caller.tenants else sorted(caller.tenants)
     with all_tenants(request.database) as connection:
         found = tenants.page(connection, visible, cursor or "", limit + 1)
     shown = [TenantSummary.model_validate(tenant) for tenant in found[:limit]]
     following = shown[-1].slug if len(found) > limit else None
-    return answer(200, TenantPage(tenants=shown, unassigned=visible is None, next=following))
+    return answer(200, TenantPage(tenants=shown, unassigned=visible is None, next_cursor=following))
 
 
 @routes.post(
@@ -162,7 +162,7 @@ def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Respons
             tenant = tenants.find(connection, change.tenant_id)
         return AddedTenant(**vars(tenant), addresses=addresses, admins=admins, is_new=is_new, destinations=added)
 
-    done = retry_conflicts(once)
+    done = retry_on_conflict(once)
     return answer(201 if done.is_new else 200, done)
 
 
@@ -198,7 +198,7 @@ def change_tenant(
             if asked.is_disabled is not None:
                 tenants.set_disabled(connection, change, is_disabled=asked.is_disabled)
 
-    retry_conflicts(once)
+    retry_on_conflict(once)
     return answer(200, _detail(request, tenant_id))
 
 

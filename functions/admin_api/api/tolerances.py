@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from counterfoil.audit import Change
 from counterfoil.documents import tolerances
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance
-from counterfoil.documents.three_way_match.decisions import Found, Proposal
+from counterfoil.documents.three_way_match.decisions import SuggestionResult, ToleranceSuggestion
 from counterfoil.documents.three_way_match.tolerances import DEFAULTS, as_json
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import Note, Routes, TenantPath, answer
@@ -89,7 +89,9 @@ class Recompared(BaseModel):
 
     tenant: str
     clusters: int
-    next: UUID | None = Field(description="Cursor for `recompare`, if this request had no time for all clusters.")
+    next_cursor: UUID | None = Field(
+        description="Cursor for `recompare`, if this request had no time for all clusters."
+    )
 
 
 class Suggestion(BaseModel):
@@ -186,7 +188,7 @@ def remove_tolerance(
 def recompare_clusters(
     request: Request,
     tenant: TenantPath,
-    cursor: Annotated[UUID | None, Query(description="`next` of the previous response.")] = None,
+    cursor: Annotated[UUID | None, Query(description="`next_cursor` of the previous response.")] = None,
 ) -> Response[Recompared]:
     """Compare the clusters of a tenant with its current tolerances."""
     return answer(200, _recompare(request, request.setup("Comparing clusters", tenant), tenant, cursor))
@@ -202,14 +204,16 @@ def list_suggestions(request: Request, tenant: TenantPath) -> Response[Suggestio
     """List tolerances that follow from accepted and disputed differences, and why there are no others."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found: list[Found] = tolerances.suggest(connection, tenant_id)
+        found: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
     proposals = [
         Suggestion(title=tolerances.title(one), sentences=tolerances.sentences(one), proposal=one.record)
         for one in found
-        if isinstance(one, Proposal)
+        if isinstance(one, ToleranceSuggestion)
     ]
     withheld = [
-        WithheldSuggestion(title=tolerances.title(one), why=one.why) for one in found if not isinstance(one, Proposal)
+        WithheldSuggestion(title=tolerances.title(one), why=one.why)
+        for one in found
+        if not isinstance(one, ToleranceSuggestion)
     ]
     return answer(200, SuggestionList(tenant=slug, proposals=proposals, withheld=withheld))
 
@@ -248,4 +252,4 @@ def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None)
         count += len(ids)
         after = ids[-1] if len(ids) == tolerances.MOST_AT_ONCE else None
         if after is None or request.time_left() < SECONDS_LEFT:
-            return Recompared(tenant=slug, clusters=count, next=after)
+            return Recompared(tenant=slug, clusters=count, next_cursor=after)

@@ -68,9 +68,9 @@ def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) ->
 
 
 def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:
-    by = request.caller.named()[:LONGEST_ACTOR]
+    by = request.caller.require_subject()[:LONGEST_ACTOR]
     with request.database.tenant(tenant_id) as connection:
-        if not removal.intend(connection, tenant_id, document_id, file, request.now, by=by, reason=reason):
+        if not removal.request_replacement(connection, tenant_id, document_id, file, request.now, by=by, reason=reason):
             raise NotFoundError(NO_DOCUMENT)
 
 
@@ -81,7 +81,7 @@ class UploadPage(BaseModel):
     """
 
     uploads: list[Upload]
-    next: str | None
+    next_cursor: str | None
 
 
 @routes.get(
@@ -95,7 +95,9 @@ def list_uploads(
     tenant: TenantOrUnassigned = None,
     key: Annotated[
         str | None,
-        Query(min_length=1, max_length=files.LONGEST_KEY, description="The `key` of a form, for all visible tenants."),
+        Query(
+            min_length=1, max_length=files.MAX_KEY_CHARS, description="The `key` of a form, for all visible tenants."
+        ),
     ] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -104,8 +106,8 @@ def list_uploads(
     if key is not None:
         if tenant is not None or cursor is not None:
             raise RejectedRequestError("key cannot be combined with tenant or cursor.")
-        return UploadPage(uploads=_of_key(request, key), next=None)
-    after = http.after(cursor)
+        return UploadPage(uploads=_of_key(request, key), next_cursor=None)
+    after = http.decode_cursor(cursor)
     tenant_id, slug = request.scope(tenant)
     if tenant_id is None:
         with request.database.delivery() as connection:
@@ -115,7 +117,7 @@ def list_uploads(
             found = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
     return UploadPage(
         uploads=list(found.uploads),
-        next=http.cursor(found.next),
+        next_cursor=http.encode_cursor(found.next_cursor),
     )
 
 

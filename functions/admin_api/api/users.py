@@ -14,10 +14,10 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from counterfoil.db import retry_conflicts
+from counterfoil.db import retry_on_conflict
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import profiles
-from counterfoil.offers.profiles import MOST_TRAITS, BlockedUser, Gender, JobState
+from counterfoil.offers.profiles import MAX_TRAITS, BlockedUser, Gender, JobState
 from functions.admin_api import http
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import (
@@ -53,7 +53,7 @@ Exact = Field(strict=True, allow_inf_nan=False)
 Age = Annotated[int, Field(ge=18, le=120), http.whole]
 
 
-class ProfileForm(BaseModel):
+class ProfileBody(BaseModel):
     """Profile of a user, and of the users they seek."""
 
     model_config = ConfigDict(extra="forbid")
@@ -66,19 +66,19 @@ class ProfileForm(BaseModel):
     is_active: bool = Field(
         default=True, strict=True, description="Whether this user is offered to others, and gets offers."
     )
-    born: Day
+    birth_date: Day
     gender: Gender
-    seeks: list[Gender] = Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True})
+    seeks_genders: list[Gender] = Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True})
     min_age: Age
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    reach_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
         description="Maximum distance of others."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
         default_factory=list,
-        max_length=MOST_TRAITS,
+        max_length=MAX_TRAITS,
         description="Answers of the user, in the same order for all; null: not answered.",
     )
 
@@ -92,16 +92,16 @@ class UserProfile(BaseModel):
     tenant: str
     timezone: str
     is_active: bool
-    born: date
+    birth_date: date
     gender: Gender
-    seeks: list[Gender]
+    seeks_genders: list[Gender]
     min_age: int
     max_age: int
     latitude: float
     longitude: float
-    reach_km: int
+    max_distance_km: int
     traits: list[float | None]
-    changed_at: datetime
+    updated_at: datetime
     version: int = Field(description="Version, for `If-Match`.")
 
 
@@ -139,7 +139,7 @@ class BlockedUsers(BaseModel):
     """A page of blocked users."""
 
     users: list[BlockedUser]
-    next: str | None = Field(description="Cursor of the next page; null on the last page.")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 routes = Routes()
@@ -159,7 +159,7 @@ _BLOCK = "/api/users/<user_id>/blocks/<blocked_id>"
 def put_profile(
     request: Request,
     user_id: Id,
-    form: Annotated[ProfileForm, Body()],
+    form: Annotated[ProfileBody, Body()],
     tenant: OneTenant = None,
     condition: Annotated[
         str | None,
@@ -171,17 +171,19 @@ def put_profile(
     tenant_id = request.admit("Changing a profile", slug)
     id_ = _id_of(user_id)
     profile = profiles.Profile(
-        **{name: getattr(form, name) for name in ProfileForm.model_fields}, changed_at=request.now
+        **{name: getattr(form, name) for name in ProfileBody.model_fields}, updated_at=request.now
     )
     profiles.check(profile, request.now)
     version = None if condition is None else required_version(condition)
 
     def once() -> tuple[bool, profiles.Profile | None]:
         with request.database.tenant(tenant_id) as connection:
-            is_new = profiles.put(connection, tenant_id, id_, profile, by=request.caller.named(), seen=version)
+            is_new = profiles.put(
+                connection, tenant_id, id_, profile, by=request.caller.require_subject(), seen=version
+            )
             return is_new, profiles.show(connection, tenant_id, id_)
 
-    is_new, stored = retry_conflicts(once)
+    is_new, stored = retry_on_conflict(once)
     assert stored is not None  # it was written in this transaction
     return answer(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
 
@@ -242,7 +244,7 @@ def _change(request: Request, tenant: str | None, doing: str, act: Callable[...,
     """Change a user in a transaction, repeated after a conflict."""
     tenant_id = request.admit(doing, request.slug(tenant))
     ids = [_id_of(user) for user in users]
-    by = request.caller.named()
+    by = request.caller.require_subject()
     if not request.commit(tenant_id, lambda connection: act(connection, tenant_id, *ids, request.now, by=by)):
         raise NotFoundError(NO_USER)
     return Response(204)
@@ -259,13 +261,13 @@ def list_blocks(
 ) -> BlockedUsers:
     """List the users that this user has blocked. Nothing shows the users that have blocked this one."""
     tenant_id, _ = request.tenant(tenant)
-    id_, after = _id_of(user_id), http.after(cursor)
+    id_, after = _id_of(user_id), http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
         found = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
     if found is None:
         raise NotFoundError(NO_USER)
-    shown, following = http.cut(found, limit, lambda one: (one.since, one.user_id))
-    return BlockedUsers(users=list(shown), next=following)
+    shown, following = http.split_page(found, limit, lambda one: (one.since, one.user_id))
+    return BlockedUsers(users=list(shown), next_cursor=following)
 
 
 @routes.get(
@@ -284,7 +286,7 @@ def show_offers(
     tenant_id, slug = request.tenant(tenant)
     id_ = _id_of(user_id)
     with request.database.tenant(tenant_id) as connection:
-        found = profiles.offered(connection, tenant_id, id_, date, request.now)
+        found = profiles.get_offers(connection, tenant_id, id_, date, request.now)
     if found is None:
         raise NotFoundError(NO_USER)
     return UserOffers(

@@ -5,7 +5,7 @@ canonical JSON of all other fields)`. An entry that was changed, removed, insert
 head, which the database stores separately, shows if the newest entries are missing. A rewrite of the whole chain can
 only be detected with an earlier copy of the head.
 
-It contains ids and hashes, and no text from users. Hashes of guessable values are keyed (`keyed`). The chain with
+It contains ids and hashes, and no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain with
 tenant None is for unassigned objects. Its functions run in a transaction of the delivery role, all others in a
 transaction of `Database.tenant`.
 """
@@ -25,7 +25,7 @@ from counterfoil.db import Connection
 
 
 @dataclass(frozen=True)
-class Operation:
+class AuditRecord:
     """An action to record."""
 
     actor: str
@@ -58,7 +58,7 @@ class AuditEntry:
     """None for the first entry."""
     hash: bytes
 
-    def rightful_hash(self, tenant_id: UUID | None) -> bytes:
+    def expected_hash(self, tenant_id: UUID | None) -> bytes:
         """Return the expected `hash` of the stored content."""
         said = {
             "tenant_id": None if tenant_id is None else str(tenant_id),
@@ -86,7 +86,7 @@ VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__datacla
 """  # noqa: S608  # names alone
 
 
-def record(connection: Connection, tenant_id: UUID | None, operation: Operation) -> int:
+def record(connection: Connection, tenant_id: UUID | None, operation: AuditRecord) -> int:
     """Add an entry in the caller's transaction, and return its number.
 
     Other writers for the same tenant wait until this transaction ends, so call it last.
@@ -95,7 +95,7 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
         ConflictError: another writer took too long.
     """
     connection.execute(_LOCK, [tenant_id])
-    number, previous = head(connection, tenant_id) or (0, None)
+    number, previous = chain_head(connection, tenant_id) or (0, None)
     entry = AuditEntry(
         number=number + 1,
         recorded_at=operation.at,
@@ -104,12 +104,12 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
         targets=list(operation.targets),
         version_before=operation.version_before,
         version_after=operation.version_after,
-        note_hash=None if operation.note is None else keyed(connection, tenant_id, operation.note.encode()),
+        note_hash=None if operation.note is None else hmac_digest(connection, tenant_id, operation.note.encode()),
         detail=dict(operation.detail or {}),
         previous_hash=previous,
         hash=b"",
     )
-    values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.rightful_hash(tenant_id)}
+    values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.expected_hash(tenant_id)}
     connection.execute(_RECORD.encode(), {"tenant_id": tenant_id, **values})
     return entry.number
 
@@ -131,15 +131,15 @@ class Change(NamedTuple):
         detail: Mapping[str, Any] | None = None,
     ) -> None:
         """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
-        operation = Operation(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
+        operation = AuditRecord(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
         record(connection, self.tenant_id, operation)
 
 
 _SALT = "SELECT audit_salt FROM tenant WHERE id = %s"
-_SALT_OF_NOBODY = "SELECT salt FROM audit_salt_of_nobody"
+_SALT_OF_NOBODY = "SELECT salt FROM audit_salt_global"
 
 
-def keyed(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
+def hmac_digest(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
     """Return the HMAC-SHA-256 of a value by the tenant's secret.
 
     For unassigned objects, the database has a secret. The trail can outlive its tenant, but the secret does not. Then
@@ -171,7 +171,7 @@ def page(
     return [AuditEntry(*row) for row in rows]
 
 
-def head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
+def chain_head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
     """Return number and hash of the last entry written, even if the entry is missing."""
     return connection.execute(_HEAD.format(_of(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
 

@@ -89,7 +89,7 @@ def client(service: str) -> Any:
     )
 
 
-def mapped(error: Exception) -> CounterfoilError:
+def translate_error(error: Exception) -> CounterfoilError:
     """Translate any error of an AWS call into an error of this project.
 
     The message contains only names chosen by AWS, and never the content of a call. Besides its own errors, botocore
@@ -109,7 +109,7 @@ def mapped(error: Exception) -> CounterfoilError:
 
 
 @contextmanager
-def errors_mapped() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate foreign errors around a call to AWS, and nothing else.
 
     Raises:
@@ -121,12 +121,12 @@ def errors_mapped() -> Iterator[None]:
     except CounterfoilError:
         raise
     except Exception as error:
-        raise mapped(error) from error
+        raise translate_error(error) from error
 
 
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
-REMEMBERED_SECONDS = 300.0
+SECRET_CACHE_SECONDS = 300.0
 """Cache TTL. A secret may be set or changed while processes are running."""
 
 logger = Logger()
@@ -144,7 +144,7 @@ _read: dict[str, _Read] = {}
 _reading = Lock()
 
 
-def secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
+def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
     """Return a secret by name; None if neither the environment nor SECRETS_ARN has it.
 
     A value is cached for REMEMBERED_SECONDS by `clock` (seconds, which continue while a process is frozen). A missing
@@ -160,14 +160,14 @@ def secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.
         return given
     with _reading:
         known = _read.get(settings.secrets_arn)
-        if known is None or name not in known.values or not 0 <= clock() - known.at < REMEMBERED_SECONDS:
+        if known is None or name not in known.values or not 0 <= clock() - known.at < SECRET_CACHE_SECONDS:
             known = _read[settings.secrets_arn] = _Read(_fetch(settings.secrets_arn, name, known), clock())
     return known.values.get(name)
 
 
 def _fetch(arn: str, name: Name, known: _Read | None) -> Mapping[str, SecretStr]:
     try:
-        with errors_mapped():
+        with translate_errors():
             answer: dict[str, Any] = client("secretsmanager").get_secret_value(SecretId=arn)
     except ServiceUnavailableError as error:
         if known is None or name not in known.values:

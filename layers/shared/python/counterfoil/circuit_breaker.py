@@ -25,7 +25,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import (
     BreakerOpenError,
     CounterfoilError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     RejectedRequestError,
     ServiceUnavailableError,
 )
@@ -33,26 +33,26 @@ from counterfoil.settings import Settings
 
 DESTINATION = "destination:"
 """Name prefix of breakers for services that only one tenant uses."""
-KNOWN_FOR = timedelta(seconds=1)
+STATE_CACHE_SECONDS = timedelta(seconds=1)
 """Cache TTL, so that a series of quick calls needs no further statement."""
-LONGEST_OPEN_SECONDS = 600.0
+MAX_OPEN_SECONDS = 600.0
 """Limit of the exponential growth."""
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
 """Maximum pause requested by a service, so that a single header, possibly from a proxy, cannot block calls for a day.
 """
-SPREAD = 0.5
+OPEN_JITTER = 0.5
 """Deferred work items are spread over this share of `open_seconds`."""
 
 logger = Logger()
 
-_READ = "SELECT generation, failures, openings, opened_at, open_until, probing FROM breaker WHERE name = %(name)s"
+_READ = "SELECT generation, failures, open_count, opened_at, open_until, is_probing FROM breaker WHERE name = %(name)s"
 
 # The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. Of two
 # processes, the later one finds it in the future when it gets the row lock.
 _PROBE = """
-UPDATE breaker SET generation = generation + 1, open_until = %(until)s, probing = true
+UPDATE breaker SET generation = generation + 1, open_until = %(until)s, is_probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
-RETURNING generation, failures, openings, opened_at, open_until, probing
+RETURNING generation, failures, open_count, opened_at, open_until, is_probing
 """
 
 # Transitions at the end of a call. Each returns whether the breaker is open afterwards, and no row if the call is from
@@ -61,7 +61,7 @@ _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO 
 
 _COUNT = """
 UPDATE breaker SET failures = failures + 1,
-    generation = generation + (failures + 1 >= %(limit)s)::int, openings = (failures + 1 >= %(limit)s)::int,
+    generation = generation + (failures + 1 >= %(limit)s)::int, open_count = (failures + 1 >= %(limit)s)::int,
     opened_at = CASE WHEN failures + 1 >= %(limit)s THEN %(now)s::timestamptz END,
     open_until = CASE WHEN failures + 1 >= %(limit)s THEN %(until)s::timestamptz END
 WHERE name = %(name)s AND generation = %(generation)s RETURNING opened_at IS NOT NULL
@@ -74,18 +74,18 @@ WHERE name = %(name)s AND generation = %(generation)s AND failures > 0 RETURNING
 """
 
 _OPEN_AGAIN = """
-UPDATE breaker SET generation = generation + 1, openings = openings + 1, open_until = %(until)s, probing = false
+UPDATE breaker SET generation = generation + 1, open_count = open_count + 1, open_until = %(until)s, is_probing = false
 WHERE name = %(name)s AND generation = %(generation)s RETURNING true
 """
 
 _CLOSE = """
-UPDATE breaker SET generation = generation + 1, failures = 0, openings = 0, opened_at = NULL, open_until = NULL,
-    probing = false
+UPDATE breaker SET generation = generation + 1, failures = 0, open_count = 0, opened_at = NULL, open_until = NULL,
+    is_probing = false
 WHERE name = %(name)s AND generation = %(generation)s RETURNING false
 """
 
 _GIVE_PROBE_BACK = """
-UPDATE breaker SET generation = generation + 1, open_until = %(now)s, probing = false
+UPDATE breaker SET generation = generation + 1, open_until = %(now)s, is_probing = false
 WHERE name = %(name)s AND generation = %(generation)s RETURNING true
 """
 
@@ -108,19 +108,19 @@ class _State:
     generation: int = 0
     failures: int = 0
     """Consecutive failures while closed."""
-    openings: int = 0
+    open_count: int = 0
     """Consecutive openings without a response; 0 while closed."""
     opened_at: datetime | None = None
     open_until: datetime | None = None
-    probing: bool = False
+    is_probing: bool = False
 
 
-def open_for(openings: int, open_seconds: float, retry_after: float | None) -> timedelta:
+def open_seconds(open_count: int, open_seconds: float, retry_after: float | None) -> timedelta:
     """Return the duration of the n-th consecutive opening, from 1.
 
     It is base * 2^(n-1) up to ten minutes, or Retry-After.
     """
-    own = min(open_seconds * 2 ** min(openings - 1, 30), max(open_seconds, LONGEST_OPEN_SECONDS))
+    own = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
     return timedelta(seconds=max(own, min(LONGEST_RETRY_AFTER_SECONDS, retry_after or 0.0)))
 
 
@@ -156,7 +156,7 @@ class Breakers:
         return cls(
             database,
             database.clock,
-            failures=settings.breaker_failures,
+            failures=settings.breaker_failure_threshold,
             open_seconds=settings.breaker_open_seconds,
             probe_seconds=settings.llm_total_timeout_seconds + 30,
         )
@@ -179,7 +179,7 @@ class Breakers:
         except ServiceUnavailableError as error:
             self._failed(name, state, error.retry_after)
             raise
-        except (InvalidAnswerError, RejectedRequestError):
+        except (InvalidLlmResponseError, RejectedRequestError):
             self._answered(name, state)
             raise
         except BaseException:
@@ -187,7 +187,7 @@ class Breakers:
             raise
         self._answered(name, state)
 
-    def outages(self) -> dict[str, Outage]:
+    def open_breakers(self) -> dict[str, Outage]:
         """Return all breakers that are not closed.
 
         Raises:
@@ -216,15 +216,15 @@ class Breakers:
         if state.open_until is None:
             return state
         until = max(now, state.open_until)
-        if state.probing:
+        if state.is_probing:
             until = min(until, now + timedelta(seconds=self._open_seconds))
-        until += timedelta(seconds=self._open_seconds * SPREAD * self._spread())
+        until += timedelta(seconds=self._open_seconds * OPEN_JITTER * self._spread())
         message = f"The circuit breaker of {name} is open until {until:%Y-%m-%d %H:%M:%S} UTC"
         raise BreakerOpenError(message, until=until)
 
     def _remembered(self, name: str, now: datetime) -> _State | None:
         state = self._known.get(name)
-        return state if state is not None and timedelta() <= now - state.read_at < KNOWN_FOR else None
+        return state if state is not None and timedelta() <= now - state.read_at < STATE_CACHE_SECONDS else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
         """Return the state, and whether the caller's call is the probe of a half-open breaker."""
@@ -244,8 +244,8 @@ class Breakers:
         if state is None:
             return
         now = self._clock()
-        until = now + open_for(state.openings + 1, self._open_seconds, retry_after)
-        if state.openings:
+        until = now + open_seconds(state.open_count + 1, self._open_seconds, retry_after)
+        if state.open_count:
             opened = self._write(name, state, _OPEN_AGAIN, until=until)
         else:
             opened = self._write(name, state, _REGISTER, _COUNT, now=now, until=until, limit=self._failures)
@@ -255,7 +255,7 @@ class Breakers:
     def _answered(self, name: str, state: _State | None) -> None:
         if state is None:
             return
-        if state.openings:
+        if state.open_count:
             if self._write(name, state, _CLOSE) is False:
                 logger.info("A breaker closes", breaker=name)
             return
@@ -264,7 +264,7 @@ class Breakers:
             self._write(name, state, _FORGET)
 
     def _ended_without_answer(self, name: str, state: _State | None) -> None:
-        if state is not None and state.openings:
+        if state is not None and state.open_count:
             self._write(name, state, _GIVE_PROBE_BACK, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:

@@ -94,7 +94,7 @@ class CommitUnknownError(DatabaseUnavailableError):
     """The connection was lost during a commit, so the outcome is unknown."""
 
 
-def mapped(error: psycopg.Error) -> CounterfoilError:
+def translate_error(error: psycopg.Error) -> CounterfoilError:
     """Map an error of psycopg or its pool by SQLSTATE.
 
     The message has neither the parameters nor the text of the server, which can quote them.
@@ -110,7 +110,7 @@ def mapped(error: psycopg.Error) -> CounterfoilError:
     return RejectedStatementError(f"PostgreSQL refused a statement: {name}{f', {constraint}' if constraint else ''}")
 
 
-def retry_conflicts(action: Callable[[], T]) -> T:
+def retry_on_conflict(action: Callable[[], T]) -> T:
     """Run `action`, which opens a transaction, and repeat it after a conflict.
 
     Raises:
@@ -131,7 +131,7 @@ class PageCursor(NamedTuple):
     id: UUID
 
 
-class Opening(NamedTuple):
+class TransactionOptions(NamedTuple):
     """Settings of a new transaction."""
 
     setting: str
@@ -145,7 +145,7 @@ class Opening(NamedTuple):
 
 
 @lru_cache(maxsize=1_000)
-def _statements(opening: Opening) -> bytes:
+def _statements(opening: TransactionOptions) -> bytes:
     """Return the statements that begin a transaction. They repeat for each tenant."""
     composed = _OPEN.format(
         setting=opening.setting,
@@ -367,16 +367,16 @@ class Database:
     ) -> Iterator[Connection]:
         bound = TRANSACTION_SECONDS if seconds is None else seconds
         try:
-            connection = self._opened(Opening(setting, value, lock_seconds, bound, durable, by_index))
+            connection = self._opened(TransactionOptions(setting, value, lock_seconds, bound, durable, by_index))
         except psycopg.Error as error:
-            raise mapped(error) from error
+            raise translate_error(error) from error
         try:
             try:
                 yield connection
             except BaseException as error:
                 self._roll_back(connection)
                 if isinstance(error, psycopg.Error):
-                    raise mapped(error) from error
+                    raise translate_error(error) from error
                 if isinstance(error, UnicodeEncodeError):  # psycopg does not map this error of Python
                     raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
                 raise
@@ -385,13 +385,13 @@ class Database:
             except psycopg.OperationalError as error:
                 if connection.broken or connection.closed:
                     raise CommitUnknownError("The connection to PostgreSQL was lost during a commit") from error
-                raise mapped(error) from error
+                raise translate_error(error) from error
             except psycopg.Error as error:
-                raise mapped(error) from error
+                raise translate_error(error) from error
         finally:
             self._pool.putconn(connection)
 
-    def _opened(self, opening: Opening) -> BoundedConnection:
+    def _opened(self, opening: TransactionOptions) -> BoundedConnection:
         """Return a connection with a new transaction.
 
         The first statement fails on a connection that was lost in the pool, while the environment was frozen or the
@@ -413,7 +413,7 @@ class Database:
             else:
                 return connection
 
-    def _begin(self, connection: Connection, opening: Opening) -> None:
+    def _begin(self, connection: Connection, opening: TransactionOptions) -> None:
         asked = self.clock.local()
         cursor = connection.execute(_statements(opening), prepare=False)
         cursor.nextset()  # skip the result of BEGIN
@@ -433,14 +433,14 @@ class Database:
 
 
 @contextmanager
-def keeper(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
-    """Open a transaction as counterfoil_keeper, the user of `database`. Raises as `Database.tenant`.
+def keeper_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
+    """Open a transaction as counterfoil_maintenance, the user of `database`. Raises as `Database.tenant`.
 
     After `seconds`, PostgreSQL ends it. The delivery role is not sufficient, because workers can use it, and they must
     not see addresses of people or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        connection.execute("SET LOCAL ROLE counterfoil_maintenance")
         yield connection
 
 

@@ -13,8 +13,8 @@ class Deadline:
     """When an attempt must stop. Every wait must end within `remaining` seconds."""
 
     remaining: Callable[[], float] = field(default=lambda: inf)
-    """Seconds until the attempt is cancelled."""
-    cancelled: Event = field(default_factory=Event)
+    """Seconds until the attempt is canceled."""
+    canceled: Event = field(default_factory=Event)
     superseded: Event = field(default_factory=Event)
     """Set once a newer claim exists."""
 
@@ -27,5 +27,5 @@ class Deadline:
         """
         if self.superseded.is_set():
             raise StaleClaimError("A newer claim exists")
-        if self.cancelled.is_set():
+        if self.canceled.is_set():
             raise CancelledError("Stopped because the invocation is about to end")

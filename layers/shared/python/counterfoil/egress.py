@@ -42,7 +42,7 @@ _SPECIAL: tuple[Network, ...] = tuple(
 """Ranges of IANA's special-purpose registries that `is_global` permits in some Python versions, and those of a cloud.
 """
 
-LONGEST_URL = 2048
+MAX_URL_CHARS = 2048
 _NO_HTTPS = "The address must begin with https:// and name a host"
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -60,7 +60,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL)
 
 
-def resolved(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a name, IPv4 first.
 
     Raises:
@@ -75,7 +75,7 @@ def resolved(host: str, port: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EgressResponse:
     """Response to a call."""
 
     status: int
@@ -89,7 +89,7 @@ class Answer:
 class Egress:
     """Client for outbound calls."""
 
-    def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolved) -> None:
+    def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
         """`allowlist` contains `host:port` or networks (`10.1.0.0/16`). They may also be called over HTTP."""
         self._places = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
@@ -117,7 +117,7 @@ class Egress:
         *,
         seconds: float = TOTAL_SECONDS,
         longest_body: int | None,
-    ) -> Answer:
+    ) -> EgressResponse:
         """Make one call and return its response, which is 2xx.
 
         The body is not read if `longest_body` is None, and otherwise truncated to this number of bytes, because the
@@ -139,7 +139,9 @@ class Egress:
             cut=True,
             connect_to=self.address,
         )
-        return Answer(response.status_code, dict(response.headers), response.content, http.is_cut(response))
+        return EgressResponse(
+            response.status_code, dict(response.headers), response.content, http.is_truncated(response)
+        )
 
     def address(self, scheme: str, host: str, port: int) -> str:
         """Return the IP address to connect to.
@@ -163,7 +165,7 @@ class Egress:
                 return ip
         raise RejectedRequestError(_not_public(host))
 
-    def objection(self, url: str) -> str | None:
+    def rejection_reason(self, url: str) -> str | None:
         """Return the reason why a URL can never be called; None if permitted so far.
 
         Does not resolve the name.
@@ -173,8 +175,8 @@ class Egress:
             host, port = (parts.hostname or "").lower(), parts.port or http.PORTS.get(parts.scheme, 0)
         except ValueError:
             return "Not an address"
-        if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
-            return f"It has blanks or more than {LONGEST_URL} characters"
+        if len(url) > MAX_URL_CHARS or not url.isprintable() or " " in url:
+            return f"It has blanks or more than {MAX_URL_CHARS} characters"
         if "@" in parts.netloc or "#" in url:
             return "It may have no user, no password and no fragment"
         if parts.scheme not in http.PORTS or not host:

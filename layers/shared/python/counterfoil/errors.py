@@ -1,28 +1,28 @@
 """The error tree of Counterfoil. The class of an error decides whether a retry can help.
 
 CounterfoilError
- ├── TransientError                 a retry can succeed
- │    ├── DatabaseUnavailableError  no connection, a failover, too many connections
- │    ├── ConflictError             deadlock, serialization failure, lock timeout; retried in process first
- │    ├── ServiceUnavailableError   a call to a service was throttled, timed out or returned 5xx
- │    ├── InvalidAnswerError        a language model's answer is empty, not valid JSON, or fails its schema
- │    ├── ParserError               the process that reads files did not start, was killed, or failed unexpectedly
- │    ├── NewerSchemaError          a message with a newer version than this code, during a deployment
- │    └── CancelledError            the attempt was stopped at the deadline of its invocation
- ├── PermanentError                 a retry cannot succeed
- │    ├── InvalidMessageError       an unreadable queue message
- │    ├── InvalidDocumentError      an unreadable file: empty, damaged, encrypted, unsafe, incomplete
- │    ├── InvalidSettingsError      a setting is missing or invalid
- │    ├── UnknownTenantError        work for a tenant that does not exist
- │    ├── CirclingError             a work item that was deferred too often
- │    ├── InconsistentDataError     stored data contradicts itself
- │    ├── RejectedRequestError      a call to a service was refused (4xx)
- │    │    ├── VersionError         a change of an outdated version
- │    │    └── ContextWindowError   a prompt or an answer exceeds the limits of the model
- │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
- ├── DeferredError                  not a failure: the attempt ends without being counted
- │    └── BreakerOpenError          the circuit breaker of a required service is open
- └── StaleClaimError                a newer claim exists: this attempt must not write
+ ├── TransientError                  a retry can succeed
+ │    ├── DatabaseUnavailableError   no connection, a failover, too many connections
+ │    ├── ConflictError              deadlock, serialization failure, lock timeout; retried in process first
+ │    ├── ServiceUnavailableError    a call to a service was throttled, timed out or returned 5xx
+ │    ├── InvalidLlmResponseError    a language model's answer is empty, not valid JSON, or fails its schema
+ │    ├── ParserError                the process that reads files did not start, was killed, or failed unexpectedly
+ │    ├── UnsupportedSchemaError     a message with a newer version than this code, during a deployment
+ │    └── CancelledError             the attempt was stopped at the deadline of its invocation
+ ├── PermanentError                  a retry cannot succeed
+ │    ├── InvalidMessageError        an unreadable queue message
+ │    ├── InvalidDocumentError       an unreadable file: empty, damaged, encrypted, unsafe, incomplete
+ │    ├── InvalidSettingsError       a setting is missing or invalid
+ │    ├── UnknownTenantError         work for a tenant that does not exist
+ │    ├── TooManyDeferralsError      a work item that was deferred too often
+ │    ├── DataIntegrityError         stored data contradicts itself
+ │    ├── RejectedRequestError       a call to a service was refused (4xx)
+ │    │    ├── VersionConflictError  a change of an outdated version
+ │    │    └── ContextWindowError    a prompt or an answer exceeds the limits of the model
+ │    └── RejectedStatementError     PostgreSQL refused a statement: a constraint, a type, a missing privilege
+ ├── DeferredError                   not a failure: the attempt ends without being counted
+ │    └── BreakerOpenError           the circuit breaker of a required service is open
+ └── StaleClaimError                 a newer claim exists: this attempt must not write
 
 Each adapter maps the errors of its library into this tree: `db` those of psycopg, `aws` those of botocore, `http` those
 of httpx, `validation` those of pydantic. Other errors are *unknown*; the retry policy decides about them.
@@ -71,7 +71,7 @@ class ServiceUnavailableError(TransientError):
         """Seconds until the service accepts another call, if it returned them."""
 
 
-class InvalidAnswerError(TransientError):
+class InvalidLlmResponseError(TransientError):
     """The answer of a language model is empty, not valid JSON, or does not match its schema.
 
     The message has a preview of the answer, which can quote a document. Only the tenant sees it, and logs get
@@ -88,7 +88,7 @@ class ParserError(TransientError):
     """The process that reads files did not start, was killed from outside, or failed unexpectedly."""
 
 
-class NewerSchemaError(TransientError):
+class UnsupportedSchemaError(TransientError):
     """A message has a newer schema version than this code."""
 
     code = "newer_schema"
@@ -136,11 +136,11 @@ class UnknownTenantError(PermanentError):
         """The message without the addresses."""
 
 
-class CirclingError(PermanentError):
+class TooManyDeferralsError(PermanentError):
     """A work item was deferred too often."""
 
 
-class InconsistentDataError(PermanentError):
+class DataIntegrityError(PermanentError):
     """Stored data contradicts itself or is unusable. An operator must correct it."""
 
 
@@ -148,7 +148,7 @@ class RejectedRequestError(PermanentError):
     """A service refused the call. A retry would fail as well."""
 
 
-class VersionError(RejectedRequestError):
+class VersionConflictError(RejectedRequestError):
     """A change expects an outdated version."""
 
 
@@ -217,14 +217,18 @@ def _frames(error: BaseException) -> list[str]:
     return found
 
 
-def sentence(error: BaseException, *, for_log: bool = False) -> str:
+def safe_message(error: BaseException, *, for_log: bool = False) -> str:
     """Return the message of an error of Counterfoil, or type and place of another error.
 
     The messages of other errors can quote documents, so they are not shown. With `for_log`, answers of models and
     addresses of mails are not quoted either.
     """
     if isinstance(error, CounterfoilError):
-        said = error.unquoted if isinstance(error, InvalidAnswerError | UnknownTenantError) and for_log else str(error)
+        said = (
+            error.unquoted
+            if isinstance(error, InvalidLlmResponseError | UnknownTenantError) and for_log
+            else str(error)
+        )
         return said.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
     place = ""
     trace = error.__traceback__

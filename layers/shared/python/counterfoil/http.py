@@ -25,9 +25,9 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUn
 
 T = TypeVar("T")
 
-LONGEST_BODY = 1_048_576
+MAX_BODY_BYTES = 1_048_576
 """Maximum size of a response body in bytes."""
-LONGEST_RETRY_AFTER = 86_400.0
+MAX_RETRY_AFTER = 86_400.0
 """Maximum delay from a Retry-After header in seconds."""
 PORTS = {"http": 80, "https": 443}
 """Default port of each scheme."""
@@ -56,7 +56,7 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
-def mapped(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
+def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
     """Map an error of httpx. The message has only its type, the host and the status."""
     if isinstance(error, httpx.HTTPStatusError):
         return _refusal(error.response)
@@ -87,7 +87,7 @@ def send(  # noqa: PLR0913
     connect: float,
     read: float,
     total: float,
-    longest_body: int | None = LONGEST_BODY,
+    longest_body: int | None = MAX_BODY_BYTES,
     cut: bool = False,
     checked_by: Callable[[httpx.Response], None] = check,
     connect_to: Callable[[str, str, int], str] | None = None,
@@ -97,7 +97,7 @@ def send(  # noqa: PLR0913
     `connect` and `read` limit the seconds without progress, and `total` limits the whole call including DNS.
     `checked_by` raises an error if the response is not acceptable. If `longest_body` is None, the body is not read. A
     body that is too long, incomplete or cannot be decompressed is an error. With `cut`, its beginning is returned
-    instead (see `is_cut`), because the call has had its effect. The size of a compressed body is limited during
+    instead (see `is_truncated`), because the call has had its effect. The size of a compressed body is limited during
     decompression. Trusted certificates are those of the system or of SSL_CERT_FILE.
 
     `connect_to` gets scheme, host and port, and returns the IP address to connect to. Its errors are raised. Host
@@ -142,17 +142,17 @@ def _in_time(
     """
     failure: CounterfoilError
     try:
-        return within(total - parting, call, abandon=line.cut, parting=parting)
+        return run_with_deadline(total - parting, call, abandon=line.cut, parting=parting)
     except TimeoutError:
         failure = ServiceUnavailableError(f"{_host_of(url)} did not answer within {total:g} seconds")
     except _FOREIGN as error:
-        failure = mapped(error)
+        failure = translate_error(error)
     except ValueError as error:  # an invalid value in the request, which the error quotes
         failure = RejectedRequestError(f"{_host_of(url)} could not be called: {type(error).__name__}")
     raise failure  # outside the handlers, because the context of the error could contain secrets
 
 
-def within(
+def run_with_deadline(
     seconds: float, function: Callable[[], T], *, abandon: Callable[[], None] = lambda: None, parting: float = 0.0
 ) -> T:
     """Run `function` in a new thread and return its result within `seconds`.
@@ -200,10 +200,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = (_date(stated) - now).total_seconds()
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+    return None if math.isnan(seconds) else min(max(0.0, seconds), MAX_RETRY_AFTER)
 
 
-def is_cut(response: httpx.Response) -> bool:
+def is_truncated(response: httpx.Response) -> bool:
     """Return True if the body of a response of `send` is truncated or unreadable."""
     return bool(response.extensions.get(_CUT))
 

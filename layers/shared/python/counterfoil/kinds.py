@@ -1,9 +1,9 @@
 """All kinds of work items, for what concerns every worker."""
 
-from counterfoil.delivery.work import KINDS
+from counterfoil.delivery.work import WORK_KINDS
 from counterfoil.documents import kinds as _documents  # noqa: F401  # registers its kinds, as the others do
 from counterfoil.offers import kinds as _offers  # noqa: F401
 from counterfoil.tasks import kinds as _tasks  # noqa: F401
 from counterfoil.webhooks import kinds as _webhooks  # noqa: F401
 
-__all__ = ["KINDS"]
+__all__ = ["WORK_KINDS"]

@@ -146,7 +146,7 @@ class Metric(StrEnum):
     """Documents matched without a requested embedding: the model failed, or its budget was used up."""
 
 
-def record(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
+def emit(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
     """Write the metrics in one line, with the dimensions and also without, for alarms on the total.
 
     A list becomes an array, which CloudWatch needs for percentiles. Empty lists are skipped, and values beyond

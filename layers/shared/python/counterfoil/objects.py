@@ -7,11 +7,11 @@ from typing import Any
 
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.http import within
+from counterfoil.http import run_with_deadline
 
-LEAST_SECONDS = 3.0
+MIN_SECONDS_LEFT = 3.0
 """Least time for one call to S3."""
-CALL_SECONDS = 15.0
+CALL_TIMEOUT_SECONDS = 15.0
 POSTPONED = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
 """SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
 
@@ -49,10 +49,12 @@ def erase(
 
     def call(operation: Callable[..., Any], **wanted: Any) -> Page:
         left = time_left()
-        if left < LEAST_SECONDS:
+        if left < MIN_SECONDS_LEFT:
             raise UnfinishedError(erased)
-        with aws.errors_mapped():
-            answer: Page = within(min(CALL_SECONDS, left), partial(operation, Bucket=bucket, **wanted))
+        with aws.translate_errors():
+            answer: Page = run_with_deadline(
+                min(CALL_TIMEOUT_SECONDS, left), partial(operation, Bucket=bucket, **wanted)
+            )
         return answer
 
     def is_meant(one: Page) -> bool:

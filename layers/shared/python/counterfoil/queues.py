@@ -1,6 +1,6 @@
 """Queues of the workers: their depth and history, the alarms that fire, and pausing and resuming.
 
-A trigger adds a row to `work_ended` in the transaction that settles a work item (migrations/0015.queues.sql). Each
+A trigger adds a row to `finished_work` in the transaction that settles a work item (migrations/0015.queues.sql). Each
 minute the watchdog adds these rows up, per tenant and in total, deletes them, and records the backlog beside the sums.
 A reader needs sixty rows per worker, whatever the load. All times are the database's.
 
@@ -29,12 +29,12 @@ from botocore.exceptions import ClientError
 from psycopg.sql import SQL, Composed, Literal
 
 from counterfoil import audit, aws
-from counterfoil.audit import Operation
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.audit import AuditRecord
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.work import WorkKind
-from counterfoil.errors import CounterfoilError, RejectedRequestError, sentence
-from counterfoil.http import within
-from counterfoil.kinds import KINDS
+from counterfoil.errors import CounterfoilError, RejectedRequestError, safe_message
+from counterfoil.http import run_with_deadline
+from counterfoil.kinds import WORK_KINDS
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Depth:
     delayed: int
 
     @property
-    def all(self) -> int:
+    def total(self) -> int:
         """Number of all messages."""
         return self.visible + self.in_flight + self.delayed
 
@@ -76,7 +76,7 @@ class AlarmState:
     name: str
     """Without ALARM_PREFIX: the name of the worker and of a page of the runbook."""
     since: datetime | None
-    says: str | None
+    description: str | None
 
 
 def queue_depths(urls: Mapping[str, Sequence[str]]) -> dict[str, Depth]:
@@ -126,10 +126,10 @@ def firing_alarms() -> list[AlarmState] | None:
 
 def _answer_in_time(ask: Callable[[], T]) -> T | None:
     try:
-        with aws.errors_mapped():
-            return within(REQUEST_TIMEOUT_SECONDS, ask)
+        with aws.translate_errors():
+            return run_with_deadline(REQUEST_TIMEOUT_SECONDS, ask)
     except CounterfoilError as error:
-        logger.warning("AWS did not answer about queues", error=sentence(error, for_log=True))
+        logger.warning("AWS did not answer about queues", error=safe_message(error, for_log=True))
         return None
 
 
@@ -137,13 +137,13 @@ DISPLAYED_MINUTES = timedelta(hours=1)
 RETENTION = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 MAX_ENDS = 100_000
-"""Rows of `work_ended` that one round adds up."""
+"""Rows of `finished_work` that one round adds up."""
 _MINUTES = DISPLAYED_MINUTES // MINUTE
 
 # Work of deleted tenants and unattributed work count only in the total.
 _ADD_UP = """
 WITH taken AS (
-    DELETE FROM work_ended WHERE ctid = ANY (ARRAY(SELECT ctid FROM work_ended LIMIT %(at_once)s))
+    DELETE FROM finished_work WHERE ctid = ANY (ARRAY(SELECT ctid FROM finished_work LIMIT %(at_once)s))
     RETURNING worker, tenant_id, outcome, date_trunc('minute', ended_at) AS minute
 ), counted AS (
     SELECT tenant_id, worker, minute, count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded,
@@ -151,7 +151,7 @@ WITH taken AS (
     FROM taken GROUP BY GROUPING SETS ((worker, minute), (tenant_id, worker, minute))
     HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = taken.tenant_id)
 )
-INSERT INTO queue_minute AS m (tenant_id, worker, minute, succeeded, skipped, failed)
+INSERT INTO queue_minute_stats AS m (tenant_id, worker, minute, succeeded, skipped, failed)
 SELECT tenant_id, worker, minute, succeeded, skipped, failed FROM counted
 ON CONFLICT (tenant_id, worker, minute) DO UPDATE
 SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded.skipped,
@@ -161,7 +161,7 @@ SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded
 # Work is due at the end of its delay, else from the creation of its message. LIMIT makes PostgreSQL probe the index.
 _WAITING = """
 SELECT {worker} AS worker, t.tenant_id, count(*) AS pending,
-       extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest
+       extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest_seconds
 FROM {table} t
 LEFT JOIN LATERAL (
     SELECT greatest(t.{next_attempt_at}, o.created_at) AS since FROM outbox o
@@ -173,35 +173,37 @@ WHERE t.{status} = 'pending' GROUP BY t.tenant_id
 
 _RECORD = """
 WITH waiting AS ({waiting}), dying AS (
-    SELECT g.worker, c.tenant_id, sum(c.number) AS dead FROM dead_letter_count c
+    SELECT g.worker, c.tenant_id, sum(c.delta) AS dead_letters FROM dead_letter_count c
     JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM c.tenant_id AND g.fingerprint = c.fingerprint
-    WHERE c.status = 'pending' AND c.hour IS NULL GROUP BY g.worker, c.tenant_id HAVING sum(c.number) > 0
+    WHERE c.status = 'pending' AND c.hour IS NULL GROUP BY g.worker, c.tenant_id HAVING sum(c.delta) > 0
 ), seen AS (
-    SELECT worker, tenant_id, pending, oldest, 0 AS dead FROM waiting
-    UNION ALL SELECT worker, tenant_id, 0, NULL, dead FROM dying
+    SELECT worker, tenant_id, pending, oldest_seconds, 0 AS dead_letters FROM waiting
+    UNION ALL SELECT worker, tenant_id, 0, NULL, dead_letters FROM dying
     UNION ALL SELECT worker, NULL, 0, NULL, 0 FROM unnest(%(workers)s::text[]) AS w (worker)
 ), summed AS (
-    SELECT tenant_id, worker, sum(pending) AS pending, max(oldest) AS oldest, sum(dead) AS dead
+    SELECT tenant_id, worker, sum(pending) AS pending, max(oldest_seconds) AS oldest_seconds,
+           sum(dead_letters) AS dead_letters
     FROM seen WHERE worker = ANY(%(workers)s)
     GROUP BY GROUPING SETS ((worker), (tenant_id, worker))
     HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = seen.tenant_id)
 )
-INSERT INTO queue_minute (tenant_id, worker, minute, pending, oldest, dead, depth)
-SELECT s.tenant_id, s.worker, date_trunc('minute', %(now)s::timestamptz), s.pending, s.oldest, s.dead,
+INSERT INTO queue_minute_stats (tenant_id, worker, minute, pending, oldest_seconds, dead_letters, depth)
+SELECT s.tenant_id, s.worker, date_trunc('minute', %(now)s::timestamptz), s.pending, s.oldest_seconds, s.dead_letters,
        CASE WHEN s.tenant_id IS NULL THEN d.depth END
 FROM summed s LEFT JOIN unnest(%(measured)s::text[], %(depths)s::int[]) AS d (worker, depth) ON d.worker = s.worker
 ON CONFLICT (tenant_id, worker, minute) DO UPDATE
-SET pending = excluded.pending, oldest = excluded.oldest, dead = excluded.dead, depth = excluded.depth
+SET pending = excluded.pending, oldest_seconds = excluded.oldest_seconds, dead_letters = excluded.dead_letters,
+    depth = excluded.depth
 """
 
-_DELETE_OLD = "DELETE FROM queue_minute WHERE minute < %s"
+_DELETE_OLD = "DELETE FROM queue_minute_stats WHERE minute < %s"
 
 _LAST_RECORDED = """
-SELECT max(minute) FROM queue_minute
+SELECT max(minute) FROM queue_minute_stats
 WHERE tenant_id IS NULL AND worker = ANY(%(workers)s) AND pending IS NOT NULL AND minute >= %(from)s
 """
 _READ = """
-SELECT worker, minute, succeeded, skipped, failed, pending, oldest, dead, depth FROM queue_minute
+SELECT worker, minute, succeeded, skipped, failed, pending, oldest_seconds, dead_letters, depth FROM queue_minute_stats
 WHERE tenant_id {} AND worker = ANY(%(workers)s) AND minute >= %(from)s ORDER BY worker, minute
 """
 _RUNNING = "SELECT {worker}, count(*) FROM {table} WHERE {status} = 'in-progress'"
@@ -225,7 +227,7 @@ class Backlog:
     pending: int = 0
     oldest_seconds: int | None = None
     """Age of the oldest due work; None: no work was due."""
-    dead: int = 0
+    dead_letters: int = 0
     """Pending dead letters."""
 
 
@@ -239,15 +241,18 @@ class QueueHistory:
 
 
 def add_up_minutes(connection: Connection, now: datetime) -> int:
-    """Add up ended work and delete old minutes, as counterfoil_keeper. Returns the number of minutes."""
+    """Add up ended work and delete old minutes, as counterfoil_maintenance. Returns the number of minutes."""
     added = connection.execute(_ADD_UP, {"at_once": MAX_ENDS}).rowcount
     connection.execute(_DELETE_OLD, [now - RETENTION])
     return added
 
 
 def record_depths(connection: Connection, workers: Sequence[str], depths: Mapping[str, int], now: datetime) -> int:
-    """Record the backlog, as counterfoil_keeper. `depths`: messages by worker. Returns the number of rows."""
-    kinds = [kind for kind in KINDS.values() if kind.worker in workers]
+    """Record the backlog, and return the number of rows. Requires the role counterfoil_maintenance.
+
+    `depths`: messages by worker.
+    """
+    kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return 0
     statement = SQL(_RECORD).format(waiting=SQL(" UNION ALL ").join(_for_kind(_WAITING, kind) for kind in kinds))
@@ -289,7 +294,7 @@ def read_statement(tenant_id: UUID | None) -> Composed:
 
 def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, int]:
     """Return the number of running attempts by worker, as far as the transaction sees them."""
-    kinds = [kind for kind in KINDS.values() if kind.worker in workers]
+    kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return {}
     return dict(connection.execute(SQL(" UNION ALL ").join(_for_kind(_RUNNING, kind) for kind in kinds)).fetchall())
@@ -336,7 +341,7 @@ class QueuePause:
     reason: str
     changed_by: str
     changed_at: datetime
-    is_in_effect: bool
+    is_applied: bool
     """True if the mappings follow it."""
     version: int
 
@@ -363,12 +368,12 @@ INSERT INTO queue_pause (worker, is_paused, reason, changed_by, changed_at)
 VALUES (%(worker)s, %(is_paused)s, %(reason)s, %(by)s, %(at)s)
 ON CONFLICT (worker) DO UPDATE
 SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = excluded.changed_by,
-    changed_at = excluded.changed_at, is_in_effect = false, version = queue_pause.version + 1
+    changed_at = excluded.changed_at, is_applied = false, version = queue_pause.version + 1
 WHERE queue_pause.version = %(seen)s
 RETURNING {_PAUSE_COLUMNS}
 """  # noqa: S608  # names alone
 
-_MARK_IN_EFFECT = "UPDATE queue_pause SET is_in_effect = true WHERE worker = %s AND version = %s AND NOT is_in_effect"
+_MARK_IN_EFFECT = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND version = %s AND NOT is_applied"
 
 
 def list_pauses(connection: Connection) -> dict[str, QueuePause]:
@@ -399,7 +404,7 @@ def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             now = QueuePause(*put)
             # A queue belongs to no tenant: its entries are in the trail of unattributed events.
-            operation = Operation(
+            operation = AuditRecord(
                 wanted.by,
                 "queue-paused" if wanted.is_paused else "queue-resumed",
                 [wanted.worker],
@@ -411,7 +416,7 @@ def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None
             audit.record(connection, None, operation)
             return now
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
 def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
@@ -467,7 +472,7 @@ def reconcile_pauses(
     found = []
     for worker, pause in known.items():
         of_worker = mappings.get(worker, ())
-        if pause.is_in_effect and not pause.is_paused and pause.changed_at < now - LAMBDA_SETTLE_TIME:
+        if pause.is_applied and not pause.is_paused and pause.changed_at < now - LAMBDA_SETTLE_TIME:
             continue
         if time_left() < MAPPING_TIMEOUT_SECONDS * len(of_worker):
             logger.warning("A queue was not reconciled: no time is left", worker=worker)
@@ -482,7 +487,7 @@ def reconcile_pauses(
                 mappings=states,
             )
             found.append(worker)
-        if is_wrong or not pause.is_in_effect:
+        if is_wrong or not pause.is_applied:
             apply_pause(database, worker, of_worker)
     return found
 
@@ -490,7 +495,7 @@ def reconcile_pauses(
 def _mapping_state(mapping: UUID) -> str | None:
     """State of a mapping as Lambda names it; None if Lambda does not answer."""
     try:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             answer: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))
     except CounterfoilError as error:
         logger.warning("A mapping could not be read", mapping=str(mapping), error=str(error))
@@ -501,7 +506,7 @@ def _mapping_state(mapping: UUID) -> str | None:
 def _switch_mapping(worker: str, mapping: UUID, *, on: bool) -> bool:
     """Enable or disable a mapping. Returns False if that failed or another change is in progress."""
     try:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=on)
     except CounterfoilError as error:
         cause = error.__cause__

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import from_json
 
 from counterfoil.errors import InvalidSettingsError
-from counterfoil.validation import Problem, validate
+from counterfoil.validation import ValidationProblem, validate
 
 
 def _from_json(value: Any) -> Any:
@@ -35,7 +35,7 @@ def _place(value: str) -> str:
     return value
 
 
-class Worker(BaseModel):
+class WorkerSettings(BaseModel):
     """The part of a worker's row in the worker table that its code needs. Durations are seconds."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -48,7 +48,7 @@ class Worker(BaseModel):
     """Retry policy: SQS redelivers the message, or a new message goes to the queue for retries."""
 
 
-class Queue(BaseModel):
+class QueueSettings(BaseModel):
     """Queues of a worker, for functions that measure and pause the queues of all workers."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -61,7 +61,7 @@ class Queue(BaseModel):
     """Maximum number of messages processed at once."""
 
 
-class SignIn(BaseModel):
+class OidcSettings(BaseModel):
     """OpenID Connect issuer of the console's users. The API accepts its tokens."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -85,12 +85,12 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, defer_build=True, allow_inf_nan=False)
 
-    worker: Annotated[Worker | None, BeforeValidator(_from_json)] = None
+    worker: Annotated[WorkerSettings | None, BeforeValidator(_from_json)] = None
     queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Queue URL by worker, for every queue that this function sends to, including its own."""
     retry_queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """URL of the queue for retries by worker, for the workers of `queue_urls` that have one."""
-    retry_waits: Annotated[
+    retry_delays: Annotated[
         dict[str, Annotated[tuple[Annotated[float, Field(ge=0, le=43_200)], ...], Field(min_length=1)]],
         BeforeValidator(_from_json),
     ] = {}
@@ -100,7 +100,7 @@ class Settings(BaseModel):
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
     """Event source mappings of workers whose work items all need the model, which the watchdog pauses. The key of a
     queue for retries ends with `-retry`."""
-    queues: Annotated[dict[str, Queue], BeforeValidator(_from_json)] = {}
+    queues: Annotated[dict[str, QueueSettings], BeforeValidator(_from_json)] = {}
     """Queues of every worker, for functions that show and pause them."""
     invoked_functions: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Name of the Lambda function by worker: those that this function may invoke."""
@@ -113,12 +113,12 @@ class Settings(BaseModel):
     database_secret_arn: str | None = None
 
     lease_seconds: int = Field(default=120, ge=1, lt=300)
-    heartbeat_seconds: float = Field(default=30, gt=0)
+    heartbeat_interval_seconds: float = Field(default=30, gt=0)
     redelivery_max_attempts: int = Field(default=3, ge=1)
     """Maximum number of attempts of a document."""
     retry_max_attempts: int = Field(default=5, ge=0, le=20)
     """Maximum number of retries of a task that sets no limit."""
-    retry_redeliver_delays_seconds: Annotated[
+    redelivery_delays_seconds: Annotated[
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
     """Delays after the first, second, ... failed attempt, up to the maximum visibility timeout of SQS."""
@@ -129,10 +129,10 @@ class Settings(BaseModel):
     """... plus a random time up to this, ..."""
     retry_max_delay_seconds: float = Field(default=300, ge=0, le=43_200)
     """... but at most this."""
-    protection_seconds: int = Field(default=300, ge=1)
+    min_visibility_seconds: int = Field(default=300, ge=1)
     """Minimum visibility timeout of a message in progress. It must exceed the lease."""
-    watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
-    watchdog_resend_after_seconds: int = Field(default=900, ge=0)
+    outbox_overdue_seconds: int = Field(default=60, ge=0)
+    resend_after_seconds: int = Field(default=900, ge=0)
     watchdog_upload_after_seconds: int = Field(default=3600, ge=0)
     """Age of an upload without a job at which its S3 event counts as lost."""
     dlq_retention_days: int = Field(default=30, ge=1)
@@ -156,10 +156,10 @@ class Settings(BaseModel):
     """Maximum length of an answer."""
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
-    llm_questions_per_day: int = Field(default=2000, ge=0)
+    llm_calls_per_day: int = Field(default=2000, ge=0)
     """Maximum calls per tenant and UTC day, including failed ones and embeddings. After that, documents are processed
     without the model."""
-    llm_questions_per_document: int = Field(default=20, ge=0)
+    llm_calls_per_document: int = Field(default=20, ge=0)
     """Maximum calls per document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Delay before the first retry of a call. It doubles with each retry, up to 8 s."""
@@ -168,9 +168,9 @@ class Settings(BaseModel):
     """System prompt of `chat_completion` tasks."""
     chat_history_tokens: int = Field(default=8000, ge=1)
     """Maximum estimated tokens of a prompt: the system prompt, the user message, and the latest messages that fit."""
-    chat_questions_per_day: int = Field(default=2000, ge=0)
+    chat_calls_per_day: int = Field(default=2000, ge=0)
     """Maximum calls for conversations per tenant and UTC day, including failed ones. After that, messages get no reply.
-    These calls do not count towards LLM_QUESTIONS_PER_DAY."""
+    These calls do not count towards LLM_CALLS_PER_DAY."""
 
     embedding_provider: Literal["openai", "bedrock"] | None = None
     """None: no embeddings. `openai` is any endpoint with an OpenAI-compatible embeddings API."""
@@ -180,10 +180,10 @@ class Settings(BaseModel):
     """Base URL of the endpoint. None: the URL of OpenAI."""
     embedding_api_key: SecretStr | None = None
 
-    ocr: Literal["textract"] | None = None
+    ocr_provider: Literal["textract"] | None = None
     """OCR service for scanned pages and images. None: they are stored without text."""
 
-    webhooks: bool = False
+    webhooks_enabled: bool = False
     """Whether the network allows calls to webhooks."""
     webhook_allowlist: Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)] = ()
     """Private destinations that webhooks may call, also over http: networks or `host:port`."""
@@ -196,26 +196,26 @@ class Settings(BaseModel):
     inventory_bucket: str | None = None
     """Bucket of S3 Inventory, which the watchdog reads instead of listing the uploads bucket."""
 
-    http_requests: bool = False
+    http_request_tasks_enabled: bool = False
     """Whether tasks can be HTTP requests. They use the network path and the address policy of webhooks."""
-    changes_per_second: float = Field(default=25, gt=0)
+    rate_limit_per_second: float = Field(default=25, gt=0)
     """Rate limit of changes through the API per tenant. The limit of each user is 80 % of it."""
-    changes_at_once: int = Field(default=100, ge=1)
+    rate_limit_burst: int = Field(default=100, ge=1)
     """Burst of changes per tenant."""
     reads_per_second: float = Field(default=50, gt=0)
     """Rate limit of reads per tenant, in units of 100 ms of computing time: 50 allow five concurrent invocations."""
     reads_at_once: int = Field(default=200, ge=1)
     """Burst of reads per tenant."""
 
-    slack: bool = False
+    slack_enabled: bool = False
     """Whether the secret has SLACK_WEBHOOK_URL, which enables notifications by Slack."""
     slack_webhook_url: SecretStr | None = None
     """Webhook URL that enables notifications by Slack."""
     email_from: str | None = None
     """Sender verified by SES, which enables notifications by e-mail."""
-    email_to: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
+    alert_emails: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
     """Recipients of notifications about all tenants."""
-    sign_in: Annotated[SignIn | None, BeforeValidator(_from_json)] = None
+    oidc: Annotated[OidcSettings | None, BeforeValidator(_from_json)] = None
     """Set for the function that serves the console."""
     upload_origins: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
     """Origins of upload URLs, if they differ from the origin of the console."""
@@ -224,18 +224,18 @@ class Settings(BaseModel):
 
     offers_per_user: int = Field(default=5, ge=1, le=1000)
     """Maximum offers per user and day. A pinned pool stores this setting and the next three."""
-    offers_candidates: int = Field(default=1000, ge=1, le=100_000)
+    offers_max_candidates: int = Field(default=1000, ge=1, le=100_000)
     """Candidates per user: the nearest people of suitable gender."""
-    offers_most_offered: int | None = Field(default=None, ge=1)
+    offers_max_exposure: int | None = Field(default=None, ge=1)
     """Exposure cap: how many users per day get the same person. None: no cap. A pool with a cap has one shard."""
-    offers_repeat_days: int = Field(default=30, ge=0, le=3650)
+    offers_repeat_interval_days: int = Field(default=30, ge=0, le=3650)
     """Days before the same person can be offered to a user again."""
-    offers_shard_users: int = Field(default=10_000, ge=1, le=100_000)
+    offers_shard_size: int = Field(default=10_000, ge=1, le=100_000)
     """Maximum users per shard. A shard is one work item."""
 
-    notification_digest_seconds: float = Field(default=300, ge=0)
+    notification_digest_interval_seconds: float = Field(default=300, ge=0)
 
-    breaker_failures: int = Field(default=5, ge=1)
+    breaker_failure_threshold: int = Field(default=5, ge=1)
     """Consecutive failures that open a circuit breaker."""
     breaker_open_seconds: float = Field(default=30, gt=0)
     """Time before an open breaker becomes half-open. It doubles with each failed call, up to 10 minutes."""
@@ -244,10 +244,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _a_lease_ends_first(self) -> "Settings":
-        if self.lease_seconds >= self.protection_seconds:
-            raise ValueError("LEASE_SECONDS must be less than PROTECTION_SECONDS, because a lease expires first")
-        if self.heartbeat_seconds >= self.lease_seconds:
-            raise ValueError("HEARTBEAT_SECONDS must be less than LEASE_SECONDS, or every lease expires")
+        if self.lease_seconds >= self.min_visibility_seconds:
+            raise ValueError("LEASE_SECONDS must be less than MIN_VISIBILITY_SECONDS, because a lease expires first")
+        if self.heartbeat_interval_seconds >= self.lease_seconds:
+            raise ValueError("HEARTBEAT_INTERVAL_SECONDS must be less than LEASE_SECONDS, or every lease expires")
         return self
 
     @classmethod
@@ -262,7 +262,7 @@ class Settings(BaseModel):
         }
         return validate(cls, given, _wrong)
 
-    def require_worker(self) -> Worker:
+    def require_worker(self) -> WorkerSettings:
         """Return the row of this function.
 
         Raises:
@@ -275,7 +275,7 @@ class Settings(BaseModel):
         return self.worker
 
 
-def _wrong(problem: Problem) -> InvalidSettingsError:
+def _wrong(problem: ValidationProblem) -> InvalidSettingsError:
     name = f"{str(problem.place[0]).upper()} is wrong" if problem.place else "Settings contradict each other"
     return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 

@@ -15,14 +15,14 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 
 from counterfoil import audit, objects
-from counterfoil.audit import Operation
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.audit import AuditRecord
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
-from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, sentence
+from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, safe_message
 
 SLUG_RETENTION = timedelta(days=15)
 """Longer than SQS retains a message."""
-AT_ONCE = 5_000
+BATCH_SIZE = 5_000
 """Most rows deleted, or pages read, in one transaction; after a timeout a tenth of that, and again."""
 STEP_SECONDS = 2.0
 """Longest transaction. A run has time for one of every size."""
@@ -68,7 +68,7 @@ def request(connection: Connection, slug: str, now: datetime, *, by: str) -> Ten
         return None
     slug_hash, number, chain_hash = row
     detail = {"chain_number": number, "chain_hash": None if chain_hash is None else chain_hash.hex()}
-    audit.record(connection, None, Operation(by, "tenant erasure requested", [slug_hash.hex()], now, detail=detail))
+    audit.record(connection, None, AuditRecord(by, "tenant erasure requested", [slug_hash.hex()], now, detail=detail))
     return find(connection, slug)
 
 
@@ -107,9 +107,9 @@ def step(
     clock: Callable[[], datetime],
     time_left: Callable[[], float],
     *,
-    at_once: int = AT_ONCE,
+    at_once: int = BATCH_SIZE,
 ) -> int:
-    """Continue the due erasures while there is time, signed in as counterfoil_keeper.
+    """Continue the due erasures while there is time, signed in as counterfoil_maintenance.
 
     The next run continues the rest. A failed erasure is postponed, and the others continue.
     Returns the number of erasures that finished.
@@ -117,7 +117,7 @@ def step(
     Raises:
         ServiceUnavailableError, RejectedRequestError, DatabaseUnavailableError, ConflictError: an erasure failed.
     """
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         connection.execute(_FORGET, [clock() - SLUG_RETENTION])
         found = connection.execute(_OPEN, [clock()]).fetchall()
     finished = 0
@@ -129,8 +129,8 @@ def step(
             finished += _erase(database, bucket, clock, time_left, tenant, at_once)
         except Exception as error:  # noqa: BLE001  # the other tenants' erasures do not depend on it
             failed = error
-            logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=sentence(error))
-            with keeper(database) as connection:
+            logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=safe_message(error))
+            with keeper_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": tenant[0]})
                 if isinstance(error, RejectedStatementError):  # a late attempt wrote to a table that was finished
                     connection.execute(_RESTART, [tenant[0]])
@@ -152,17 +152,17 @@ def _erase(
     if not (
         _erase_rows(database, id_, table, time_left, at_once) and _erase_objects(database, bucket, id_, slug, time_left)
     ):
-        with keeper(database) as connection:
+        with keeper_connection(database) as connection:
             connection.execute(_QUEUE_LAST, [clock(), id_])
         return False
     now = clock()
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         connection.execute(_CLEAR, {"now": now, "again": now + LONGEST_ATTEMPT, "id": id_})
         row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - LONGEST_ATTEMPT}).fetchone()
         if row is None:
             return False
         detail = {"rows": row[0], "objects": row[1]}
-        audit.record(connection, None, Operation(ACTOR, "tenant erased", [slug_hash.hex()], now, detail=detail))
+        audit.record(connection, None, AuditRecord(ACTOR, "tenant erased", [slug_hash.hex()], now, detail=detail))
     return True
 
 
@@ -170,7 +170,7 @@ def _erase_rows(
     database: Database, id_: UUID, next_table: str | None, time_left: Callable[[], float], at_once: int
 ) -> bool:
     """Delete the tenant with its rows. False if there was too little time or rows were locked."""
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         tables = [table for (table,) in connection.execute(_TABLES)]
     if next_table in tables:
         del tables[: tables.index(next_table)]
@@ -178,7 +178,7 @@ def _erase_rows(
         if time_left() < STEP_SECONDS:
             return False
         try:
-            with keeper(database, seconds=STEP_SECONDS) as connection:
+            with keeper_connection(database, seconds=STEP_SECONDS) as connection:
                 ((is_finished,),) = connection.execute(_ROWS, [id_, tables[0], at_once]).fetchall()
         except DatabaseUnavailableError:
             at_once //= 10
@@ -192,7 +192,7 @@ def _erase_rows(
     left = round(time_left(), 1)  # for the cascade, too
     if left < STEP_SECONDS:
         return False
-    with keeper(database, seconds=left) as connection:
+    with keeper_connection(database, seconds=left) as connection:
         connection.execute(_TENANT, [id_])
     return True
 
@@ -211,5 +211,5 @@ def _erase_objects(database: Database, bucket: str, id_: UUID, slug: str, time_l
 
 def _count(database: Database, id_: UUID, erased: int) -> None:
     if erased:
-        with keeper(database) as connection:
+        with keeper_connection(database) as connection:
             connection.execute(_COUNT, [erased, id_])

@@ -201,7 +201,7 @@ def _record(connection: Connection, change: Change, action: str, added: Sequence
     if not added and not removed:
         return
     detail = {
-        name: [audit.keyed(connection, change.tenant_id, address.lower().encode()).hex() for address in found]
+        name: [audit.hmac_digest(connection, change.tenant_id, address.lower().encode()).hex() for address in found]
         for name, found in (("added", added), ("removed", removed))
     }
     change.record(connection, action, detail=detail)

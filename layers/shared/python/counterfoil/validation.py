@@ -40,7 +40,7 @@ Moment = Annotated[
 IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
 
 
-class Problem(NamedTuple):
+class ValidationProblem(NamedTuple):
     """The first validation error.
 
     Its place may be text from the sender; the other fields are pydantic's.
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
     message: str
 
 
-def validate(form: type[M], value: Any, wrong: Callable[[Problem], CounterfoilError]) -> M:
+def validate(form: type[M], value: Any, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
     """Return a validated value.
 
     Raises:
@@ -62,15 +62,15 @@ def validate(form: type[M], value: Any, wrong: Callable[[Problem], CounterfoilEr
     return _checked(form.model_validate, value, wrong)
 
 
-def validate_json(form: type[M], text: str, wrong: Callable[[Problem], CounterfoilError]) -> M:
+def validate_json(form: type[M], text: str, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
     """Return a validated JSON text. Raises the same errors as `validate`."""
     return _checked(form.model_validate_json, text, wrong)
 
 
-def _checked(check: Callable[[Any], M], value: Any, wrong: Callable[[Problem], CounterfoilError]) -> M:
+def _checked(check: Callable[[Any], M], value: Any, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
     try:
         return check(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     # Raised outside the handler, because pydantic's error would keep the whole value as context.
-    raise wrong(Problem(first["loc"], first["type"], first["msg"]))
+    raise wrong(ValidationProblem(first["loc"], first["type"], first["msg"]))

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
-    """Run `action` in a transaction, up to `TRIES` times.
+    """Run `action` in a transaction, up to `MAX_ATTEMPTS` times.
 
     The connection can be lost after PostgreSQL committed, so a repeated `action` must recognize its own rows.
 

@@ -1,7 +1,7 @@
 """Actions on single dead letters: retry, resolve, ignore, and edit the payload of a task.
 
 Each is one transaction: compare-and-set on the version and the pending state, the effects, the dead letter's own
-history, and one audit entry. Bulk operations use `send_again` and `settle` and record one entry for all. Locks are
+history, and one audit entry. Bulk operations use `enqueue_retry` and `close` and record one entry for all. Locks are
 taken in the order of delivery: work item, dead letter, audit trail. Tenant None means unassigned dead letters, which
 are changed as the delivery role.
 
@@ -19,27 +19,27 @@ from psycopg.types.json import Jsonb
 from pydantic import Field, JsonValue
 
 from counterfoil import audit
-from counterfoil.audit import Operation
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.audit import AuditRecord
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.dead_letters.search import Status, transaction
 from counterfoil.delivery import dead_letter
 from counterfoil.delivery.dead_letter import ClosedStatus
-from counterfoil.delivery.work import Send, begin, enqueue_raw_body
-from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionError
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.work import OutboxMessage, enqueue_raw_body, start_revision
+from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionConflictError
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.payloads import Payload
-from counterfoil.tasks.store import Given
+from counterfoil.tasks.store import TaskInput
 from counterfoil.tasks.task_type import TaskType
 from counterfoil.tasks.types import TYPES
 
-LONGEST_NOTE = 2000
+MAX_NOTE_CHARS = 2000
 """Characters."""
 
 
-class NoLetterError(RejectedRequestError):
+class DeadLetterNotFoundError(RejectedRequestError):
     """The tenant has no such dead letter."""
 
 
@@ -47,12 +47,12 @@ class NotPendingError(RejectedRequestError):
     """The dead letter is closed."""
 
 
-class NotRetriableError(RejectedRequestError):
+class NotRetryableError(RejectedRequestError):
     """The work item cannot be retried: it is no longer failed, or it was deleted."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class ChangeRequest:
     """A change to a dead letter, with the version the caller read."""
 
     job_id: UUID
@@ -62,23 +62,23 @@ class Wish:
     now: datetime
     note: str | None = None
 
-    def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> Operation:
+    def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
         """Return the audit entry. `version` is the new version of the dead letter."""
         targets = [str(self.job_id)]
-        return Operation(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
+        return AuditRecord(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
 
 
 @dataclass(frozen=True)
-class Done:
+class ChangeResult:
     """Result of a change."""
 
     version: int
-    sends: Sequence[Send] = ()
+    sends: Sequence[OutboxMessage] = ()
     """Outbox messages to send after the commit."""
 
 
 @dataclass(frozen=True)
-class Letter:
+class LockedDeadLetter:
     """Fields of a dead letter that changes need."""
 
     worker: str
@@ -91,33 +91,36 @@ class Letter:
 
 
 _LETTER = """
-SELECT worker, work_id, revision, status, version, payload, CASE WHEN NOT edit ? 'settled' THEN edited_payload END
+SELECT worker, work_id, revision, status, version, payload,
+    CASE WHEN NOT edit_metadata ? 'settled' THEN edited_payload END
 FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
 """
 
 
-def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: bool = False) -> Letter:
+def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: bool = False) -> LockedDeadLetter:
     """Return a dead letter; with `lock` it cannot change until the transaction ends.
 
     Raises:
-        NoLetterError: the tenant has no dead letter with this id.
+        DeadLetterNotFoundError: the tenant has no dead letter with this id.
     """
     statement = f"{_LETTER} FOR NO KEY UPDATE" if lock else _LETTER
     row = connection.execute(statement.encode(), [job_id, tenant_id]).fetchone()
     if row is None:
-        raise NoLetterError("There is no such dead letter.")
-    return Letter(*row)
+        raise DeadLetterNotFoundError("There is no such dead letter.")
+    return LockedDeadLetter(*row)
 
 
-def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish, *, lock: bool = False) -> Letter:
+def lock_for_change(
+    connection: Connection, tenant_id: UUID | None, request: ChangeRequest, *, lock: bool = False
+) -> LockedDeadLetter:
     """Return the dead letter to change; with `lock` it cannot change until the transaction ends.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError: it cannot be changed.
+        DeadLetterNotFoundError, VersionConflictError, NotPendingError: it cannot be changed.
     """
-    letter = find(connection, tenant_id, wish.job_id, lock=lock)
-    if wish.version not in {None, letter.version}:
-        raise VersionError(f"Someone else changed the dead letter: it is at version {letter.version}.")
+    letter = find(connection, tenant_id, request.job_id, lock=lock)
+    if request.version not in {None, letter.version}:
+        raise VersionConflictError(f"Someone else changed the dead letter: it is at version {letter.version}.")
     if letter.status != "pending":
         raise NotPendingError(f"The dead letter is {letter.status} already.")
     return letter
@@ -126,97 +129,100 @@ def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish, *, lock:
 # -- retry ------------------------------------------------------------------------------------------------------------
 
 
-def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str | None) -> Done:
+def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *, bucket: str | None) -> ChangeResult:
     """Retry a dead letter in a separate transaction. The caller sends the returned messages afterwards.
 
     `bucket` stores an edited payload that is too large for a message.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError, NotRetriableError: nothing was changed.
+        DeadLetterNotFoundError, VersionConflictError, NotPendingError, NotRetryableError: nothing was changed.
         InvalidPayloadError: the edited payload is no longer valid for its task type.
         InvalidSettingsError: a bucket is required and not configured.
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: temporary, retry.
     """
 
-    def once() -> Done:
+    def once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
-            letter = look_at(connection, tenant_id, wish)
-        payload_key = _store_edit(database, tenant_id, letter, bucket)
-        seen = replace(wish, version=letter.version)
+            letter = lock_for_change(connection, tenant_id, request)
+        payload_s3_key = _store_edit(database, tenant_id, letter, bucket)
+        seen = replace(request, version=letter.version)
         try:
             with transaction(database, tenant_id) as connection:
-                done = send_again(connection, tenant_id, seen, letter, payload_key=payload_key)
+                done = enqueue_retry(connection, tenant_id, seen, letter, payload_s3_key=payload_s3_key)
                 revisions = {"revision": done.sends[0].message.revision}
                 audit.record(connection, tenant_id, seen.operation("retried", done.version, revisions))
                 return done
-        except VersionError as error:
-            if wish.version is not None:
+        except VersionConflictError as error:
+            if request.version is not None:
                 raise
             raise ConflictError("The dead letter changed at the same time") from error
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
-def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: str | None) -> str | None:
+def store_large(database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None) -> str | None:
     """Upload a large edited payload, and return its key; None if it is absent or small.
 
     Raises the same errors as `retry`.
     """
     with transaction(database, tenant_id) as connection:
-        letter = look_at(connection, tenant_id, wish)
+        letter = lock_for_change(connection, tenant_id, request)
     return _store_edit(database, tenant_id, letter, bucket)
 
 
-def _store_edit(database: Database, tenant_id: UUID | None, letter: Letter, bucket: str | None) -> str | None:
+def _store_edit(database: Database, tenant_id: UUID | None, letter: LockedDeadLetter, bucket: str | None) -> str | None:
     if letter.edited_payload is None or letter.work_id is None or tenant_id is None:
         return None
     return tasks.store_large(database, tenant_id, letter.work_id, letter.edited_payload, bucket)
 
 
-def send_again(
+def enqueue_retry(
     connection: Connection,
     tenant_id: UUID | None,
-    wish: Wish,
-    letter: Letter | None = None,
+    request: ChangeRequest,
+    letter: LockedDeadLetter | None = None,
     *,
-    payload_key: str | None = None,
-    not_before: datetime | None = None,
-) -> Done:
+    payload_s3_key: str | None = None,
+    scheduled_at: datetime | None = None,
+) -> ChangeResult:
     """Close a dead letter as retried, and start a new revision or resend its message.
 
     Runs in the caller's transaction. The caller writes the audit entry. `letter` is the dead letter if it was read
-    before. `payload_key` comes from `store_large`. `not_before` is the due time of the message; None for now. Raises
-    the same errors as `retry`.
+    before. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now.
+    Raises the same errors as `retry`.
     """
     if letter is None:
-        letter = look_at(connection, tenant_id, wish)
+        letter = lock_for_change(connection, tenant_id, request)
     if letter.work_id is None:
         body = _body(letter)
-        version = settle(connection, tenant_id, wish, "retried")
-        to = (letter.worker, tenant_id, wish.job_id, version)
-        return Done(version, [enqueue_raw_body(connection, *to, body, wish.now, not_before=not_before)])
+        version = close(connection, tenant_id, request, "retried")
+        to = (letter.worker, tenant_id, request.job_id, version)
+        return ChangeResult(version, [enqueue_raw_body(connection, *to, body, request.now, scheduled_at=scheduled_at)])
     work_id = letter.work_id
     state, revision = _locked(connection, letter.worker, work_id)
-    letter = look_at(connection, tenant_id, wish, lock=True)
+    letter = lock_for_change(connection, tenant_id, request, lock=True)
     if (state, revision) != ("failed", letter.revision):
-        raise NotRetriableError(why_not_failed(state))
+        raise NotRetryableError(not_failed_reason(state))
     if letter.edited_payload is not None:
         _check_form(connection, work_id, letter.edited_payload)
-    version = settle(connection, tenant_id, wish, "retried")
+    version = close(connection, tenant_id, request, "retried")
     if letter.edited_payload is not None:
-        tasks.replace_payload(connection, work_id, letter.edited_payload, payload_key)
-    return Done(version, begin(connection, letter.worker, [work_id], wish.now, not_before=not_before))
+        tasks.replace_payload(connection, work_id, letter.edited_payload, payload_s3_key)
+    return ChangeResult(
+        version, start_revision(connection, letter.worker, [work_id], request.now, scheduled_at=scheduled_at)
+    )
 
 
-GONE = "gone"
+DELETED_REASON = "gone"
 """Close a dead letter as retried, and start a new revision or resend its message.
 
 Runs in the caller's transaction, and the caller writes the audit entry. `letter` is the dead letter if it was read
-before. `payload_key` comes from `store_large`. `not_before` is the due time of the message; None for now. Raises the
+before. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now. Raises
+the
 same errors as `retry`.
 """
 _IS_NOW = {
-    GONE: "Its work item no longer exists. Resolve or ignore the dead letter.",
+    DELETED_REASON: "Its work item no longer exists. Resolve or ignore the dead letter.",
     None: "The work item was canceled or skipped. Resolve or ignore the dead letter.",
     "pending": "The work item was restarted and is pending.",
     "in-progress": "The work item was restarted and is in progress.",
@@ -224,7 +230,7 @@ _IS_NOW = {
 }
 
 
-def why_not_failed(state: str | None) -> str:
+def not_failed_reason(state: str | None) -> str:
     """Return the reason why a work item in this state cannot be retried, for people."""
     return _IS_NOW.get(state, "The work item was restarted.")
 
@@ -234,68 +240,72 @@ _LOCK = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY U
 
 def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
     """Return state and revision of a work item, locked until the transaction ends."""
-    kind = KINDS.get(worker)
+    kind = WORK_KINDS.get(worker)
     row = None if kind is None else connection.execute(kind.sql(_LOCK), {"id": work_id}).fetchone()
-    return (GONE, 0) if row is None else (row[0], row[1])
+    return (DELETED_REASON, 0) if row is None else (row[0], row[1])
 
 
 def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
     """Validate the payload by the current schema of the task type."""
-    given = tasks.given(connection, task_id)
+    given = tasks.load_input(connection, task_id)
     type_ = None if given is None else TYPES.get(given.task_type)
     if type_ is None:
-        raise NotRetriableError("The task type no longer exists. Resolve or ignore the dead letter.")
+        raise NotRetryableError("The task type no longer exists. Resolve or ignore the dead letter.")
     type_.read(payload)
 
 
-def _body(letter: Letter) -> str:
+def _body(letter: LockedDeadLetter) -> str:
     """Return the dead letter's message for a queue."""
     body = letter.payload.get("body")
-    if letter.worker not in KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
-        raise NotRetriableError("The message holds what no queue takes: resolve or ignore the dead letter.")
+    if letter.worker not in WORK_KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
+        raise NotRetryableError("The message holds what no queue takes: resolve or ignore the dead letter.")
     return body
 
 
 # -- closing ----------------------------------------------------------------------------------------------------------
 
 
-def resolve(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
+def resolve(database: Database, tenant_id: UUID | None, request: ChangeRequest) -> ChangeResult:
     """Close a dead letter whose failure was handled in another way. Requires a note.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError: nothing was changed.
+        DeadLetterNotFoundError, VersionConflictError, NotPendingError: nothing was changed.
         RejectedRequestError: the note is missing or too long.
         ConflictError, DatabaseUnavailableError: temporary, retry.
     """
-    return _settled(database, tenant_id, wish, "resolved")
+    return _close(database, tenant_id, request, "resolved")
 
 
-def ignore(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
+def ignore(database: Database, tenant_id: UUID | None, request: ChangeRequest) -> ChangeResult:
     """Close a dead letter without action. Requires a note. Raises the same errors as `resolve`."""
-    return _settled(database, tenant_id, wish, "ignored")
+    return _close(database, tenant_id, request, "ignored")
 
 
-def _settled(database: Database, tenant_id: UUID | None, wish: Wish, status: Literal["resolved", "ignored"]) -> Done:
-    def once() -> Done:
+def _close(
+    database: Database, tenant_id: UUID | None, request: ChangeRequest, status: Literal["resolved", "ignored"]
+) -> ChangeResult:
+    def once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
-            version = settle(connection, tenant_id, wish, status)
-            audit.record(connection, tenant_id, wish.operation(status, version, {}))
-            return Done(version)
+            version = close(connection, tenant_id, request, status)
+            audit.record(connection, tenant_id, request.operation(status, version, {}))
+            return ChangeResult(version)
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
-def settle(connection: Connection, tenant_id: UUID | None, wish: Wish, status: ClosedStatus) -> int:
+def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest, status: ClosedStatus) -> int:
     """Close a dead letter and add it to its history, in the caller's transaction.
 
     Return the new version.
 
     Writes no audit entry. Raises the same errors as `resolve`.
     """
-    _check_note(wish.note, is_needed=status != "retried")
-    look_at(connection, tenant_id, wish, lock=True)
-    settled = dead_letter.settle(connection, [wish.job_id], status, wish.now, actor=wish.actor, note=wish.note)
-    return settled[wish.job_id]
+    _check_note(request.note, is_needed=status != "retried")
+    lock_for_change(connection, tenant_id, request, lock=True)
+    settled = dead_letter.settle(
+        connection, [request.job_id], status, request.now, actor=request.actor, note=request.note
+    )
+    return settled[request.job_id]
 
 
 def _check_note(note: str | None, *, is_needed: bool) -> None:
@@ -303,15 +313,15 @@ def _check_note(note: str | None, *, is_needed: bool) -> None:
         return
     if note is None or not note.strip():
         raise RejectedRequestError("A note is needed: say why.")
-    if len(note) > LONGEST_NOTE:
-        raise RejectedRequestError(f"The note is longer than {LONGEST_NOTE} characters.")
+    if len(note) > MAX_NOTE_CHARS:
+        raise RejectedRequestError(f"The note is longer than {MAX_NOTE_CHARS} characters.")
 
 
-MOST_EDITS = 20
+MAX_EDITS = 20
 """Number of edits stored per dead letter."""
 
 
-class NotEditableError(RejectedRequestError):
+class PayloadNotEditableError(RejectedRequestError):
     """The dead letter has no payload that can be edited."""
 
 
@@ -330,7 +340,7 @@ class PayloadEdit:
 
 
 @dataclass(frozen=True)
-class Editable:
+class EditablePayload:
     """The payload of a task that has failed."""
 
     type: TaskType
@@ -355,12 +365,12 @@ def changed_fields(before: Payload, after: Payload) -> list[str]:
     ]
 
 
-def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: str | None) -> Editable:
+def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: str | None) -> EditablePayload:
     """Return the payload of a dead letter's task with its edits.
 
     Raises:
-        NoLetterError: the tenant has no such dead letter.
-        NotEditableError: it has no payload that can be edited.
+        DeadLetterNotFoundError: the tenant has no such dead letter.
+        PayloadNotEditableError: it has no payload that can be edited.
         ServiceUnavailableError, DatabaseUnavailableError: temporary, retry.
     """
     with database.tenant(tenant_id) as connection:
@@ -370,19 +380,23 @@ def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: s
     return _editable(letter, given, history, bucket)
 
 
-def _editable(letter: Letter, given: Given | None, history: Sequence[JsonValue], bucket: str | None) -> Editable:
+def _editable(
+    letter: LockedDeadLetter, given: TaskInput | None, history: Sequence[JsonValue], bucket: str | None
+) -> EditablePayload:
     type_ = None if given is None else TYPES.get(given.task_type)
     if given is None or type_ is None:
-        raise NotEditableError("Only the payloads of tasks can be edited: the dead letter is about something else.")
+        raise PayloadNotEditableError(
+            "Only the payloads of tasks can be edited: the dead letter is about something else."
+        )
     if type_.private or type_.on_accept is not None:
-        raise NotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
+        raise PayloadNotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
     original, edited = _payload(given, bucket), letter.edited_payload
     if edited is not None and not changed_fields(original, edited):
         edited = None  # the edit was undone
-    return Editable(type_, original, edited, letter.version, [_made(one) for one in history])
+    return EditablePayload(type_, original, edited, letter.version, [_made(one) for one in history])
 
 
-_HISTORY = "SELECT edit FROM dead_letter WHERE job_id = %s AND edit IS NOT NULL"
+_HISTORY = "SELECT edit_metadata FROM dead_letter WHERE job_id = %s AND edit_metadata IS NOT NULL"
 
 
 def _history(connection: Connection, job_id: UUID) -> list[JsonValue]:
@@ -399,21 +413,27 @@ def _made(one: Any) -> PayloadEdit:
 
 
 def edit_payload(  # an edit needs all of these values
-    database: Database, tenant_id: UUID, wish: Wish, payload: Payload, *, bucket: str | None, settings: Settings
-) -> Done:
+    database: Database,
+    tenant_id: UUID,
+    request: ChangeRequest,
+    payload: Payload,
+    *,
+    bucket: str | None,
+    settings: Settings,
+) -> ChangeResult:
     """Replace the payload for the next attempt of a task. The original payload undoes an edit.
 
     Raises:
-        VersionError, NotPendingError: the dead letter has changed, or is closed.
+        VersionConflictError, NotPendingError: the dead letter has changed, or is closed.
         InvalidPayloadError, TooLargeError, RejectedRequestError: the task type rejects the payload.
-        NotEditableError: see `show_payload`.
+        PayloadNotEditableError: see `show_payload`.
     """
     with database.tenant(tenant_id) as connection:
-        letter = look_at(connection, tenant_id, wish)
+        letter = lock_for_change(connection, tenant_id, request)
         given = _given(connection, letter)
-        history = _history(connection, wish.job_id)
+        history = _history(connection, request.job_id)
     found = _editable(letter, given, history, bucket)
-    payloads.checked(payload)
+    payloads.validate_size(payload)
     form = found.type.read(payload)
     if found.type.check is not None:
         found.type.check(form, settings)
@@ -421,50 +441,52 @@ def edit_payload(  # an edit needs all of these values
     if not fields and found.edited is None:
         raise RejectedRequestError("The payload has no changes.")
     kept: dict[str, JsonValue] = {
-        "by": wish.actor,
-        "at": wish.now.isoformat(),
-        "note": wish.note,
+        "by": request.actor,
+        "at": request.now.isoformat(),
+        "note": request.note,
         "before": {name: found.original[name] for name in fields if name in found.original},
         "after": {name: payload[name] for name in fields if name in payload},
-        "earlier": history[: MOST_EDITS - 1],
+        "earlier": history[: MAX_EDITS - 1],
     }
 
-    def once() -> Done:
+    def once() -> ChangeResult:
         with database.tenant(tenant_id) as connection:
-            version = _store_payload_edit(connection, tenant_id, wish, payload, kept)
-            hashed = partial(_hashed, partial(audit.keyed, connection, tenant_id), found, payload)
+            version = _store_payload_edit(connection, tenant_id, request, payload, kept)
+            hashed = partial(_hashed, partial(audit.hmac_digest, connection, tenant_id), found, payload)
             detail = {"changes": [hashed(name) for name in fields]}
-            audit.record(connection, tenant_id, wish.operation("edited", version, detail))
-            return Done(version)
+            audit.record(connection, tenant_id, request.operation("edited", version, detail))
+            return ChangeResult(version)
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
 _STORE_EDIT = """
-UPDATE dead_letter SET edited_payload = %(payload)s, edit = %(edit)s, version = version + 1
+UPDATE dead_letter SET edited_payload = %(payload)s, edit_metadata = %(edit)s, version = version + 1
 WHERE job_id = %(job_id)s AND version = %(version)s AND status = 'pending' AND purged_at IS NULL
 RETURNING version
 """
 
 
 def _store_payload_edit(
-    connection: Connection, tenant_id: UUID, wish: Wish, payload: Payload, edit_: Mapping[str, JsonValue]
+    connection: Connection, tenant_id: UUID, request: ChangeRequest, payload: Payload, edit_: Mapping[str, JsonValue]
 ) -> int:
     values = {
-        "job_id": wish.job_id,
-        "version": wish.version,
+        "job_id": request.job_id,
+        "version": request.version,
         "payload": Jsonb(payload),
         "edit": Jsonb(edit_),
     }
     row = connection.execute(_STORE_EDIT, values).fetchone()
     if row is None:
-        look_at(connection, tenant_id, wish)
-        raise VersionError("The dead letter has changed since it was read.")
-    dead_letter.audit(connection, wish.job_id, tenant_id, "edited", wish.actor, {"version": row[0]}, wish.now)
+        lock_for_change(connection, tenant_id, request)
+        raise VersionConflictError("The dead letter has changed since it was read.")
+    dead_letter.audit(connection, request.job_id, tenant_id, "edited", request.actor, {"version": row[0]}, request.now)
     return int(row[0])
 
 
-def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, name: str) -> dict[str, str | None]:
+def _hashed(
+    keyed: Callable[[bytes], bytes], found: EditablePayload, after: Payload, name: str
+) -> dict[str, str | None]:
     """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
 
     def of(value: JsonValue) -> str:
@@ -478,16 +500,16 @@ def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, na
     }
 
 
-def _given(connection: Connection, letter: Letter) -> Given | None:
+def _given(connection: Connection, letter: LockedDeadLetter) -> TaskInput | None:
     if letter.worker != tasks.WORKER or letter.work_id is None:
         return None
-    return tasks.given(connection, letter.work_id)
+    return tasks.load_input(connection, letter.work_id)
 
 
-def _payload(given: Given, bucket: str | None) -> Payload:
+def _payload(given: TaskInput, bucket: str | None) -> Payload:
     if given.payload is not None:
         return given.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
-    assert given.payload_key is not None  # the row has one of the two
-    return payloads.read(bucket, given.payload_key)
+    assert given.payload_s3_key is not None  # the row has one of the two
+    return payloads.read(bucket, given.payload_s3_key)

@@ -3,7 +3,7 @@
 The time of the request fixes the selection: dead letters that were pending then. Later ones are excluded. Dead letters
 that were settled or failed again after the request are skipped.
 
-Statements process most dead letters together. `actions.send_again` processes those with an edited payload, and those
+Statements process most dead letters together. `actions.enqueue_retry` processes those with an edited payload, and those
 whose message names no work item, one at a time. Each function requires a transaction of `Database.tenant`.
 """
 
@@ -17,33 +17,45 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import actions, search
-from counterfoil.dead_letters.actions import LONGEST_NOTE, NoLetterError, NotPendingError, NotRetriableError, Wish
+from counterfoil.dead_letters.actions import (
+    MAX_NOTE_CHARS,
+    ChangeRequest,
+    DeadLetterNotFoundError,
+    NotPendingError,
+    NotRetryableError,
+)
 from counterfoil.dead_letters.search import (
+    DeadLetterEntry,
     DeadLetterFilter,
-    Entry,
     Status,
     filter_values,
     with_conditions,
 )
 from counterfoil.delivery.dead_letter import ClosedStatus, settle
 from counterfoil.delivery.outbox import TimeLeft
-from counterfoil.delivery.work import Send
-from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, RejectedRequestError, VersionError
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.work import OutboxMessage
+from counterfoil.errors import (
+    ConflictError,
+    InvalidSettingsError,
+    PermanentError,
+    RejectedRequestError,
+    VersionConflictError,
+)
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import store
-from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
+from counterfoil.operations.engine import ACTOR, Applied, CanaryStatus, Definition, Turns
 from counterfoil.operations.store import NewOperation, Operation, OperationItem, Result
 from counterfoil.tasks.task_type import InvalidPayloadError
 
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
-MOST_NAMED = 1_000
+MAX_NAMED_IDS = 1_000
 """Dead letters that a caller may list."""
-COUNTED = 10_000
+COUNT_LIMIT = 10_000
 """Dead letters that the preview of a search counts, page by page."""
-SAMPLE = 10
-AT_ONCE = 5_000
+SAMPLE_SIZE = 10
+BATCH_SIZE = 5_000
 """Dead letters selected in one transaction."""
-SEARCHED = 500
+SEARCH_BATCH_SIZE = 500
 """The same for a search."""
 
 
@@ -61,24 +73,24 @@ def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids:
         values = {"operation": operation.id, "tenant": tenant_id, "ids": list(dict.fromkeys(job_ids)), "selected": 0}
         number = connection.execute(_NAME, values).rowcount
         operation = store.add_selected(connection, operation, number, None, is_all=True)
-        meant: dict[str, Any] = {"letters": operation.selected}
+        meant: dict[str, Any] = {"dead_letters": operation.selected}
     else:
         operation = _select(connection, operation)
-        meant = {"filter_hash": audit.keyed(connection, tenant_id, DeadLetterFilter(**new.filter).hash).hex()}
+        meant = {"filter_hash": audit.hmac_digest(connection, tenant_id, DeadLetterFilter(**new.filter).hash).hex()}
     detail = {"rate": new.rate, "canary": new.canary, **meant}
     store.record(connection, operation, "request", new.requested_by, new.requested_at, detail)
     return operation
 
 
 def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
-    if new.note is not None and not 0 < len(new.note.strip()) <= len(new.note) <= LONGEST_NOTE:
-        raise RejectedRequestError(f"The note is empty, or longer than {LONGEST_NOTE} characters.")
+    if new.note is not None and not 0 < len(new.note.strip()) <= len(new.note) <= MAX_NOTE_CHARS:
+        raise RejectedRequestError(f"The note is empty, or longer than {MAX_NOTE_CHARS} characters.")
     if new.action != "retry" and new.note is None:
         raise RejectedRequestError("A note is needed: say why.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("The canary must be at least one dead letter.")
-    if new.filter is None and not 1 <= len(set(job_ids)) <= MOST_NAMED:
-        raise RejectedRequestError(f"Name 1 to {MOST_NAMED} letters, or say with a filter which ones.")
+    if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_NAMED_IDS:
+        raise RejectedRequestError(f"Name 1 to {MAX_NAMED_IDS} letters, or say with a filter which ones.")
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -102,7 +114,7 @@ _SETTLED_MEANWHILE = f"""
 WITH few AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
     WHERE d.status <> 'pending' AND d.resolved_at >= %(requested_at)s AND d.tenant_id = %(tenant)s
-      AND d.purged_at IS NULL AND d.kept_until IS NULL {{conditions}}
+      AND d.purged_at IS NULL AND d.retain_until IS NULL {{conditions}}
       AND NOT EXISTS (
           SELECT FROM operation_item i WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id)
 ), made AS ({_INSERT})
@@ -122,13 +134,15 @@ def _select(connection: Connection, operation: Operation) -> Operation:
     after = None if at is None or last is None else PageCursor(at, last)
     values = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
     if wanted.text is not None:
-        found = search.page(connection, operation.tenant_id, wanted, limit=SEARCHED, after=after)
+        found = search.page(connection, operation.tenant_id, wanted, limit=SEARCH_BATCH_SIZE, after=after)
         connection.execute(_NAME, values | {"ids": [entry.job_id for entry in found.entries]})
-        return store.add_selected(connection, operation, len(found.entries), found.next, is_all=found.next is None)
-    values |= filter_values(operation.tenant_id, wanted, after) | {"limit": AT_ONCE}
+        return store.add_selected(
+            connection, operation, len(found.entries), found.next_cursor, is_all=found.next_cursor is None
+        )
+    values |= filter_values(operation.tenant_id, wanted, after) | {"limit": BATCH_SIZE}
     ((number, at, last),) = connection.execute(with_conditions(_MORE, values), values).fetchall()
     cursor = None if at is None else (at, last)
-    if number == AT_ONCE:
+    if number == BATCH_SIZE:
         return store.add_selected(connection, operation, number, cursor, is_all=False)
     values |= {"selected": operation.selected + number, "after_at": None, "requested_at": operation.requested_at}
     ((settled,),) = connection.execute(with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
@@ -139,36 +153,36 @@ def _select(connection: Connection, operation: Operation) -> Operation:
 
 
 @dataclass(frozen=True)
-class Preview:
+class BulkPreview:
     """Estimate of an operation."""
 
     count: int
     is_exact: bool
     """False if the counts are minimums."""
-    sample: Sequence[Entry]
+    sample: Sequence[DeadLetterEntry]
     """Newest dead letters."""
 
 
 def preview(
     connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
-) -> Preview:
+) -> BulkPreview:
     """Estimate an operation on `selection` or on `job_ids`. Nothing is stored."""
     if selection is None:
         found = search.of_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
-        return Preview(len(found), True, found[:SAMPLE])
+        return BulkPreview(len(found), True, found[:SAMPLE_SIZE])
     wanted = selection.pending.before(now)
     if selection.text is None:
-        newest = search.page(connection, tenant_id, wanted, limit=SAMPLE)
-        return Preview(search.count(connection, tenant_id, wanted), True, newest.entries)
-    number, sample, after = 0, list[Entry](), None
-    while number < COUNTED:
-        part = search.page(connection, tenant_id, wanted, limit=SEARCHED, after=after)
+        newest = search.page(connection, tenant_id, wanted, limit=SAMPLE_SIZE)
+        return BulkPreview(search.count(connection, tenant_id, wanted), True, newest.entries)
+    number, sample, after = 0, list[DeadLetterEntry](), None
+    while number < COUNT_LIMIT:
+        part = search.page(connection, tenant_id, wanted, limit=SEARCH_BATCH_SIZE, after=after)
         number += len(part.entries)
-        sample += part.entries[: SAMPLE - len(sample)]
-        after = part.next
+        sample += part.entries[: SAMPLE_SIZE - len(sample)]
+        after = part.next_cursor
         if after is None:
-            return Preview(number, True, sample)
-    return Preview(number, False, sample)
+            return BulkPreview(number, True, sample)
+    return BulkPreview(number, False, sample)
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
@@ -223,7 +237,7 @@ class BulkSteps(Definition):
         """Select the next dead letters."""
         _select(connection, operation)
 
-    def watch(self, connection: Connection, operation: Operation, now: datetime) -> Outlook:
+    def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
         """Decide about a canary."""
         return _watch(connection, operation, now)
 
@@ -232,33 +246,35 @@ class BulkSteps(Definition):
     ) -> Applied:
         """Process the next items."""
         is_retry = operation.action == "retry"
-        rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.handled, limit))
-        letters, results = _not_refused(operation, [_Letter(*row) for row in rows])
-        letters, refused = (_lock_with_work if is_retry else _lock)(connection, operation, letters)
+        rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.processed, limit))
+        dead_letters, results = _not_refused(operation, [_Letter(*row) for row in rows])
+        dead_letters, refused = (_lock_with_work if is_retry else _lock)(connection, operation, dead_letters)
         results += refused
-        sends: list[Send] = []
+        sends: list[OutboxMessage] = []
         begun = 0
         plain: list[_Letter] = []
-        for letter in letters:
-            if is_retry and (letter.is_edited or letter.work_id is None):
-                item, owed = _retry_alone(connection, operation, letter, turns, begun, prepared)
+        for dead_letter in dead_letters:
+            if is_retry and (dead_letter.is_edited or dead_letter.work_id is None):
+                item, owed = _retry_alone(connection, operation, dead_letter, turns, begun, prepared)
                 results.append(item)
-                begun += item.result == "done"
+                begun += item.result == "succeeded"
                 sends += owed
             else:
-                plain.append(letter)
+                plain.append(dead_letter)
         if plain:
             detail = {"operation": str(operation.id)}
             becomes, by, note = _BECOMES[operation.action], operation.requested_by, operation.note
-            ids = [letter.job_id for letter in plain]
+            ids = [dead_letter.job_id for dead_letter in plain]
             versions = settle(connection, ids, becomes, turns.now, actor=by, note=note, detail=detail)
             works = [(one.worker, one.work_id) for one in plain if is_retry and one.worker and one.work_id]
             owed = turns.begin(connection, works, begun)
             revisions = {send.message.work_id: send.message.revision for send in owed}
             sends += owed
-            for letter in plain:
-                revision = None if letter.work_id is None else revisions.get(letter.work_id)
-                results.append(replace(letter.item("done"), version=versions[letter.job_id], revision=revision))
+            for dead_letter in plain:
+                revision = None if dead_letter.work_id is None else revisions.get(dead_letter.work_id)
+                results.append(
+                    replace(dead_letter.item("succeeded"), version=versions[dead_letter.job_id], revision=revision)
+                )
         store.write_results(connection, operation.id, results)
         return Applied(Counter(item.result for item in results if item.result is not None), sends)
 
@@ -271,12 +287,12 @@ class BulkSteps(Definition):
 
 
 _SETTLE_GROUP = """
-UPDATE dead_letter_group SET settled_as = %(as)s, settled_at = %(at)s
+UPDATE dead_letter_group SET closed_as = %(as)s, closed_at = %(at)s
 WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
 
 
-_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit ? 'settled', false)"
+_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'settled', false)"
 _LETTERS = f"""
 SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
        {_IS_EDITED}
@@ -287,27 +303,27 @@ ORDER BY i.number
 """  # noqa: S608  # the expression above
 
 
-def _behind(operation_id: UUID, handled: int, limit: int) -> dict[str, Any]:
+def _behind(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
     """Return the bounds of the next numbers.
 
     PostgreSQL would add two small parameters as smallints, which end at 32,767.
     """
-    return {"id": operation_id, "after": handled, "last": handled + limit}
+    return {"id": operation_id, "after": processed, "last": processed + limit}
 
 
-def _not_refused(operation: Operation, letters: Iterable[_Letter]) -> tuple[list[_Letter], list[OperationItem]]:
+def _not_refused(operation: Operation, dead_letters: Iterable[_Letter]) -> tuple[list[_Letter], list[OperationItem]]:
     """Return the dead letters that may be processed, and results for the others. Pure."""
     good: list[_Letter] = []
     skipped: list[OperationItem] = []
-    for letter in letters:
-        if letter.status is None or letter.died_at is None:
-            skipped.append(letter.item("skipped", "There is no such dead letter."))
-        elif letter.died_at >= operation.requested_at:
-            skipped.append(letter.item("skipped", "It died after the request."))
-        elif letter.status != "pending":
-            skipped.append(letter.item("skipped", f"It is {letter.status} already."))
+    for dead_letter in dead_letters:
+        if dead_letter.status is None or dead_letter.died_at is None:
+            skipped.append(dead_letter.item("skipped", "There is no such dead letter."))
+        elif dead_letter.died_at >= operation.requested_at:
+            skipped.append(dead_letter.item("skipped", "It died after the request."))
+        elif dead_letter.status != "pending":
+            skipped.append(dead_letter.item("skipped", f"It is {dead_letter.status} already."))
         else:
-            good.append(letter)
+            good.append(dead_letter)
     return good, skipped
 
 
@@ -320,7 +336,7 @@ ORDER BY job_id FOR NO KEY UPDATE
 
 
 def _lock_with_work(
-    connection: Connection, operation: Operation, letters: Sequence[_Letter]
+    connection: Connection, operation: Operation, dead_letters: Sequence[_Letter]
 ) -> tuple[list[_Letter], list[OperationItem]]:
     """Lock the work items and then their dead letters, in the order of delivery.
 
@@ -329,64 +345,68 @@ def _lock_with_work(
     """
     works: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
     named: dict[str, list[UUID]] = defaultdict(list)
-    for letter in letters:
-        if letter.work_id is not None and letter.worker in KINDS:
-            named[letter.worker].append(letter.work_id)
+    for dead_letter in dead_letters:
+        if dead_letter.work_id is not None and dead_letter.worker in WORK_KINDS:
+            named[dead_letter.worker].append(dead_letter.work_id)
     for worker in sorted(named):
-        locked = connection.execute(KINDS[worker].sql(_LOCK_WORKS), {"ids": named[worker]})
+        locked = connection.execute(WORK_KINDS[worker].sql(_LOCK_WORKS), {"ids": named[worker]})
         works |= {(worker, id_): (status, revision) for id_, status, revision in locked}
-    good, refused = _lock(connection, operation, letters)
+    good, refused = _lock(connection, operation, dead_letters)
     failed: list[_Letter] = []
-    for letter in good:
-        status, revision = works.get((letter.worker, letter.work_id), (actions.GONE, 0))
-        if letter.work_id is None or (status, revision) == ("failed", letter.revision):
-            failed.append(letter)
+    for dead_letter in good:
+        status, revision = works.get((dead_letter.worker, dead_letter.work_id), (actions.DELETED_REASON, 0))
+        if dead_letter.work_id is None or (status, revision) == ("failed", dead_letter.revision):
+            failed.append(dead_letter)
         else:
-            refused.append(letter.item("failed", actions.why_not_failed(status)))
+            refused.append(dead_letter.item("failed", actions.not_failed_reason(status)))
     return failed, refused
 
 
 def _lock(
-    connection: Connection, operation: Operation, letters: Sequence[_Letter]
+    connection: Connection, operation: Operation, dead_letters: Sequence[_Letter]
 ) -> tuple[list[_Letter], list[OperationItem]]:
     """Lock dead letters. Returns the pending ones, as they are now, and results for the others."""
-    values = {"ids": [letter.job_id for letter in letters], "tenant": operation.tenant_id}
-    rows = {row[0]: row[1:] for row in connection.execute(_LOCK_LETTERS.encode(), values)} if letters else {}
+    values = {"ids": [dead_letter.job_id for dead_letter in dead_letters], "tenant": operation.tenant_id}
+    rows = {row[0]: row[1:] for row in connection.execute(_LOCK_LETTERS.encode(), values)} if dead_letters else {}
     found: list[_Letter] = []
-    for letter in letters:
-        status, version, died_at, revision, is_edited = rows.get(letter.job_id, (None, 0, None, None, False))
+    for dead_letter in dead_letters:
+        status, version, died_at, revision, is_edited = rows.get(dead_letter.job_id, (None, 0, None, None, False))
         found.append(
-            replace(letter, revision=revision, status=status, version=version, died_at=died_at, is_edited=is_edited)
+            replace(
+                dead_letter, revision=revision, status=status, version=version, died_at=died_at, is_edited=is_edited
+            )
         )
     return _not_refused(operation, found)
 
 
 def _retry_alone(
-    connection: Connection, operation: Operation, letter: _Letter, turns: Turns, place: int, stored: Stored
-) -> tuple[OperationItem, Sequence[Send]]:
+    connection: Connection, operation: Operation, dead_letter: _Letter, turns: Turns, place: int, stored: Stored
+) -> tuple[OperationItem, Sequence[OutboxMessage]]:
     """Retry a dead letter with an edited payload or without a work item. Its message is due at its turn."""
-    wish = Wish(letter.job_id, letter.version, operation.requested_by, turns.now, operation.note)
+    wish = ChangeRequest(dead_letter.job_id, dead_letter.version, operation.requested_by, turns.now, operation.note)
     key: str | None = None
-    if letter.is_edited:
-        if (letter.job_id, letter.version) not in stored:
+    if dead_letter.is_edited:
+        if (dead_letter.job_id, dead_letter.version) not in stored:
             raise ConflictError("A payload was edited in between")
-        at = stored[letter.job_id, letter.version]
+        at = stored[dead_letter.job_id, dead_letter.version]
         if isinstance(at, PermanentError):
-            return letter.item("failed", "Its edited payload cannot be stored."), ()
+            return dead_letter.item("failed", "Its edited payload cannot be stored."), ()
         key = at
     try:
-        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key, not_before=turns.due(place))
-    except NotRetriableError as error:
-        return letter.item("failed", str(error)), ()
+        done = actions.enqueue_retry(
+            connection, operation.tenant_id, wish, payload_s3_key=key, scheduled_at=turns.due(place)
+        )
+    except NotRetryableError as error:
+        return dead_letter.item("failed", str(error)), ()
     except InvalidPayloadError:
-        return letter.item("failed", "The edited payload no longer matches its task type."), ()
-    revision = done.sends[0].message.revision if done.sends and letter.work_id is not None else None
-    return replace(letter.item("done"), version=done.version, revision=revision), done.sends
+        return dead_letter.item("failed", "The edited payload no longer matches its task type."), ()
+    revision = done.sends[0].message.revision if done.sends and dead_letter.work_id is not None else None
+    return replace(dead_letter.item("succeeded"), version=done.version, revision=revision), done.sends
 
 
 # -- canary -----------------------------------------------------------------------------------------------------------
 
-PATIENCE = timedelta(minutes=45)
+TIMEOUT_SECONDS = timedelta(minutes=45)
 """Maximum wait for the attempts of a canary: longer than the 35 minutes between all attempts of a document.
 
 Time without an attempt, such as in a paused queue, does not count.
@@ -397,35 +417,37 @@ Time without an attempt, such as in a paused queue, does not count.
 _BEGUN = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
-WHERE i.operation_id = %(id)s AND i.result = 'done'
+WHERE i.operation_id = %(id)s AND i.result = 'succeeded'
 """
 
 
-def _watch(connection: Connection, operation: Operation, now: datetime) -> Outlook:
+def _watch(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
     """Decide about a canary by the states of its work items."""
     asked = {"id": operation.id, "requested_at": operation.requested_at}
     begun = connection.execute(_BEGUN, asked).fetchall()
-    works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in KINDS]
+    works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in WORK_KINDS]
     are = _states(connection, works)
     ends = Counter("failed" if is_dead else are.get((worker, id_)) for worker, id_, is_dead in begun)
     since = operation.canary_begun_at or now
     tried = sum(ends[end] for end in _TRIED)
     if ends["failed"]:
-        return Outlook("stopped", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
+        return CanaryStatus("halted", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
     if ends["untried"]:
-        return Outlook("canary", max(since, now))
+        return CanaryStatus("canary", max(since, now))
     if ends["tried"]:
-        if now < since + PATIENCE:
-            return Outlook("canary", since)
-        which, minutes = _some(ends["tried"], tried, "tried"), PATIENCE // timedelta(minutes=1)
+        if now < since + TIMEOUT_SECONDS:
+            return CanaryStatus("canary", since)
+        which, minutes = _some(ends["tried"], tried, "tried"), TIMEOUT_SECONDS // timedelta(minutes=1)
         told = f"{which} did not succeed within {minutes} minutes of attempts."
-        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or cancel it.")
+        return CanaryStatus(
+            "paused", since, f"{told} See why; resume the operation to wait as long again, or cancel it."
+        )
     if works and not ends["succeeded"]:
         which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
         told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
-        told += " cancelled, or there was nothing to do. Cancel the operation, and try others."
-        return Outlook("paused", since, told)
-    return Outlook("running", since)
+        told += " canceled, or there was nothing to do. Cancel the operation, and try others."
+        return CanaryStatus("paused", since, told)
+    return CanaryStatus("running", since)
 
 
 _TRIED = ("failed", "tried", "succeeded", "ended")
@@ -456,13 +478,13 @@ def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[t
     return {
         (worker, id_): state
         for worker, of_worker in ids.items()
-        for id_, state in connection.execute(KINDS[worker].sql(_STATES), {"ids": of_worker})
+        for id_, state in connection.execute(WORK_KINDS[worker].sql(_STATES), {"ids": of_worker})
     }
 
 
 # -- edited payloads --------------------------------------------------------------------------------------------------
 
-_SO_FAR = "SELECT handled FROM operation WHERE id = %s AND action = 'retry' AND is_selected"
+_SO_FAR = "SELECT processed FROM operation WHERE id = %s AND action = 'retry' AND selection_complete"
 _EDITED = f"""
 SELECT d.job_id, d.version FROM operation_item i
 JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
@@ -484,9 +506,9 @@ def _stored(
     for job_id, version in edited:
         try:
             stored[job_id, version] = actions.store_large(
-                database, tenant_id, Wish(job_id, version, ACTOR, now), bucket
+                database, tenant_id, ChangeRequest(job_id, version, ACTOR, now), bucket
             )
-        except (NoLetterError, NotPendingError, VersionError):
+        except (DeadLetterNotFoundError, NotPendingError, VersionConflictError):
             continue  # it has changed, and `apply` determines how
         except InvalidSettingsError:
             raise

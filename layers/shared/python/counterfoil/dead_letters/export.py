@@ -30,10 +30,10 @@ from counterfoil import audit, aws
 from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import search
 from counterfoil.dead_letters.redaction import redact, without_traceback
-from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterFilter, Details
+from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterDetails, DeadLetterFilter
 from counterfoil.delivery.outbox import TimeLeft
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
-from counterfoil.http import within
+from counterfoil.http import run_with_deadline
 from counterfoil.operations import store
 from counterfoil.operations.engine import Applied, Definition, Turns
 from counterfoil.operations.store import COLUMNS as OPERATION_COLUMNS
@@ -41,24 +41,44 @@ from counterfoil.operations.store import NewOperation, Operation, Result
 from counterfoil.webhooks.payload import cell
 
 Format = Literal["csv", "json"]
-ENDINGS: Mapping[Format, str] = {"csv": "csv", "json": "jsonl"}
+FILE_EXTENSIONS: Mapping[Format, str] = {"csv": "csv", "json": "jsonl"}
 """File name extensions."""
 MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8; header=present", "json": "application/x-ndjson"}
 FIELDS = (
     *("job_id", "task_type", "payload", "metadata", "dlq_reason", "dlq_timestamp", "status", "resolution"),
-    *("resolved_at", "resolved_by", "worker", "tenant", "fingerprint", "attempts", "lineage", "work_id", "revision"),
-    *("version", "file_name", "redacted"),
+    *(
+        "resolved_at",
+        "resolved_by",
+        "worker",
+        "tenant",
+        "fingerprint",
+        "attempts",
+        "previous_failures",
+        "work_id",
+        "revision",
+    ),
+    *("version", "file_name", "redacted_paths"),
 )
 COLUMNS = (
     *("job_id", "task_type", "payload", "metadata.created_at", "metadata.retry_count", "metadata.max_retry"),
     *(f"metadata.last_error.{name}" for name in ("type", "message", "timestamp", "context")),
     *("dlq_reason", "dlq_timestamp", "status", "resolution.action", "resolution.notes", "resolved_at", "resolved_by"),
-    *("worker", "tenant", "fingerprint", "attempts", "lineage", "work_id", "revision", "version", "file_name"),
-    "redacted",
+    *(
+        "worker",
+        "tenant",
+        "fingerprint",
+        "attempts",
+        "previous_failures",
+        "work_id",
+        "revision",
+        "version",
+        "file_name",
+    ),
+    "redacted_paths",
 )
 PAGE = 500
 """Number of dead letters whose cursors are read at once."""
-MOST_BYTES = 2 * 1024 * 1024
+MAX_BATCH_BYTES = 2 * 1024 * 1024
 """Maximum JSON returned by PostgreSQL at once, except for a single larger dead letter."""
 
 
@@ -68,7 +88,7 @@ MOST_BYTES = 2 * 1024 * 1024
 class Batch(NamedTuple):
     """Consecutive dead letters."""
 
-    letters: Sequence[Details]
+    dead_letters: Sequence[DeadLetterDetails]
     after: PageCursor
     """Cursor of the next batch."""
 
@@ -77,7 +97,7 @@ Open = Callable[[], AbstractContextManager[Connection]]
 """Starts a transaction that can read the tenant's dead letters."""
 
 _SIZES = """
-SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(lineage::text)
+SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(previous_failures::text)
 FROM dead_letter WHERE job_id = ANY(%s)
 """
 _WHOLE = f"""
@@ -86,7 +106,7 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 """  # noqa: S608  # the columns of the dataclass
 
 
-def batches(
+def iter_batches(
     begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
 ) -> Iterator[Batch]:
     """Yield a tenant's dead letters after a cursor, newest first.
@@ -104,8 +124,8 @@ def batches(
         for few in _portions(found, sizes):
             with begin() as connection:
                 values = {"ids": [place.id for place in few], "tenant": tenant_id}
-                letters = [Details(*row) for row in connection.execute(_WHOLE.encode(), values)]
-            yield Batch(letters, few[-1])
+                dead_letters = [DeadLetterDetails(*row) for row in connection.execute(_WHOLE.encode(), values)]
+            yield Batch(dead_letters, few[-1])
         if next_ is None:
             return
         yield Batch((), next_)
@@ -116,7 +136,7 @@ def _portions(found: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterato
     size = 0
     for place in found:
         more = sizes.get(place.id, 0)
-        if few and size + more > MOST_BYTES:
+        if few and size + more > MAX_BATCH_BYTES:
             yield few
             few, size = [], 0
         few.append(place)
@@ -127,7 +147,7 @@ def _portions(found: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterato
 
 # -- format -----------------------------------------------------------------------------------------------------------
 
-_FROM_OUTSIDE = ("payload", "metadata", "resolution", "lineage", "file_name")
+_FROM_OUTSIDE = ("payload", "metadata", "resolution", "previous_failures", "file_name")
 """Fields of a dead letter that may contain secrets, including notes."""
 
 
@@ -136,22 +156,25 @@ def head(format_: Format) -> bytes:
     return b"" if format_ == "json" else _rows([COLUMNS])
 
 
-def encoded(letters: Iterable[Details], tenant: str, format_: Format, *, hides: bool) -> bytes:
+def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, hides: bool) -> bytes:
     """Encode dead letters for a file.
 
     `tenant` is the slug; with `hides`, secrets are redacted by `redact`.
     """
-    told = [_told(letter, tenant, hides=hides) for letter in letters]
+    told = [_told(dead_letter, tenant, hides=hides) for dead_letter in dead_letters]
     if format_ == "json":
         return "".join(f"{_json(one)}\n" for one in told).encode()
     return _rows(_cells(one) for one in told)
 
 
-def _told(letter: Details, tenant: str, *, hides: bool) -> dict[str, Any]:
-    whole = {name: _plain(value) for name, value in vars(letter).items()} | {"tenant": tenant, "redacted": []}
+def _told(dead_letter: DeadLetterDetails, tenant: str, *, hides: bool) -> dict[str, Any]:
+    whole = {name: _plain(value) for name, value in vars(dead_letter).items()} | {
+        "tenant": tenant,
+        "redacted_paths": [],
+    }
     if hides:
         hidden = redact(without_traceback({name: whole[name] for name in _FROM_OUTSIDE}))
-        whole |= {**hidden.value, "redacted": hidden.pointers}
+        whole |= {**hidden.value, "redacted_paths": hidden.pointers}
     return {name: whole[name] for name in FIELDS}
 
 
@@ -194,7 +217,7 @@ PREFIX = "dead-letters/"
 """Prefix of files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
 KEPT = timedelta(days=7)
 """Retention of files after the request. A lifecycle rule of the bucket deletes them."""
-LINK_SECONDS = 300
+URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link."""
 MOST_ACTIVE = 3
 """Exports of a tenant that are written at the same time."""
@@ -212,7 +235,7 @@ class ExportFile:
     """Id of the multipart upload, until it is complete."""
     parts: Sequence[str] = ()
     """ETags of the uploaded parts, until they are complete."""
-    taken_by: Sequence[str] = ()
+    downloaded_by: Sequence[str] = ()
     """Callers who got a link."""
 
     @classmethod
@@ -252,16 +275,16 @@ def request(
 
 
 _TAKE = """
-UPDATE operation SET file = jsonb_set(file, '{taken_by}', (file -> 'taken_by') || to_jsonb(%(by)s::text))
-WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'taken_by') ? %(by)s
+UPDATE operation SET file = jsonb_set(file, '{downloaded_by}', (file -> 'downloaded_by') || to_jsonb(%(by)s::text))
+WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 """
 
 
-def take(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
+def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
     """Record, in the tenant's transaction, that a caller gets the file: one audit entry for each caller."""
     if connection.execute(_TAKE, {"id": operation.id, "by": by}).rowcount == 1:
         wanted, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
-        record_taken(connection, operation.tenant_id, wanted, file, operation.done, by, now, operation.id)
+        record_taken(connection, operation.tenant_id, wanted, file, operation.succeeded, by, now, operation.id)
 
 
 def record_taken(
@@ -269,24 +292,24 @@ def record_taken(
     tenant_id: UUID,
     wanted: DeadLetterFilter,
     file: ExportFile,
-    letters: int,
+    dead_letters: int,
     by: str,
     now: datetime,
     operation_id: UUID | None = None,
 ) -> None:
     """Write to the audit trail that a caller gets a file."""
     detail = {
-        "filter": audit.keyed(connection, tenant_id, wanted.hash).hex(),
+        "filter": audit.hmac_digest(connection, tenant_id, wanted.hash).hex(),
         "format": file.format,
-        "letters": letters,
+        "dead_letters": dead_letters,
         "bytes": file.bytes,
         "redacted": file.redacted,
     }
     targets = [] if operation_id is None else [str(operation_id)]
-    audit.record(connection, tenant_id, audit.Operation(by, "exported", targets, now, detail=detail))
+    audit.record(connection, tenant_id, audit.AuditRecord(by, "exported", targets, now, detail=detail))
 
 
-def link(bucket: str, operation: Operation, tenant: str) -> str:
+def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
     """Return a link to the file, which works for LINK_SECONDS without a login.
 
     Raises:
@@ -301,40 +324,40 @@ def link(bucket: str, operation: Operation, tenant: str) -> str:
         "ResponseContentType": MEDIA_TYPES[file.format],
         "ResponseCacheControl": "no-store",
     }
-    with aws.errors_mapped():
-        found: str = aws.client("s3").generate_presigned_url("get_object", Params=values, ExpiresIn=LINK_SECONDS)
+    with aws.translate_errors():
+        found: str = aws.client("s3").generate_presigned_url("get_object", Params=values, ExpiresIn=URL_EXPIRY_SECONDS)
     return found
 
 
 def key(operation: Operation) -> str:
     """Return the key of the file in the bucket."""
-    return f"{PREFIX}{operation.tenant_id}/{operation.id}.{ENDINGS[ExportFile.of(operation).format]}"
+    return f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.of(operation).format]}"
 
 
 def file_name(tenant: str, format_: Format, at: datetime) -> str:
     """Return the name for downloads. A slug and a time are safe in a header."""
-    return f"dead-letters-{tenant}-{at:%Y%m%dT%H%M%SZ}.{ENDINGS[format_]}"
+    return f"dead-letters-{tenant}-{at:%Y%m%dT%H%M%SZ}.{FILE_EXTENSIONS[format_]}"
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 PART_BYTES = 5 * 1024 * 1024
 """Smallest part that S3 accepts before the last one. It accepts 10,000 parts: about 50 GB."""
-LONGEST_WRITING = timedelta(days=1)
+WRITE_TIMEOUT = timedelta(days=1)
 LEASE = timedelta(seconds=60)
 """Longer than an invocation of the function that runs the steps."""
-LEAST_SECONDS = 6.0
+MIN_SECONDS_LEFT = 6.0
 """Time that uploading a part requires."""
-CALL_SECONDS = 15.0
+CALL_TIMEOUT_SECONDS = 15.0
 """Longest call to S3."""
 
 _LEASE = f"""
-UPDATE operation SET stepped_at = %(until)s WHERE id = %(id)s AND state = 'running' AND stepped_at <= %(now)s
+UPDATE operation SET last_step_at = %(until)s WHERE id = %(id)s AND state = 'running' AND last_step_at <= %(now)s
 RETURNING {OPERATION_COLUMNS}, (SELECT slug FROM tenant WHERE id = tenant_id)
 """  # noqa: S608  # the columns of the dataclass
 _RESTART = """
-UPDATE operation SET file = %(file)s, cursor_at = NULL, cursor_id = NULL, selected = 0, handled = 0, done = 0
-WHERE id = %(id)s AND state = 'running' AND stepped_at = %(lease)s
+UPDATE operation SET file = %(file)s, cursor_at = NULL, cursor_id = NULL, selected = 0, processed = 0, succeeded = 0
+WHERE id = %(id)s AND state = 'running' AND last_step_at = %(lease)s
 """
 _WRITTEN = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
 
@@ -344,7 +367,7 @@ class _Part(NamedTuple):
 
     lease: datetime
     file: ExportFile
-    letters: int = 0
+    dead_letters: int = 0
     cursor: PageCursor | None = None
     is_last: bool = False
     reason: str | None = None
@@ -355,7 +378,7 @@ class _Part(NamedTuple):
 class ExportSteps(Definition):
     """Definition of export.
 
-    S3 is called before the step's transaction. `stepped_at` is the lease of the process that writes the next part. If
+    S3 is called before the step's transaction. `last_step_at` is the lease of the process that writes the next part. If
     S3 refuses a part or the complete file, the export starts again.
     """
 
@@ -379,16 +402,16 @@ class ExportSteps(Definition):
             return None
         operation, slug = Operation(*row[:-1]), row[-1]
         file = ExportFile.of(operation)
-        if now - operation.requested_at > LONGEST_WRITING:
-            return _Part(operation.stepped_at, file, is_last=True, reason="It was not complete within a day.")
+        if now - operation.requested_at > WRITE_TIMEOUT:
+            return _Part(operation.last_step_at, file, is_last=True, reason="It was not complete within a day.")
         part = self._read(database, operation, slug, time_left)
         if part is None:
-            return _Part(operation.stepped_at, file)
+            return _Part(operation.last_step_at, file)
         try:
             return self._upload(operation, file, *part, time_left)
         except RejectedRequestError:
             restarted = replace(file, bytes=0, upload_id=None, parts=())
-            values = {"id": operation.id, "lease": operation.stepped_at, "file": Jsonb(vars(restarted))}
+            values = {"id": operation.id, "lease": operation.last_step_at, "file": Jsonb(vars(restarted))}
             with database.tenant(tenant_id) as connection:
                 connection.execute(_RESTART, values)
             raise
@@ -399,10 +422,10 @@ class ExportSteps(Definition):
         """Store the uploaded part."""
         if prepared is None:
             return None
-        if operation.stepped_at != prepared.lease:
+        if operation.last_step_at != prepared.lease:
             raise ConflictError("Another process writes this export")
         connection.execute(_WRITTEN, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
-        counts: dict[Result, int] = {"done": prepared.letters}
+        counts: dict[Result, int] = {"succeeded": prepared.dead_letters}
         return Applied(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
 
     def _read(
@@ -416,23 +439,23 @@ class ExportSteps(Definition):
         wanted = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
         at, id_ = operation.cursor_at, operation.cursor_id
         cursor = None if at is None or id_ is None else PageCursor(at, id_)
-        content, letters = bytearray() if file.parts else bytearray(head(file.format)), 0
+        content, dead_letters = bytearray() if file.parts else bytearray(head(file.format)), 0
         tenant_id = operation.tenant_id
-        for batch in batches(lambda: database.tenant(tenant_id), tenant_id, wanted, cursor):
-            if time_left() < LEAST_SECONDS:
+        for batch in iter_batches(lambda: database.tenant(tenant_id), tenant_id, wanted, cursor):
+            if time_left() < MIN_SECONDS_LEFT:
                 return None
-            content += encoded(batch.letters, slug, file.format, hides=file.redacted)
-            letters, cursor = letters + len(batch.letters), batch.after
+            content += encode(batch.dead_letters, slug, file.format, hides=file.redacted)
+            dead_letters, cursor = dead_letters + len(batch.dead_letters), batch.after
             if len(content) >= PART_BYTES:
-                return bytes(content), letters, cursor, False
-        return bytes(content), letters, cursor, True
+                return bytes(content), dead_letters, cursor, False
+        return bytes(content), dead_letters, cursor, True
 
     def _upload(
         self,
         operation: Operation,
         file: ExportFile,
         content: bytes,
-        letters: int,
+        dead_letters: int,
         cursor: PageCursor | None,
         is_last: bool,
         time_left: TimeLeft,
@@ -450,12 +473,12 @@ class ExportSteps(Definition):
             call("complete_multipart_upload", UploadId=upload_id, MultipartUpload={"Parts": parts})
             upload_id, etags = None, []
         written = replace(file, bytes=file.bytes + len(content), upload_id=upload_id, parts=etags)
-        return _Part(operation.stepped_at, written, letters, cursor, is_last)
+        return _Part(operation.last_step_at, written, dead_letters, cursor, is_last)
 
     def _call(self, key_: str, time_left: TimeLeft, name: str, **values: Any) -> dict[str, Any]:
         if self.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: exports are stored in it.")
         call = partial(getattr(aws.client("s3"), name), Bucket=self.bucket, Key=key_, **values)
-        with aws.errors_mapped():
-            answer: dict[str, Any] = within(min(CALL_SECONDS, time_left()), call)
+        with aws.translate_errors():
+            answer: dict[str, Any] = run_with_deadline(min(CALL_TIMEOUT_SECONDS, time_left()), call)
         return answer

@@ -15,19 +15,19 @@ from counterfoil.dead_letters.search import Status, for_tenant
 
 HOURS = 24
 """Hours in the trend of a group."""
-HOURS_KEPT = timedelta(days=7)
+TREND_RETENTION_HOURS = timedelta(days=7)
 
 State = Literal["open", "resolved", "ignored"]
 
 
 @dataclass(frozen=True)
-class Group:
+class DeadLetterGroup:
     """Dead letters of one fingerprint."""
 
     fingerprint: str
     worker: str
     error_type: str
-    sentence: str
+    message: str
     """Error message without the parts that differ between its dead letters."""
     first_seen: datetime
     last_seen: datetime
@@ -35,8 +35,8 @@ class Group:
     retried: int
     resolved: int
     ignored: int
-    settled_as: Literal["resolved", "ignored"] | None
-    settled_at: datetime | None
+    closed_as: Literal["resolved", "ignored"] | None
+    closed_at: datetime | None
     """Later dead letters are not covered by this decision."""
     trend: Sequence[int]
     """Number of dead letters in each of the last HOURS hours, the current hour last."""
@@ -49,33 +49,33 @@ class Group:
     @property
     def state(self) -> State:
         """Decision about the whole group. It is open again when another dead letter is added."""
-        if self.settled_as is None or self.settled_at is None or self.last_seen >= self.settled_at:
+        if self.closed_as is None or self.closed_at is None or self.last_seen >= self.closed_at:
             return "open"
-        return self.settled_as
+        return self.closed_as
 
 
 _GROUPS = """
 WITH counted AS (
     SELECT fingerprint, max(last_at) AS last_seen,
-           sum(number) FILTER (WHERE status = 'pending') AS pending,
-           sum(number) FILTER (WHERE status = 'retried') AS retried,
-           sum(number) FILTER (WHERE status = 'resolved') AS resolved,
-           sum(number) FILTER (WHERE status = 'ignored') AS ignored
+           sum(delta) FILTER (WHERE status = 'pending') AS pending,
+           sum(delta) FILTER (WHERE status = 'retried') AS retried,
+           sum(delta) FILTER (WHERE status = 'resolved') AS resolved,
+           sum(delta) FILTER (WHERE status = 'ignored') AS ignored
     FROM dead_letter_count WHERE tenant_id = %(tenant)s AND hour IS NULL
     GROUP BY fingerprint
-    HAVING sum(number) FILTER (WHERE status = ANY(%(statuses)s)) > 0
+    HAVING sum(delta) FILTER (WHERE status = ANY(%(statuses)s)) > 0
        AND (%(after_at)s::timestamptz IS NULL
             OR (max(last_at), fingerprint) < (%(after_at)s::timestamptz, %(after)s::text))
     ORDER BY last_seen DESC, fingerprint DESC LIMIT %(limit)s
 )
-SELECT c.fingerprint, g.worker, g.error_type, g.sentence, g.first_seen, c.last_seen, coalesce(c.pending, 0)::bigint,
+SELECT c.fingerprint, g.worker, g.error_type, g.message, g.first_seen, c.last_seen, coalesce(c.pending, 0)::bigint,
        coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint, coalesce(c.ignored, 0)::bigint,
-       g.settled_as, g.settled_at
+       g.closed_as, g.closed_at
 FROM counted c JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = c.fingerprint
 ORDER BY c.last_seen DESC, c.fingerprint DESC
 """
 _TREND = """
-SELECT fingerprint, hour, sum(number)::bigint FROM dead_letter_count
+SELECT fingerprint, hour, sum(delta)::bigint FROM dead_letter_count
 WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour > %(since)s
 GROUP BY fingerprint, hour
 """
@@ -89,7 +89,7 @@ def page(
     *,
     limit: int,
     after: tuple[datetime, str] | None = None,
-) -> list[Group]:
+) -> list[DeadLetterGroup]:
     """Return at most `limit` groups with dead letters in one of these states, latest first.
 
     `after` is `last_seen` and `fingerprint` of the last group on the previous page.
@@ -105,12 +105,12 @@ def page(
     asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
     for key, hour, number in connection.execute(for_tenant(_TREND, tenant_id), asked):
         died.setdefault(key, {})[hour] = number
-    return [Group(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
+    return [DeadLetterGroup(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
 
 
 _STATS = """
-SELECT task_type, status, sum(number)::bigint FROM dead_letter_count
-WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING sum(number) <> 0
+SELECT task_type, status, sum(delta)::bigint FROM dead_letter_count
+WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING sum(delta) <> 0
 """
 
 
@@ -125,23 +125,23 @@ def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Stat
 _FORGET = "DELETE FROM dead_letter_count WHERE hour < %s"
 _ADD_UP = """
 WITH due AS (
-    SELECT tenant_id, fingerprint FROM dead_letter_count WHERE NOT is_sum GROUP BY tenant_id, fingerprint LIMIT %s
+    SELECT tenant_id, fingerprint FROM dead_letter_count WHERE NOT is_rollup GROUP BY tenant_id, fingerprint LIMIT %s
 ), gone AS (
     DELETE FROM dead_letter_count c USING due
     WHERE c.fingerprint = due.fingerprint AND c.tenant_id IS NOT DISTINCT FROM due.tenant_id
     RETURNING c.*
 )
-INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, hour, number, last_at, is_sum)
-SELECT tenant_id, fingerprint, task_type, status, hour, sum(number), max(last_at), true
-FROM gone GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(number) <> 0
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, hour, delta, last_at, is_rollup)
+SELECT tenant_id, fingerprint, task_type, status, hour, sum(delta), max(last_at), true
+FROM gone GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(delta) <> 0
 """
 
 
 def add_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of `groups` changed groups, and delete old hours. Runs as counterfoil_keeper.
+    """Add up the counts of `groups` changed groups, and delete old hours. Runs as counterfoil_maintenance.
 
     Concurrent writers add rows, which the next run adds up. No writer waits, and no count is lost. Returns the number
     of remaining rows of these groups.
     """
-    connection.execute(_FORGET, [now - HOURS_KEPT])
+    connection.execute(_FORGET, [now - TREND_RETENTION_HOURS])
     return connection.execute(_ADD_UP, [groups]).rowcount

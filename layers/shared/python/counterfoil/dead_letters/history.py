@@ -7,10 +7,10 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.search import Details
+from counterfoil.dead_letters.search import DeadLetterDetails
 
-EventKind = Literal["try", "death", "change"]
-_ORDER: tuple[EventKind, ...] = ("try", "death", "change")
+EventKind = Literal["attempt", "dead_lettered", "change"]
+_ORDER: tuple[EventKind, ...] = ("attempt", "dead_lettered", "change")
 """Order of events at the same time."""
 _DIED = "dead"
 """Action of a dead letter in the audit trail."""
@@ -23,16 +23,16 @@ class Event:
     at: datetime
     """End of an attempt, or time of the event."""
     kind: EventKind
-    what: str
+    outcome: str
     """Outcome of an attempt, reason of the failure, or action of an operator."""
-    who: str
+    actor: str
     """Worker or operator."""
     error: Mapping[str, str | None] | None = None
     """`type` and `message`."""
     revision: int | None = None
-    number: int | None = None
+    attempt: int | None = None
     """Number of the attempt, or of attempts before the failure."""
-    began_at: datetime | None = None
+    started_at: datetime | None = None
     next_attempt_at: datetime | None = None
     trace_id: str | None = None
     """X-Ray trace of a sampled attempt."""
@@ -40,7 +40,7 @@ class Event:
     """Detail of the audit entry: ids and short words."""
 
 
-_ATTEMPT = "revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
+_ATTEMPT = "revision, number, started_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
 _ATTEMPTS = f"""
 SELECT {_ATTEMPT} FROM work_attempt
 WHERE work_id = %(work)s AND worker = %(worker)s ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
@@ -52,53 +52,68 @@ WHERE job_id = %s ORDER BY recorded_at DESC, id DESC LIMIT %s
 """
 
 
-def events(connection: Connection, tenant_id: UUID | None, letter: Details, *, limit: int) -> list[Event]:
+def events(
+    connection: Connection, tenant_id: UUID | None, dead_letter: DeadLetterDetails, *, limit: int
+) -> list[Event]:
     """Return the events of a dead letter, oldest first.
 
     Of attempts, failures and audit entries, it returns the newest `limit` each.
     """
-    found = [*_attempts(connection, tenant_id, letter, limit), *_deaths_and_changes(connection, letter, limit)]
+    found = [
+        *_attempts(connection, tenant_id, dead_letter, limit),
+        *_deaths_and_changes(connection, dead_letter, limit),
+    ]
     return sorted(found, key=lambda event: (event.at, _ORDER.index(event.kind)))
 
 
-def _attempts(connection: Connection, tenant_id: UUID | None, letter: Details, limit: int) -> Iterator[Event]:
-    if letter.work_id is None:
+def _attempts(
+    connection: Connection, tenant_id: UUID | None, dead_letter: DeadLetterDetails, limit: int
+) -> Iterator[Event]:
+    if dead_letter.work_id is None:
         return
     statement = _UNASSIGNED_ATTEMPTS if tenant_id is None else _ATTEMPTS
-    values = {"work": letter.work_id, "worker": letter.worker, "limit": limit}
+    values = {"work": dead_letter.work_id, "worker": dead_letter.worker, "limit": limit}
     rows = connection.execute(statement.encode(), values).fetchall()
-    for revision, number, began_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
+    for revision, number, started_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
         said = None if error is None and error_type is None else {"type": error_type, "message": error}
-        yield Event(ended_at, "try", outcome, letter.worker, said, revision, number, began_at, again_at, trace)
+        yield Event(
+            ended_at, "attempt", outcome, dead_letter.worker, said, revision, number, started_at, again_at, trace
+        )
 
 
-def _deaths_and_changes(connection: Connection, letter: Details, limit: int) -> Iterator[Event]:
-    deaths = {death.at: death for death in _deaths(letter)[-limit:]}
-    for action, actor, detail, at in reversed(connection.execute(_TRAIL, [letter.job_id, limit]).fetchall()):
+def _deaths_and_changes(connection: Connection, dead_letter: DeadLetterDetails, limit: int) -> Iterator[Event]:
+    deaths = {death.at: death for death in _deaths(dead_letter)[-limit:]}
+    for action, actor, detail, at in reversed(connection.execute(_TRAIL, [dead_letter.job_id, limit]).fetchall()):
         death = deaths.pop(at, None) if action == _DIED else None
         if death is None:
             yield Event(at, "change", action, actor, detail=detail)
         else:  # the audit trail has the actor, and the dead letter the error
-            yield Event(at, "death", death.what, actor, death.error, death.revision, death.number)
+            yield Event(at, "dead_lettered", death.outcome, actor, death.error, death.revision, death.attempt)
     yield from deaths.values()
 
 
-def _deaths(letter: Details) -> list[Event]:
+def _deaths(dead_letter: DeadLetterDetails) -> list[Event]:
     before = [
         Event(
             datetime.fromisoformat(death["dlq_timestamp"]),
-            "death",
+            "dead_lettered",
             death["dlq_reason"],
-            letter.worker,
+            dead_letter.worker,
             _error(death.get("last_error")),
             death.get("revision"),
             death.get("attempts"),
         )
-        for death in letter.lineage
+        for death in dead_letter.previous_failures
     ]
-    error = _error(letter.metadata.get("last_error"))
+    error = _error(dead_letter.metadata.get("last_error"))
     last = Event(
-        letter.dlq_timestamp, "death", letter.dlq_reason, letter.worker, error, letter.revision, letter.attempts
+        dead_letter.dlq_timestamp,
+        "dead_lettered",
+        dead_letter.dlq_reason,
+        dead_letter.worker,
+        error,
+        dead_letter.revision,
+        dead_letter.attempts,
     )
     return [*before, last]
 

@@ -12,41 +12,41 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Applied, Definition, Turns
 from counterfoil.operations.store import NewOperation, NoOperationError, Operation, OperationStateError
 
-SETTLED: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
+CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_WITHIN = timedelta(days=7)
 """Time to restore a purge. The database prevents deletion before."""
 
 
-def settled(died_before: datetime, statuses: Sequence[ClosedStatus]) -> DeadLetterFilter:
+def purge_filter(failed_before: datetime, statuses: Sequence[ClosedStatus]) -> DeadLetterFilter:
     """Return the filter of a purge."""
-    return DeadLetterFilter(status=tuple(statuses), to_date=died_before)
+    return DeadLetterFilter(status=tuple(statuses), to_date=failed_before)
 
 
 def request(
     connection: Connection,
     tenant_id: UUID,
-    died_before: datetime,
+    failed_before: datetime,
     statuses: Sequence[ClosedStatus],
     *,
     by: str,
     now: datetime,
 ) -> Operation:
     """Store a purge of dead letters in these states that failed before, in the tenant's transaction."""
-    wanted = settled(died_before, statuses).before(now)
+    wanted = purge_filter(failed_before, statuses).before(now)
     operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, by, now))
-    detail = {"died_before": min(died_before, now).isoformat(), "statuses": list(statuses)}
+    detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)
     return operation
 
 
 _RESTORED = """
 UPDATE operation SET restored_at = %(now)s, version = version + 1, ended_at = coalesce(ended_at, %(now)s),
-    state = CASE WHEN ended_at IS NULL THEN 'cancelled' ELSE state END
+    state = CASE WHEN ended_at IS NULL THEN 'canceled' ELSE state END
 WHERE id = %(id)s
 """
 
@@ -54,18 +54,18 @@ WHERE id = %(id)s
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
     """Store the restoration of a purge: its dead letters become as they were, but for their version.
 
-    A purge that is not complete is cancelled.
+    A purge that is not complete is canceled.
 
     Raises:
         NoOperationError: the tenant has no such purge.
-        VersionError: it is not at `version`.
+        VersionConflictError: it is not at `version`.
         OperationStateError: it was restored before, or it is too late.
     """
     purge = store.show(connection, purge_id, lock=True)
     if purge.action != "purge":
         raise NoOperationError("There is no such purge.")
     if purge.version != version:
-        raise VersionError(f"The purge has changed: it is at version {purge.version}.")
+        raise VersionConflictError(f"The purge has changed: it is at version {purge.version}.")
     if purge.restored_at is not None:
         raise OperationStateError("The purge is undone already.")
     if now >= purge.requested_at + RESTORE_WITHIN:
@@ -89,7 +89,7 @@ WHERE job_id = ANY(ARRAY(
 ))
 """
 _RESTORE = """
-UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, kept_until = %(kept_until)s, version = version + 1
+UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, retain_until = %(retain_until)s, version = version + 1
 WHERE job_id = ANY(ARRAY(
     SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE
 ))
@@ -119,10 +119,10 @@ class PurgeSteps(Definition):
             }
             moved = connection.execute(_HIDE, values).rowcount
         else:
-            kept_until = operation.requested_at + RESTORE_WITHIN
-            values = {"purge": UUID((operation.filter or {})["purge"]), "kept_until": kept_until, "most": limit}
+            retain_until = operation.requested_at + RESTORE_WITHIN
+            values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "most": limit}
             moved = connection.execute(_RESTORE, values).rowcount
-        return Applied({"done": moved}, (), is_last=moved < limit)
+        return Applied({"succeeded": moved}, (), is_last=moved < limit)
 
 
 # Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
@@ -135,12 +135,12 @@ WITH due AS (
      ORDER BY purged_at LIMIT %(most)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
-     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND kept_until IS NULL
+     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND retain_until IS NULL
      ORDER BY resolved_at LIMIT %(most)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
-     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND kept_until < %(now)s
-     ORDER BY kept_until LIMIT %(most)s)
+     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND retain_until < %(now)s
+     ORDER BY retain_until LIMIT %(most)s)
 ), gone AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
 ), gone_with_it AS (
@@ -151,7 +151,7 @@ SELECT count(*) FROM gone
 
 
 def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = PurgeSteps.at_once) -> int:
-    """Delete dead letters purged a week ago, or settled before `retention`; as counterfoil_keeper.
+    """Delete dead letters purged a week ago, or settled before `retention`; as counterfoil_maintenance.
 
     Restored ones are stored for a week from then. A failed task is deleted with its dead letter. Returns their number.
     """

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from counterfoil.dead_letters.text_redaction import (
     CONVERSATION,
-    HIDDEN,
     LAST,
+    REDACTED,
     is_fact,
     is_uuid,
     labels_secret,
@@ -44,12 +44,12 @@ class Redacted(NamedTuple):
 
 
 def without_traceback(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a dead letter without tracebacks in `metadata` and `lineage`. Only admins may read those."""
+    """Fields of a dead letter without tracebacks, which only admins may read."""
     shown = dict(fields)
     if "metadata" in fields:
         shown["metadata"] = _untraced(fields["metadata"])
-    if "lineage" in fields:
-        shown["lineage"] = [_untraced(earlier) for earlier in fields["lineage"]]
+    if "previous_failures" in fields:
+        shown["previous_failures"] = [_untraced(earlier) for earlier in fields["previous_failures"]]
     return shown
 
 
@@ -173,9 +173,9 @@ def _known(name: str) -> tuple[str, _Rule | None]:
     if name == CONVERSATION:
         rule = _unless_uuid
     elif names_secret(name):
-        rule = _unless_counted if plain.endswith("tokens") else partial(_unless_fact, name)
+        rule = _redact_except_counts if plain.endswith("tokens") else partial(_unless_fact, name)
     elif plain.startswith("body") or plain.endswith("body"):
-        rule = _unless_counted
+        rule = _redact_except_counts
     elif plain.endswith("iban"):
         rule = _account
     elif plain == "key":
@@ -193,10 +193,10 @@ _cached = lru_cache(maxsize=2048)(_known)
 
 
 def _secret(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool) or value == "" else HIDDEN
+    return value if value is None or isinstance(value, bool) or value == "" else REDACTED
 
 
-def _unless_counted(value: Any) -> Any:
+def _redact_except_counts(value: Any) -> Any:
     """Hide all but numbers, which count tokens or the bytes of a body."""
     return value if isinstance(value, int | float) else _secret(value)
 
@@ -210,10 +210,10 @@ def _unless_uuid(value: Any) -> Any:
 
 
 def _unless_harmless(value: Any) -> Any:
-    return HIDDEN if isinstance(value, str) and looks_random(value) else _open(value)
+    return REDACTED if isinstance(value, str) and looks_random(value) else _open(value)
 
 
-_HIDDEN_ACCOUNT = re.compile(rf"{re.escape(HIDDEN)}(?: [A-Za-z0-9]{{4}})?")
+_HIDDEN_ACCOUNT = re.compile(rf"{re.escape(REDACTED)}(?: [A-Za-z0-9]{{4}})?")
 _SHORTEST_ACCOUNT = 12
 
 
@@ -221,7 +221,7 @@ def _account(value: Any) -> Any:
     if not isinstance(value, str) or _HIDDEN_ACCOUNT.fullmatch(value):
         return value if isinstance(value, str) else _secret(value)
     letters = re.sub(r"[^A-Za-z0-9]", "", value)
-    return f"{HIDDEN} {letters[-LAST:]}" if len(letters) >= _SHORTEST_ACCOUNT else _secret(value)
+    return f"{REDACTED} {letters[-LAST:]}" if len(letters) >= _SHORTEST_ACCOUNT else _secret(value)
 
 
 # -- texts ----------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from counterfoil.db import Connection, Database, PageCursor
-from counterfoil.delivery.dead_letter import words
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.dead_letter import search_words
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.validation import DECEPTIVE, IN_UTC, Moment, PrintableText
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
@@ -33,7 +33,7 @@ Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 
 @dataclass(frozen=True)
-class Entry:
+class DeadLetterEntry:
     """A dead letter."""
 
     job_id: UUID
@@ -63,11 +63,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Details(Entry):
+class DeadLetterDetails(DeadLetterEntry):
     """A dead letter with its payload and history."""
 
     payload: Mapping[str, Any]
-    lineage: Sequence[Mapping[str, Any]]
+    previous_failures: Sequence[Mapping[str, Any]]
     """Earlier failures, oldest first."""
 
 
@@ -128,13 +128,13 @@ _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
 
 
-def _select_list(form: type[Entry]) -> str:
+def _select_list(form: type[DeadLetterEntry]) -> str:
     return ", ".join(_EXPRESSIONS.get(name, name) for name in form.__dataclass_fields__)
 
 
-_COLUMNS = _select_list(Entry)
-ALL_COLUMNS = _select_list(Details)
-"""Select list of `Details`."""
+_COLUMNS = _select_list(DeadLetterEntry)
+ALL_COLUMNS = _select_list(DeadLetterDetails)
+"""Select list of `DeadLetterDetails`."""
 # Only the conditions of a filter are in its statement, so that each form is planned with its own index.
 _CONDITIONS = {
     "task_type": "AND d.task_type = %(task_type)s",
@@ -219,9 +219,9 @@ ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
 class Page(NamedTuple):
     """A page of dead letters."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[DeadLetterEntry]
     """The newest first."""
-    next: PageCursor | None
+    next_cursor: PageCursor | None
     """Cursor of the next page; None: this page is the last. A page of a search may be short."""
 
 
@@ -243,8 +243,8 @@ def page(
     if text is None:
         return _cut(query.entries(_PAGE, offset=offset), limit)
     if (id_ := _id(text)) is not None:
-        return _cut(query.of_ids([id_, *(kind.job_id(id_) for kind in KINDS.values())]), limit)
-    found, until = query.with_words(sorted(words(text))[:MAX_WORDS])
+        return _cut(query.of_ids([id_, *(kind.job_id(id_) for kind in WORK_KINDS.values())]), limit)
+    found, until = query.with_words(sorted(search_words(text))[:MAX_WORDS])
     merged = sorted({entry.job_id: entry for entry in found}.values(), key=_cursor, reverse=True)
     if until is not None:  # older ones may be among dead letters that were not read
         merged = [entry for entry in merged if entry.cursor >= until]
@@ -270,7 +270,7 @@ def page_cursors(
 
 def of_ids(
     connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, ids: Sequence[UUID]
-) -> list[Entry]:
+) -> list[DeadLetterEntry]:
     """Return the dead letters with these ids that match the filter, the newest first."""
     return _Query(connection, tenant_id, wanted, len(ids), None).of_ids(ids)
 
@@ -288,12 +288,12 @@ def count(connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter) -> 
     return int(number)
 
 
-def _cut(found: Sequence[Entry], limit: int) -> Page:
+def _cut(found: Sequence[DeadLetterEntry], limit: int) -> Page:
     shown = found[:limit]
     return Page(shown, shown[-1].cursor if len(found) > limit else None)
 
 
-def _cursor(entry: Entry) -> PageCursor:
+def _cursor(entry: DeadLetterEntry) -> PageCursor:
     return entry.cursor
 
 
@@ -308,11 +308,11 @@ def _id(text: str) -> UUID | None:
 
 MAX_WORDS = 8
 """Words of a search. Further ones are ignored."""
-RARE = 1_000
+RARE_WORD_LIMIT = 1_000
 """Most dead letters of a rare word. A search reads them all."""
-SCANNED = (100, 1_000, 5_000)
+SCAN_LIMIT = (100, 1_000, 5_000)
 """Dead letters read for a page if the word is more frequent: more, if fewer do not fill the page."""
-NEWEST = 500
+RECENT_LIMIT = 500
 """Dead letters read first for whole groups, because most groups have many dead letters or few."""
 _GROUPS_AT_ONCE = 100
 
@@ -360,13 +360,13 @@ class _Query:
         values = {**filter_values(self.tenant_id, self.wanted, self.after), "limit": self.limit, **values}
         return self.connection.execute(with_conditions(statement, values, columns), values).fetchall()
 
-    def entries(self, statement: str, **values: object) -> list[Entry]:
-        return [Entry(*row) for row in self.rows(statement, _COLUMNS, **values)]
+    def entries(self, statement: str, **values: object) -> list[DeadLetterEntry]:
+        return [DeadLetterEntry(*row) for row in self.rows(statement, _COLUMNS, **values)]
 
-    def of_ids(self, ids: Sequence[UUID]) -> list[Entry]:
+    def of_ids(self, ids: Sequence[UUID]) -> list[DeadLetterEntry]:
         return self.entries(_OF_IDS, ids=list(ids)) if ids else []
 
-    def with_words(self, sought: Sequence[str]) -> tuple[list[Entry], PageCursor | None]:
+    def with_words(self, sought: Sequence[str]) -> tuple[list[DeadLetterEntry], PageCursor | None]:
         """Return dead letters that have all words, and the last cursor read if there are more."""
         if not sought:
             return [], None
@@ -374,7 +374,7 @@ class _Query:
         found = self._of_groups([fingerprint for fingerprint, has in shared.items() if set(has).issuperset(sought)])
         until: PageCursor | None = None
         for word, is_rare in self._leads(sought, frozenset().union(*shared.values())):
-            for most in (RARE,) if is_rare else SCANNED:
+            for most in (RARE_WORD_LIMIT,) if is_rare else SCAN_LIMIT:
                 ids, end = self._having(sought, word, most)
                 more = self.of_ids(ids)
                 if is_rare or end is None or len(more) >= self.limit:
@@ -384,7 +384,7 @@ class _Query:
                 until = end if until is None else max(until, end)
         return found, until
 
-    def _of_groups(self, fingerprints: Sequence[str]) -> list[Entry]:
+    def _of_groups(self, fingerprints: Sequence[str]) -> list[DeadLetterEntry]:
         """Return the newest dead letters of groups.
 
         Reading by group costs a lookup per group; reading the newest dead letters costs one for each of them.
@@ -393,11 +393,11 @@ class _Query:
             fingerprints = [one for one in fingerprints if one == self.wanted.fingerprint]
         if not fingerprints:
             return []
-        newest = self.entries(_OF_GROUPS_AMONG_NEWEST, fingerprints=fingerprints, among=NEWEST)
+        newest = self.entries(_OF_GROUPS_AMONG_NEWEST, fingerprints=fingerprints, among=RECENT_LIMIT)
         if len(newest) == self.limit:
             return newest
         last = self.rows(_LAST, fingerprints=fingerprints)
-        found: list[Entry] = []
+        found: list[DeadLetterEntry] = []
         for start in range(0, len(last), _GROUPS_AT_ONCE):
             part = last[start : start + _GROUPS_AT_ONCE]
             if len(found) >= self.limit and found[self.limit - 1].dlq_timestamp > part[0][1]:
@@ -411,10 +411,10 @@ class _Query:
 
         A word that no group has is in the index of dead letters: the rarest of these is enough.
         """
-        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(sought), most=RARE + 1))
+        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(sought), most=RARE_WORD_LIMIT + 1))
         own = [word for word in sought if word not in shared]
         leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
-        return [(word, frequency[word] <= RARE) for word in leads if word in frequency]
+        return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in leads if word in frequency]
 
     def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], PageCursor | None]:
         """Return dead letters with all words among the newest `most` with `word`, and where it stopped."""
@@ -447,14 +447,14 @@ def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID |
 _SHOW = f"SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = %(id)s AND purged_at IS NULL"  # noqa: S608
 
 
-def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> Details | None:
+def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> DeadLetterDetails | None:
     """Return a dead letter of the tenant; None if it does not exist."""
     values = {"id": job_id, "tenant": tenant_id}
     row = connection.execute(for_tenant(f"{_SHOW} AND tenant_id = %(tenant)s", tenant_id), values).fetchone()
-    return None if row is None else Details(*row)
+    return None if row is None else DeadLetterDetails(*row)
 
 
-IdKind = Literal["letter", "operation", "group", "task", "document"]
+IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_END = 4
 """Fewest characters that find an id."""
 _INDEXED = 8
@@ -493,7 +493,7 @@ WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
 LIMIT {most}
 """
 _QUERIES: dict[IdKind, LiteralString] = {
-    "letter": _LETTERS_BY_END,
+    "dead_letter": _LETTERS_BY_END,
     "operation": _OPERATIONS_BY_END,
     "group": _GROUPS_BY_START,
     "task": _BY_END.format(table="task", most="20"),

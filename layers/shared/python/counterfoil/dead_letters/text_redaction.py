@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stdnum import iban, luhn
 
-HIDDEN = "[hidden]"
+REDACTED = "[hidden]"
 CONVERSATION = "session_id"
 """Name of a conversation's id. A UUID under it is not a secret."""
 LAST = 4
@@ -195,7 +195,7 @@ _PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
 
 def _aws_secret(match: re.Match[str]) -> str:
     """Hide an AWS secret key. An S3 key may have the same length and letters, but has words."""
-    return match[0] if _PATH.search(match[0]) else HIDDEN
+    return match[0] if _PATH.search(match[0]) else REDACTED
 
 
 _TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{30,}")
@@ -252,7 +252,7 @@ def _basic(match: re.Match[str]) -> str:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
     except ValueError:
         return match[0]
-    return f"{match[1]}{HIDDEN}" if ":" in decoded else match[0]
+    return f"{match[1]}{REDACTED}" if ":" in decoded else match[0]
 
 
 # -- values behind names --------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ _STRING = (
     r""""(?:[^"\\]|\\[\s\S]|"")*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S]|'')*(?:'|\\?\Z)"""
 )
 """A string in quotes. Quotes may be escaped, doubled within, or missing at the end of a text that was cut off."""
-_VALUE = rf"""{_STRING}|{re.escape(HIDDEN)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
+_VALUE = rf"""{_STRING}|{re.escape(REDACTED)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
 """A string, or all up to a blank or a semicolon, which may end it (`_end_of_value`). A hidden value stays as it is."""
 _QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
 
@@ -348,7 +348,7 @@ _IN_SENTENCE = re.compile(
 
 
 def _random(match: re.Match[str]) -> str:
-    return f"{match[1]}{HIDDEN}" if looks_random(match[2].rstrip(".")) else match[0]
+    return f"{match[1]}{REDACTED}" if looks_random(match[2].rstrip(".")) else match[0]
 
 
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
@@ -362,7 +362,7 @@ def _query_value(match: re.Match[str]) -> str:
     is_shown = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
         name == "code" and len(value) < _SHORTEST_CODE
     )
-    return match[0] if is_shown else f"{match[1]}{HIDDEN}"
+    return match[0] if is_shown else f"{match[1]}{REDACTED}"
 
 
 _CARD = re.compile(
@@ -374,66 +374,66 @@ _CARD = re.compile(
 
 def _card(match: re.Match[str]) -> str:
     """Hide a card number except its last digits, if its check digit is right."""
-    return f"{HIDDEN} {match[0][-LAST:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
+    return f"{REDACTED} {match[0][-LAST:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
 _Replacement = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
 _PATTERNS: tuple[_Replacement, ...] = (
-    (_PRIVATE_KEY, HIDDEN),
-    (_JWT, HIDDEN),
-    (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (_PRIVATE_KEY, REDACTED),
+    (_JWT, REDACTED),
+    (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{REDACTED}"),
     (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _basic),
-    (_HOOK, rf"\1{HIDDEN}"),
-    (_TELEGRAM, HIDDEN),
-    (_OPENAI, HIDDEN),
-    (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{HIDDEN}"),
-    (_HEADER_VALUE, HIDDEN),
-    (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{HIDDEN}"),
+    (_HOOK, rf"\1{REDACTED}"),
+    (_TELEGRAM, REDACTED),
+    (_OPENAI, REDACTED),
+    (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{REDACTED}"),
+    (_HEADER_VALUE, REDACTED),
+    (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{REDACTED}"),
     # Addresses with a password, which may contain @ or a slash, or with a token in place of a user.
-    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{REDACTED}"),
     (
         re.compile(
             r"(://[^\s/:@]{1,256}:)(?![0-9]{1,5}[/?#])[^\s@\"'<>]{1,256}(?=@[\w.-]{1,256}(?::[0-9]{1,5})?(?![\w.:@]))"
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
-    (re.compile(r"(?i)(\bhttps?://)(?!\[hidden\])[^\s/:@\"'<>]{6,256}(?=@)"), rf"\1{HIDDEN}"),
-    (re.compile(r"(?i)(%3A%2F%2F[^\s%&]{0,256}%3A)[^\s&]{1,256}?(?=%40)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\bhttps?://)(?!\[hidden\])[^\s/:@\"'<>]{6,256}(?=@)"), rf"\1{REDACTED}"),
+    (re.compile(r"(?i)(%3A%2F%2F[^\s%&]{0,256}%3A)[^\s&]{1,256}?(?=%40)"), rf"\1{REDACTED}"),
     (_IN_QUERY, _query_value),
-    (_AWS_ID, HIDDEN),
+    (_AWS_ID, REDACTED),
     (_AWS_SECRET, _aws_secret),
     (_CARD, _card),
 )
 _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = (
-    (re.compile(r"\$"), _PASSWORD_HASH, HIDDEN),
-    (re.compile("oracle:|sqlplus"), _LOGIN, rf"\1{HIDDEN}"),
-    (re.compile("://"), _LINK, rf"\1{HIDDEN}"),
-    (re.compile("code|kennwort|tan"), _ONE_TIME_CODE, rf"\1{HIDDEN}"),
-    (re.compile("p[iu][nk]"), _PIN, rf"\1{HIDDEN}"),
-    (re.compile("auth|pass|login"), _COMMAND, rf"\1{HIDDEN}"),
-    (re.compile("basic|credential|login|zugangsdaten"), _USER_AND_PASSWORD, rf"\1{HIDDEN}"),
-    (re.compile("kty"), _JWK, rf"\1{HIDDEN}"),
-    (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{HIDDEN}"),
+    (re.compile(r"\$"), _PASSWORD_HASH, REDACTED),
+    (re.compile("oracle:|sqlplus"), _LOGIN, rf"\1{REDACTED}"),
+    (re.compile("://"), _LINK, rf"\1{REDACTED}"),
+    (re.compile("code|kennwort|tan"), _ONE_TIME_CODE, rf"\1{REDACTED}"),
+    (re.compile("p[iu][nk]"), _PIN, rf"\1{REDACTED}"),
+    (re.compile("auth|pass|login"), _COMMAND, rf"\1{REDACTED}"),
+    (re.compile("basic|credential|login|zugangsdaten"), _USER_AND_PASSWORD, rf"\1{REDACTED}"),
+    (re.compile("kty"), _JWK, rf"\1{REDACTED}"),
+    (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{REDACTED}"),
 )
 """Patterns with what the text must contain, in lower case."""
 _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
-    (_BRACED, rf"\1{HIDDEN}"),
+    (_BRACED, rf"\1{REDACTED}"),
     # Command lines: curl -u user:password.
     (
         re.compile(
             r"""((?:\bcurl\b[^\n]{0,300}?\s-u|(?<!\S)--(?:proxy-)?user)[ =]?(["'])[^\s:"']{1,100}:)[^"']+(?=\2)"""
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     (
         re.compile(r"""((?:\bcurl\b[^\n]{0,300}?\s-u|(?<!\S)--(?:proxy-)?user)[ =]?[^\s:"']{1,100}:)[^\s"']+"""),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     # Python: auth=('user', 'password').
     (
         re.compile(rf"((?:\bauth=|BasicAuth)\((?:username=)?(?:{_STRING}),\s*(?:password=)?)(?:{_STRING})"),
-        rf"\1'{HIDDEN}'",
+        rf"\1'{REDACTED}'",
     ),
     # PostgreSQL: Key (api_token)=(x) already exists.
     (
@@ -442,7 +442,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             r"(?![0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\))(?:[^\n]{0,1000}?(?=\) (?:already|is|conf))|[^\n]*)",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     # Pydantic: the place of an error on one line, the value on the next.
     (
@@ -451,7 +451,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             r"[^\n]{0,1000}?(?=, input_type=)",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     # A form's part (RFC 7578): headers, an empty line, the value.
     (
@@ -459,17 +459,17 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             rf"(name=\\?\"[\w.-]{{0,40}}(?:{_NAMES})[\w.-]{{0,40}}\\?\"[^\n]{{0,200}}\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n)[^\r\n]+",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     # netrc.
-    (re.compile(r"(?i)(\blogin\s+\S{1,200}\s+password\s+)\S+"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\blogin\s+\S{1,200}\s+password\s+)\S+"), rf"\1{REDACTED}"),
     # XML and property lists: a name and its value in two elements.
     (
         re.compile(
             rf"(<(?:name|key)>[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}</(?:name|key)>\s*<(?:value|string)>)[^<]+",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
     (_NAMED_BEHIND, _random),
     (_IN_SENTENCE, _random),
@@ -479,7 +479,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             rf"(\bvariable\s\"[\w-]{{0,40}}(?:{_NAMES})[\w-]{{0,40}}\"\s?\{{[^{{}}]{{0,300}}?\bdefault\s{{0,9}}=\s?)(?:{_STRING})",
             re.IGNORECASE,
         ),
-        rf'\1"{HIDDEN}"',
+        rf'\1"{REDACTED}"',
     ),
     # Shell: echo x | docker login --password-stdin.
     (
@@ -487,9 +487,9 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             rf"(\becho\s(?:-n\s)?)(?:{_STRING}|[^\s\"'|]+)"
             r"(?=\s?\|\s?[^\n|]{0,200}?(?:--pass|sudo -S|chpasswd|passwd -i))"
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
-    (re.compile(r"(?i)(\bnet use\s[^\n]{0,200}?\\\\\S{1,200}\s)[^\s/]\S*(?=\s{1,3}/user:)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\bnet use\s[^\n]{0,200}?\\\\\S{1,200}\s)[^\s/]\S*(?=\s{1,3}/user:)"), rf"\1{REDACTED}"),
     # A sentence: the password is x. Words without a digit are not values: the password is wrong.
     (
         re.compile(
@@ -497,7 +497,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
             r"(?=[^\s0-9]{0,64}[0-9])(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"']{4,}",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
 )
 
@@ -509,8 +509,8 @@ def without_secrets(text: str) -> str:
     """Return a text with its secrets hidden. A second call changes nothing more."""
     mail = _MAIL.match(text)
     if mail and _MAIL_HEADER.search(mail[1]):
-        text = mail[1] + HIDDEN
-    text = _tokens().sub(HIDDEN, text)
+        text = mail[1] + REDACTED
+    text = _tokens().sub(REDACTED, text)
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
     lowered = text.lower()
@@ -558,13 +558,13 @@ def _without_assigned(text: str, pattern: re.Pattern[str]) -> str:
 
 def _assigned(match: re.Match[str]) -> str:
     name, value = match[1], match[2]
-    if _is_shown(match):
+    if _is_harmless(match):
         return match[0]
     quotes = _QUOTED.fullmatch(value)
-    return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
+    return f"{name}{quotes[1]}{REDACTED}{quotes[2]}" if quotes else f"{name}{REDACTED}"
 
 
-def _is_shown(match: re.Match[str]) -> bool:
+def _is_harmless(match: re.Match[str]) -> bool:
     """Return True for a number of tokens, another fact about a secret, and the id of a conversation."""
     name, value = match[1], match[2]
     if (named := _END_OF_NAME.search(name)) and is_fact(named[1], value.strip(".,;)]}\"'")):
@@ -577,7 +577,7 @@ def _is_shown(match: re.Match[str]) -> bool:
 def _end_of_value(text: str, match: re.Match[str]) -> int:
     """Find the end of a value that may contain blanks, from the text around it."""
     name = match[1].rstrip()
-    if _is_shown(match) or _QUOTED.fullmatch(match[2]):
+    if _is_harmless(match) or _QUOTED.fullmatch(match[2]):
         return match.end()
     before = _START_OF_LINE.split(text[max(0, match.start() - _LONGEST) : match.start()])[-1]
     if name.endswith("="):
@@ -626,7 +626,7 @@ def _rest(of: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _element(match: re.Match[str]) -> str:
-    return match[0] if _is_shown(match) or not match[2].strip() else f"{match[1]}{HIDDEN}"
+    return match[0] if _is_harmless(match) or not match[2].strip() else f"{match[1]}{REDACTED}"
 
 
 # -- account numbers ------------------------------------------------------------------------------------------------
@@ -654,7 +654,7 @@ def _without_accounts(text: str) -> str:
             at = match.start() + 1
         else:
             end, number = found
-            parts.append(f"{text[at : match.start()]}{HIDDEN} {number[-LAST:]}")
+            parts.append(f"{text[at : match.start()]}{REDACTED} {number[-LAST:]}")
             at = end
     rest = _ACCOUNT.search(text, at)
-    return "".join([*parts, text[at:] if rest is None else text[at : rest.start()] + HIDDEN])
+    return "".join([*parts, text[at:] if rest is None else text[at : rest.start()] + REDACTED])

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 
 
 @dataclass(frozen=True)
 class Effects:
     """Result of writing an attempt's changes."""
 
-    messages: Sequence[Send] = ()
+    messages: Sequence[OutboxMessage] = ()
     """Messages to send after the commit."""
     remark: str | None = None
     """A note for people on work that succeeded."""

@@ -17,29 +17,29 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil import metrics
 from counterfoil.deadline import Deadline
 from counterfoil.delivery.attempt import Attempt, Outcome, TenantAttempt
-from counterfoil.delivery.claims import PARKABLE
-from counterfoil.delivery.heartbeat import Heartbeat, Received
-from counterfoil.delivery.settlement import ENDED, PARKED, SUPERSEDED, Verdict, lease_left
-from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim
-from counterfoil.delivery.work import Intake, Message
+from counterfoil.delivery.claims import PARKABLE_STATUSES
+from counterfoil.delivery.heartbeat import Heartbeat, ReceivedMessage
+from counterfoil.delivery.settlement import ENDED, PARKED, SUPERSEDED, Disposition, lease_remaining
+from counterfoil.delivery.sql import WORKER_LOST_ERROR_TYPE, Claim, ClaimStatus
+from counterfoil.delivery.work import Message, ParsedMessage
 from counterfoil.errors import (
     CancelledError,
     ConflictError,
     CounterfoilError,
     DatabaseUnavailableError,
     DeferredError,
-    NewerSchemaError,
     PermanentError,
-    sentence,
+    UnsupportedSchemaError,
+    safe_message,
 )
 from counterfoil.metrics import Metric
 
 if TYPE_CHECKING:
     from counterfoil.delivery.consumer import Consumer
 
-CANCEL_SECONDS = 10
+CANCEL_MARGIN_SECONDS = 10
 """Time before the end of the invocation at which running attempts are canceled."""
-ABANDON_SECONDS = 4
+ABANDON_MARGIN_SECONDS = 4
 """Time before the end of the invocation at which running attempts are abandoned. Their leases expire."""
 
 RETRY_SUFFIX = "-retry"
@@ -50,10 +50,10 @@ logger = Logger()
 
 
 @dataclass(frozen=True)
-class Try:
+class ClaimedMessage:
     """A message with its claim and attempt."""
 
-    record: Received
+    record: ReceivedMessage
     claim: Claim
     attempt: Attempt
 
@@ -68,27 +68,27 @@ class Batch(BatchProcessor):
         self._lock = Lock()
         self._closed = False
         self._results: list[tuple[Any, ...]] = []
-        self._decided: set[Received] = set()
-        self._waiting: deque[Received] = deque()
-        self._alone: deque[Received] = deque()
-        self._running: dict[Received, Attempt] = {}
-        self._ended: deque[Received] = deque()
-        self.tally = Tally()
-        self.starved = False
+        self._decided: set[ReceivedMessage] = set()
+        self._waiting: deque[ReceivedMessage] = deque()
+        self._alone: deque[ReceivedMessage] = deque()
+        self._running: dict[ReceivedMessage, Attempt] = {}
+        self._ended: deque[ReceivedMessage] = deque()
+        self.tally = BatchMetrics()
+        self.has_no_permits = False
         """Whether attempts of earlier invocations held every permit until this batch ran out of time."""
 
     def process(self) -> list[tuple[Any, ...]]:
         """Process all messages and return the results for Powertools."""
         consumer = self._consumer
         now = consumer.clock()
-        records = [Received(SQSRecord(record), now) for record in self.records]
+        records = [ReceivedMessage(SQSRecord(record), now) for record in self.records]
         self._heartbeat = Heartbeat(
             kind=consumer.kind,
             database=consumer.database,
             visibility=consumer.visibility,
-            protection_seconds=self._protection_seconds,
+            min_visibility_seconds=self._protection_seconds,
             lease=consumer.lease,
-            every=consumer.settings.heartbeat_seconds,
+            every=consumer.settings.heartbeat_interval_seconds,
             clock=consumer.clock,
             concurrency=consumer.concurrency,
         )
@@ -98,7 +98,7 @@ class Batch(BatchProcessor):
             protected = []
             for record in records:
                 if record in exposed:
-                    self._conclude(record, Verdict("unprotected", acknowledged=False))
+                    self._conclude(record, Disposition("unprotected", acknowledged=False))
                 else:
                     record.stages["protected"] = protected_at
                     self._heartbeat.watch(record)
@@ -107,13 +107,13 @@ class Batch(BatchProcessor):
         self._close(records)
         return self._results
 
-    def _close(self, records: Iterable[Received]) -> None:
+    def _close(self, records: Iterable[ReceivedMessage]) -> None:
         """Report every unfinished message, because SQS would delete it. Later outcomes are ignored."""
         with self._lock:
             self._closed = True
             for record in records:
                 if record not in self._decided:
-                    logger.warning("unfinished", message_id=record.message_id)
+                    logger.warning("abandoned", message_id=record.message_id)
                     self._results.append(super().failure_handler(record.record, (None, None, None)))
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -122,53 +122,53 @@ class Batch(BatchProcessor):
         return self.lambda_context.get_remaining_time_in_millis() / 1000
 
     def _time_left_to_work(self) -> float:
-        return max(0.0, self._time_left() - CANCEL_SECONDS)
+        return max(0.0, self._time_left() - CANCEL_MARGIN_SECONDS)
 
     def _protection_seconds(self) -> int:
-        return max(self._consumer.settings.protection_seconds, int(self._time_left()) + 30)
+        return max(self._consumer.settings.min_visibility_seconds, int(self._time_left()) + 30)
 
     # -- before work --------------------------------------------------------------------------------------------------
 
-    def _read(self, record: Received) -> bool:
+    def _read(self, record: ReceivedMessage) -> bool:
         """Parse the body. Returns False if the message does not identify exactly one work item."""
         settlement = self._consumer.settlement
         try:
             record.intake = self._consumer.read(record.record.body)
-        except NewerSchemaError as error:
-            self._conclude(record, settlement.away(record, error))
+        except UnsupportedSchemaError as error:
+            self._conclude(record, settlement.database_unavailable(record, error))
             return False
         except Exception as error:  # noqa: BLE001  # any error of the parser means an unreadable body
-            self._conclude(record, settlement.unreadable(record, error, self._queue(record)))
+            self._conclude(record, settlement.invalid_message(record, error, self._queue(record)))
             return False
         if len(record.intake.messages) == 1:
             return True
         self._conclude(record, self._fan_out(record, record.intake))
         return False
 
-    def _fan_out(self, record: Received, intake: Intake) -> Verdict:
+    def _fan_out(self, record: ReceivedMessage, intake: ParsedMessage) -> Disposition:
         """Ignore a message without work items. Enqueue a message for each of several."""
         if not intake.messages:
-            return Verdict("ignored", acknowledged=True)
+            return Disposition("no_work", acknowledged=True)
         try:
-            self._consumer.claims.fan_out(intake)
+            self._consumer.claims.split_message(intake)
         except CounterfoilError as error:
             return self._refused(record, error)
-        return Verdict("fanned-out", acknowledged=True)
+        return Disposition("split", acknowledged=True)
 
-    def _refused(self, record: Received, error: CounterfoilError) -> Verdict:
+    def _refused(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
         """Return the disposition of a message whose work item could not be claimed because of an error."""
         if isinstance(error, PermanentError):
-            return self._consumer.settlement.unreadable(record, error, self._queue(record))
-        return self._consumer.settlement.away(record, error)
+            return self._consumer.settlement.invalid_message(record, error, self._queue(record))
+        return self._consumer.settlement.database_unavailable(record, error)
 
     @staticmethod
-    def _queue(record: Received) -> str:
+    def _queue(record: ReceivedMessage) -> str:
         """Return the name of the worker's queue, also for its queue for retries."""
         return record.queue.removesuffix(RETRY_SUFFIX)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def _work_through(self, records: Sequence[Received]) -> None:
+    def _work_through(self, records: Sequence[ReceivedMessage]) -> None:
         """Start attempts within the permits. Those after an unsettled attempt run alone at the end."""
         self._waiting.extend(records)
         while (self._waiting or self._alone or self._running) and self._watch_the_clock():
@@ -178,7 +178,7 @@ class Batch(BatchProcessor):
                 del self._running[self._ended.popleft()]
 
     def _may_go_on(self) -> bool:
-        return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.is_open)
+        return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.has_capacity)
 
     def _watch_the_clock(self) -> bool:
         """Park messages that are too late to start, and cancel late attempts. Returns False at the end."""
@@ -188,39 +188,39 @@ class Batch(BatchProcessor):
             self._waiting.clear()
             self._alone.clear()
         self._cancel_what_runs_late()
-        return left > ABANDON_SECONDS
+        return left > ABANDON_MARGIN_SECONDS
 
     def _cancel_what_runs_late(self) -> None:
-        if self._time_left() <= CANCEL_SECONDS:
+        if self._time_left() <= CANCEL_MARGIN_SECONDS:
             for attempt in self._running.values():
-                attempt.deadline.cancelled.set()
+                attempt.deadline.canceled.set()
 
     def _start_next(self) -> bool:
         """Start waiting messages up to the free permits. Returns False if none could start."""
         patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
         if self._waiting:
-            permits = self._consumer.gate.take(len(self._waiting), timeout=0 if self._running else patience)
+            permits = self._consumer.gate.acquire(len(self._waiting), timeout=0 if self._running else patience)
             records, take_over = [self._waiting.popleft() for _ in range(permits)], False
         elif self._alone and not self._running:
-            permits = self._consumer.gate.take(1, timeout=patience)
+            permits = self._consumer.gate.acquire(1, timeout=patience)
             records, take_over = [self._alone.popleft() for _ in range(permits)], True
         else:
             return False
-        self.starved = permits == 0 and not self._running
+        self.has_no_permits = permits == 0 and not self._running
         before = len(self._running)
         try:
             self._start(records, take_over=take_over)
         finally:
-            self._consumer.gate.give_back(permits - (len(self._running) - before))
+            self._consumer.gate.release(permits - (len(self._running) - before))
         return permits > 0
 
     def _until_next_bound(self) -> float:
         """Return the seconds until the next deadline of the loop."""
         left = self._time_left()
-        bounds = (self._consumer.worker.start_margin, CANCEL_SECONDS, ABANDON_SECONDS)
+        bounds = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((left - bound for bound in bounds if left > bound), default=0))
 
-    def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
+    def _start(self, records: Sequence[ReceivedMessage], *, take_over: bool) -> None:
         """Claim the work items of `records` and start their attempts."""
         claims = self._consumer.claims
         early = []
@@ -228,22 +228,24 @@ class Batch(BatchProcessor):
         for record in records:
             record.stages["permitted"] = permitted_at
         for answers in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
-            self._begin([(record, claim) for record, claim in answers if claim.answer is Answer.MINE])
-            self.tally.lost(sum(one.answer is Answer.MINE and one.unsettled_since is not None for _, one in answers))
+            self._begin([(record, claim) for record, claim in answers if claim.answer is ClaimStatus.CLAIMED])
+            self.tally.lost(
+                sum(one.answer is ClaimStatus.CLAIMED and one.unsettled_since is not None for _, one in answers)
+            )
             for record, claim in answers:
-                if claim.answer is Answer.UNSETTLED:
+                if claim.answer is ClaimStatus.LEASE_EXPIRED:
                     self._alone.append(record)
-                elif claim.answer is Answer.EARLY:
+                elif claim.answer is ClaimStatus.NOT_DUE:
                     early.append(record)
-                elif claim.answer is not Answer.MINE:
+                elif claim.answer is not ClaimStatus.CLAIMED:
                     self._conclude(record, self._answered(record, claim))
         self._park(early, wait=timedelta())
 
-    def _begin(self, claimed: Iterable[tuple[Received, Claim]]) -> None:
+    def _begin(self, claimed: Iterable[tuple[ReceivedMessage, Claim]]) -> None:
         """Run attempts concurrently. A batch worker gets those of one tenant together."""
-        groups: dict[object, list[Try]] = {}
+        groups: dict[object, list[ClaimedMessage]] = {}
         for record, claim in claimed:
-            one = Try(record, claim, self._attempt(claim))
+            one = ClaimedMessage(record, claim, self._attempt(claim))
             record.stages["claimed"] = self._consumer.clock()
             self._heartbeat.running(record, one.attempt)
             self._running[record] = one.attempt
@@ -252,26 +254,26 @@ class Batch(BatchProcessor):
         for group in groups.values():
             self._beside(group, run)
 
-    def _beside(self, tries: Sequence[Try], run: Callable[[Sequence[Try]], None]) -> None:
+    def _beside(self, attempts: Sequence[ClaimedMessage], run: Callable[[Sequence[ClaimedMessage]], None]) -> None:
         """Start a thread for attempts, or defer them if that fails."""
         try:
-            self._consumer.concurrency.begin(self._consumer.worker.name, partial(run, tries))
+            self._consumer.concurrency.start(self._consumer.worker.name, partial(run, attempts))
         except RuntimeError:  # Python cannot start another thread
             until = self._consumer.clock() + self._consumer.policy.wait(1)
-            for one in tries:
+            for one in attempts:
                 error = DeferredError("No thread could be started for it", until=until)
                 self._ending(one, partial(self.failure_handler, one, (None, error, None)))
 
     def _ask(
-        self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
-    ) -> Iterator[Sequence[tuple[Received, A]]]:
+        self, records: Sequence[ReceivedMessage], ask: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]]
+    ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
         """Yield the answers about the work items of `records` from one call, and conclude the others.
 
         Of several messages of one work item, the newest is used, and the others are delayed. If the call fails
         permanently or waits too long for a row lock, because of one message, it is repeated for each message. Each
         answer is yielded before the next call, which may wait.
         """
-        asking: dict[Message, Received] = {}
+        asking: dict[Message, ReceivedMessage] = {}
         speakers = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
         for record in records:
             message = _intake(record).messages[0]
@@ -282,7 +284,7 @@ class Batch(BatchProcessor):
                 # For a second delivery of the same message, the heartbeat of the first one extends the visibility.
                 same = speaker.message_id == record.message_id
                 lease = None if same else self._consumer.lease.total_seconds() + 1
-                self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease))
+                self._conclude(record, Disposition("running", acknowledged=False, visible_in=lease))
         if not asking:
             return
         try:
@@ -298,17 +300,17 @@ class Batch(BatchProcessor):
 
     def _ask_one_by_one(
         self,
-        records: Sequence[Received],
-        ask: Callable[[dict[Message, Intake]], Mapping[Message, A]],
+        records: Sequence[ReceivedMessage],
+        ask: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]],
         error: CounterfoilError,
-    ) -> Iterator[Sequence[tuple[Received, A]]]:
+    ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
         """Repeat the call for each message while there is time, because each may wait for a lock."""
         for record in records:
             self._cancel_what_runs_late()
-            if self._time_left() > CANCEL_SECONDS:
+            if self._time_left() > CANCEL_MARGIN_SECONDS:
                 yield from self._ask([record], ask)
             else:
-                self._conclude(record, self._consumer.settlement.away(record, error))
+                self._conclude(record, self._consumer.settlement.database_unavailable(record, error))
 
     def _attempt(self, claim: Claim) -> Attempt:
         message, consumer, deadline = claim.message, self._consumer, Deadline(self._time_left_to_work)
@@ -317,56 +319,58 @@ class Batch(BatchProcessor):
             return Attempt(message.work_id, None, *rest)
         return TenantAttempt(message.work_id, claim.tenant_id, *rest)
 
-    def _defer(self, records: Sequence[Received]) -> None:
+    def _defer(self, records: Sequence[ReceivedMessage]) -> None:
         """Park unclaimed work items that are too late to start, and conclude the others by their status.
 
         Without a free permit, they wait as after a failure, because other processes are busy as well.
         """
-        self._park(records, wait=self._consumer.policy.wait(1) if self.starved else timedelta())
+        self._park(records, wait=self._consumer.policy.wait(1) if self.has_no_permits else timedelta())
 
-    def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
+    def _park(self, records: Sequence[ReceivedMessage], *, wait: timedelta) -> None:
         for answers in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, wait)):
             for record, claim in answers:
                 self._conclude(record, PARKED if claim is None else self._answered(record, claim))
 
-    def _answered(self, record: Received, claim: Claim) -> Verdict:
+    def _answered(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Return the disposition of a message whose work item was not claimed."""
         settlement = self._consumer.settlement
-        if claim.answer is Answer.RUNNING and claim.until is not None:
-            return Verdict("running", acknowledged=False, visible_in=lease_left(claim.until, self._consumer.clock()))
-        if claim.answer is Answer.EXHAUSTED:
-            return settlement.exhausted(record, claim)
-        if claim.answer is Answer.UNKNOWN:
+        if claim.answer is ClaimStatus.RUNNING and claim.until is not None:
+            return Disposition(
+                "running", acknowledged=False, visible_in=lease_remaining(claim.until, self._consumer.clock())
+            )
+        if claim.answer is ClaimStatus.EXHAUSTED:
+            return settlement.attempts_exhausted(record, claim)
+        if claim.answer is ClaimStatus.UNKNOWN:
             return settlement.unknown(record, claim.message, self._queue(record))
-        if claim.answer in PARKABLE:
-            return settlement.circled(record, claim)
+        if claim.answer in PARKABLE_STATUSES:
+            return settlement.too_many_deferrals(record, claim)
         return SUPERSEDED if claim.is_superseded else ENDED
 
     # -- attempts, on threads -----------------------------------------------------------------------------------------
 
-    def _run_together(self, tries: Sequence[Try]) -> None:
+    def _run_together(self, attempts: Sequence[ClaimedMessage]) -> None:
         """Run attempts of one tenant together, and the unsettled rest one by one."""
-        left = self._settled_together(tries)
-        if self._closed or any(one.attempt.deadline.cancelled.is_set() for one in left):
+        left = self._settled_together(attempts)
+        if self._closed or any(one.attempt.deadline.canceled.is_set() for one in left):
             for one in left:  # no time is left
                 self._ending(one, partial(self._cancel, one))
         else:
             self._run_apart(left)
 
-    def _run_apart(self, tries: Sequence[Try]) -> None:
+    def _run_apart(self, attempts: Sequence[ClaimedMessage]) -> None:
         """Run attempts concurrently, each on a separate thread."""
-        for one in tries[1:]:
+        for one in attempts[1:]:
             self._beside([one], self._run_apart)
-        for one in tries[:1]:
+        for one in attempts[:1]:
             self._ending(one, partial(self._run_alone, one))
 
-    def _cancel(self, one: Try) -> None:
+    def _cancel(self, one: ClaimedMessage) -> None:
         """Cancel an attempt without time. After the end of the batch, a newer attempt settles the work item."""
         if not self._closed:
             error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(one, (None, error, None))
 
-    def _settled_together(self, tries: Sequence[Try]) -> Sequence[Try]:
+    def _settled_together(self, tries: Sequence[ClaimedMessage]) -> Sequence[ClaimedMessage]:
         """Run attempts together and settle them in one transaction. Returns the unsettled ones."""
         worker, attempts = (
             self._consumer.batch_worker,
@@ -374,19 +378,19 @@ class Batch(BatchProcessor):
         )
         assert worker is not None
         try:
-            verdicts = self._consumer.settlement.together(
+            verdicts = self._consumer.settlement.complete_batch(
                 [(one.record, one.claim) for one in tries], lambda connection: worker.run_together(connection, attempts)
             )
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
             told = [_about(one.record, one.claim) for one in tries]
-            logger.info("apart", tries=told, error=sentence(error, for_log=True), error_type=type(error).__name__)
+            logger.info("apart", tries=told, error=safe_message(error, for_log=True), error_type=type(error).__name__)
             return tries
         for one in tries:
             if verdict := verdicts.get(one.claim.message.work_id):
                 self._ending(one, partial(self._conclude, one.record, verdict, one.claim))
         return [one for one in tries if one.claim.message.work_id not in verdicts]
 
-    def _run_alone(self, one: Try) -> None:
+    def _run_alone(self, one: ClaimedMessage) -> None:
         try:
             outcome = self._run(one.attempt)
         except BaseException:  # noqa: BLE001  # a SystemExit must not end the other attempts
@@ -402,39 +406,39 @@ class Batch(BatchProcessor):
             attempt.deadline.check()
             if attempt.deadline.remaining() <= 0:
                 raise
-            logger.info("run again", work_id=str(attempt.work_id), error=sentence(error))
+            logger.info("run again", work_id=str(attempt.work_id), error=safe_message(error))
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
-    def _ending(self, one: Try, end: Callable[[], Any]) -> None:
+    def _ending(self, one: ClaimedMessage, end: Callable[[], Any]) -> None:
         """Run the end of an attempt and return its permit."""
         logger.thread_safe_append_keys(**_about(one.record, one.claim))
         try:
             end()
         except Exception as error:  # noqa: BLE001  # the batch reports messages without an outcome
-            logger.error("unsettled", error=sentence(error))
+            logger.error("unsettled", error=safe_message(error))
         finally:
             logger.thread_safe_clear_keys()
             self._ended.append(one.record)
-            self._consumer.gate.give_back()
+            self._consumer.gate.release()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
-        """Settle an attempt that returned. `record` is a `Try`."""
-        verdict = self._consumer.settlement.finished(record.record, record.claim, result)
+        """Settle an attempt that returned. `record` is a `ClaimedMessage`."""
+        verdict = self._consumer.settlement.complete(record.record, record.claim, result)
         return self._conclude(record.record, verdict, record.claim)
 
     def failure_handler(self, record: Any, exception: Any) -> Any:
-        """Settle an attempt that raised. `record` is a `Try`."""
-        verdict = self._consumer.settlement.failed(record.record, record.claim, exception[1])
+        """Settle an attempt that raised. `record` is a `ClaimedMessage`."""
+        verdict = self._consumer.settlement.fail(record.record, record.claim, exception[1])
         return self._conclude(record.record, verdict, record.claim)
 
-    def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
+    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
         """Conclude a message: stop renewals, change visibility, add the result of the batch, and log it.
 
         After the end of the batch it does nothing, because a newer attempt may have the message.
         """
         self._heartbeat.release(record)
         if verdict.visible_in is not None and not self._closed:
-            self._consumer.visibility.back_off(record, verdict.visible_in, self._consumer.clock())
+            self._consumer.visibility.set_delay(record, verdict.visible_in, self._consumer.clock())
         record.stages["ended"] = self._consumer.clock()
         with self._lock:
             if self._closed:
@@ -457,28 +461,28 @@ class Batch(BatchProcessor):
         return result
 
 
-def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
+def _about(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
     """Return the keys of every log line about a message."""
     about: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
-        return about | claim.message.named | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
+        return about | claim.message.log_fields | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
     if record.intake is not None and len(record.intake.messages) == 1:
-        about |= record.intake.messages[0].named
+        about |= record.intake.messages[0].log_fields
     return about
 
 
-def _newest(records: Iterable[Received]) -> dict[UUID, Received]:
+def _newest(records: Iterable[ReceivedMessage]) -> dict[UUID, ReceivedMessage]:
     """Return the newest message of each work item. Claiming with an older one would waste a receive."""
-    newest: dict[UUID, Received] = {}
+    newest: dict[UUID, ReceivedMessage] = {}
     for record in records:
         message = _intake(record).messages[0]
         other = newest.get(message.work_id)
-        if other is None or message.order > _intake(other).messages[0].order:
+        if other is None or message.sort_key > _intake(other).messages[0].sort_key:
             newest[message.work_id] = record
     return newest
 
 
-def _intake(record: Received) -> Intake:
+def _intake(record: ReceivedMessage) -> ParsedMessage:
     """Return the work item of a parsed message."""
     if record.intake is None:
         raise AssertionError("A message was started before it was parsed")
@@ -500,7 +504,7 @@ COUNTED = {
 """Metrics of outcomes. The other outcomes belong to duplicate messages and are not counted."""
 
 
-class Tally:
+class BatchMetrics:
     """Counts of one batch."""
 
     def __init__(self) -> None:
@@ -510,7 +514,7 @@ class Tally:
         self._end_to_end: list[float] = []
         self._errors: Counter[str] = Counter()
 
-    def add(self, record: Received, verdict: Verdict, claim: Claim | None) -> None:
+    def add(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None) -> None:
         """Count one record at its end, with the claim of its attempt if there was one."""
         if verdict.outcome in COUNTED:
             self._outcomes[COUNTED[verdict.outcome]] += 1
@@ -526,7 +530,7 @@ class Tally:
 
     def lost(self, attempts: int) -> None:
         """Count lost attempts, which later claims have found."""
-        self._errors[WORKER_LOST] += attempts
+        self._errors[WORKER_LOST_ERROR_TYPE] += attempts
 
     def report(self, worker: str) -> None:
         """Record the counts as metrics."""
@@ -537,6 +541,6 @@ class Tally:
             Metric.END_TO_END_SECONDS: self._end_to_end,
         }
         if self._outcomes:
-            metrics.record(values, worker=worker)
+            metrics.emit(values, worker=worker)
         for error_type, count in (+self._errors).items():
-            metrics.record({Metric.ERRORS: count}, worker=worker, error_type=error_type)
+            metrics.emit({Metric.ERRORS: count}, worker=worker, error_type=error_type)

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.retry import MAX_SENDS
-from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Intake, Message, Send, WorkKind, enqueue
+from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
+from counterfoil.delivery.sql import Claim, ClaimStatus
+from counterfoil.delivery.work import Message, OutboxMessage, ParsedMessage, WorkKind, enqueue
 
 LOCK_SECONDS = 1
 """Maximum wait of a claim for a row lock, because the whole batch waits with it."""
-PARKABLE = {Answer.MINE, Answer.EARLY, Answer.UNSETTLED}
+PARKABLE_STATUSES = {ClaimStatus.CLAIMED, ClaimStatus.NOT_DUE, ClaimStatus.LEASE_EXPIRED}
 """Work items without a claim, which can be claimed now or later."""
 
 
@@ -37,7 +37,7 @@ class Claims:
         self._max_attempts = max_attempts
         self._clock = clock
 
-    def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
+    def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         """Claim work items; with `take_over` also those whose last attempt was never settled.
 
         Raises:
@@ -62,18 +62,18 @@ class Claims:
                 )
 
         try:
-            retry_conflicts(once)
+            retry_on_conflict(once)
         except CommitUnknownError:
             # The tokens were read before the commit, so a row with one of them was claimed by it.
             with self._transaction() as connection:
                 for message, claim in claims.items():
-                    if claim.answer is Answer.MINE and not sql.holds(
+                    if claim.answer is ClaimStatus.CLAIMED and not sql.is_current_claim(
                         connection, self._kind, message.work_id, claim.token
                     ):
                         raise
         return claims
 
-    def park(self, wanted: Mapping[Message, Intake], wait: timedelta) -> dict[Message, Claim | None]:
+    def park(self, wanted: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
         """Schedule new messages for unclaimed work items: early ones at their time, others after `wait`.
 
         Reading and parking are one transaction. Otherwise a copy of the message could claim the work item in between,
@@ -84,13 +84,13 @@ class Claims:
         """
         answers: dict[Message, Claim | None] = {}
 
-        def once() -> list[Send]:
-            sends: list[Send] = []
+        def once() -> list[OutboxMessage]:
+            sends: list[OutboxMessage] = []
             with self._transaction() as connection:
                 now = self._register(connection, wanted.values())
                 due = now + wait
                 for message, claim in self._look(connection, list(wanted), now).items():
-                    is_parked = claim.answer in PARKABLE and message.send_number < MAX_SENDS
+                    is_parked = claim.answer in PARKABLE_STATUSES and message.send_number < MAX_MESSAGES_PER_REVISION
                     answers[message] = None if is_parked else claim
                     if is_parked:
                         sends += sql.park_unclaimed(
@@ -98,29 +98,29 @@ class Claims:
                         )
             return sends
 
-        self._outbox.send(retry_conflicts(once))
+        self._outbox.send(retry_on_conflict(once))
         return answers
 
-    def fan_out(self, intake: Intake) -> None:
+    def split_message(self, intake: ParsedMessage) -> None:
         """Enqueue a separate message for each work item of one message. Raises as `claim`."""
 
-        def once() -> list[Send]:
+        def once() -> list[OutboxMessage]:
             with self._transaction() as connection:
                 now = self._register(connection, [intake])
                 looked_up = self._look(connection, intake.messages, now)
                 rows = [
                     (message.work_id, claim.tenant_id, message.revision, message.send_number)
                     for message, claim in looked_up.items()
-                    if claim.answer is Answer.MINE
+                    if claim.answer is ClaimStatus.CLAIMED
                 ]
                 return enqueue(connection, self._kind, rows, now, now)
 
-        self._outbox.send(retry_conflicts(once))
+        self._outbox.send(retry_on_conflict(once))
 
     def _transaction(self, *, by_index: bool = False) -> AbstractContextManager[Connection]:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
 
-    def _register(self, connection: Connection, intakes: Iterable[Intake]) -> datetime:
+    def _register(self, connection: Connection, intakes: Iterable[ParsedMessage]) -> datetime:
         """Insert the work items of messages in the lock order of claims. Returns the time after that."""
         for intake in sorted(intakes, key=lambda one: one.messages[0].work_id):
             if intake.register is not None:

@@ -13,13 +13,13 @@ from typing import Protocol
 class Concurrency(Protocol):
     """Threads, waiting and time of a process. A simulation replaces them."""
 
-    def begin(self, name: str, function: Callable[[], None]) -> None:
+    def start(self, name: str, function: Callable[[], None]) -> None:
         """Run `function`, which must not raise, concurrently."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait up to `timeout` seconds until `predicate` is true. Returns its last value."""
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         """Wake the waiting threads to check their predicates."""
 
     def monotonic(self) -> float:
@@ -40,7 +40,7 @@ class Threads:
         self._condition = Condition()
         self._idle: deque[SimpleQueue[tuple[str, Callable[[], None]]]] = deque()
 
-    def begin(self, name: str, function: Callable[[], None]) -> None:
+    def start(self, name: str, function: Callable[[], None]) -> None:
         """Run `function` on an idle or new thread.
 
         Raises:
@@ -65,7 +65,7 @@ class Threads:
         with self._condition:
             return self._condition.wait_for(predicate, timeout)
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         """Wake all waiting threads."""
         with self._condition:
             self._condition.notify_all()
@@ -81,7 +81,7 @@ class Threads:
         os._exit(1)
 
 
-class Gate:
+class PermitPool:
     """Limits the attempts that run at the same time in this process, across invocations.
 
     An attempt that its invocation has abandoned keeps its permit until its thread ends.
@@ -93,23 +93,23 @@ class Gate:
         self._concurrency = concurrency
 
     @property
-    def is_open(self) -> bool:
+    def has_capacity(self) -> bool:
         """True if a permit is free."""
         return self._free > 0
 
-    def take(self, wanted: int, *, timeout: float = 0) -> int:
+    def acquire(self, wanted: int, *, timeout: float = 0) -> int:
         """Take up to `wanted` permits and return how many were taken.
 
         Wait up to `timeout` seconds for the first one.
         """
-        self._concurrency.wait_for(lambda: self.is_open, timeout)
+        self._concurrency.wait_for(lambda: self.has_capacity, timeout)
         with self._lock:
             taken = min(wanted, self._free)
             self._free -= taken
             return taken
 
-    def give_back(self, permits: int = 1) -> None:
+    def release(self, permits: int = 1) -> None:
         """Return permits."""
         with self._lock:
             self._free += permits
-        self._concurrency.changed()
+        self._concurrency.notify()

@@ -14,12 +14,12 @@ from counterfoil.delivery import retry
 from counterfoil.delivery.attempt import Attempt, BatchWorker, Outcome, RoutingWorker, TenantAttempt, Worker
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
-from counterfoil.delivery.concurrency import Concurrency, Gate, Threads
+from counterfoil.delivery.concurrency import Concurrency, PermitPool, Threads
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RetryPolicy
 from counterfoil.delivery.settlement import Settlement
-from counterfoil.delivery.work import KINDS, Intake, read_message
+from counterfoil.delivery.work import WORK_KINDS, ParsedMessage, read_message
 from counterfoil.settings import Settings
 
 logger = Logger()
@@ -36,13 +36,13 @@ class Consumer:
         database: Database,
         outbox: Outbox,
         visibility: Visibility,
-        read: Callable[[str], Intake] = read_message,
+        read: Callable[[str], ParsedMessage] = read_message,
         clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
         """Create a consumer. `read` parses message bodies of a special format."""
         self.worker = settings.require_worker()
-        self.kind = KINDS[self.worker.name]
+        self.kind = WORK_KINDS[self.worker.name]
         self.settings = settings
         self.batch_worker = worker if isinstance(worker, BatchWorker) else None
         self._run = worker.run if isinstance(worker, BatchWorker | RoutingWorker) else worker
@@ -52,10 +52,12 @@ class Consumer:
         self.database = database
         self.visibility = visibility
         self.concurrency = concurrency or Threads()
-        self.gate = Gate(self.worker.permits, self.concurrency)
+        self.gate = PermitPool(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
         requeues = self.worker.retries == "requeue"
-        self.policy: RetryPolicy = retry.requeue(settings, self.worker.name) if requeues else retry.redeliver(settings)
+        self.policy: RetryPolicy = (
+            retry.requeue_policy(settings, self.worker.name) if requeues else retry.redeliver_policy(settings)
+        )
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
             self.kind, database, outbox, lease=self.lease, max_attempts=self.policy.max_attempts, clock=clock
@@ -67,7 +69,7 @@ class Consumer:
         settings: Settings,
         worker: Worker | BatchWorker | RoutingWorker,
         *,
-        read: Callable[[str], Intake] = read_message,
+        read: Callable[[str], ParsedMessage] = read_message,
     ) -> "Consumer":
         """Create the consumer of a function, with connections for every permit, the heartbeat and claims."""
         row = settings.require_worker()
@@ -89,9 +91,9 @@ class Consumer:
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.tally.report(self.worker.name)
-        if batch.starved:
+        if batch.has_no_permits:
             # Attempts of earlier invocations hold every permit and do not end. The messages of this batch are parked or
             # stay in the queue. The process must end, because it could only receive messages and process none.
-            logger.error("starved", permits=self.worker.permits)
+            logger.error("process_exited_no_permits", permits=self.worker.permits)
             self.concurrency.end_process()
         return response

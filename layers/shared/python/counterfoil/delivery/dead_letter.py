@@ -14,25 +14,25 @@ from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS, Message, Send, WorkKind, begin
+from counterfoil.delivery.work import WORK_KINDS, Message, OutboxMessage, WorkKind, start_revision
 from counterfoil.notifications import notice
 from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
 """Maximum number of search words of a dead letter besides those of its group."""
-LONGEST_WORD = 64
+MAX_WORD_CHARS = 64
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
 _WORD = re.compile(r"[^\W_]+")
 
 
-def words(text: str) -> set[str]:
+def search_words(text: str) -> set[str]:
     """Return the search words of a text: letters and digits in lower case, at most 64 characters each."""
-    return {word[:LONGEST_WORD] for word in _WORD.findall(text.casefold())}
+    return {word[:MAX_WORD_CHARS] for word in _WORD.findall(text.casefold())}
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailureDetails:
     """Reason of a permanent failure."""
 
     dlq_reason: str
@@ -59,7 +59,7 @@ class DeadLetter:
     message: Message | None
     payload: dict[str, Any]
     attempts: int
-    failure: Failure
+    failure: FailureDetails
     created_at: datetime
     """Creation time of the work item, or time when the unreadable message was sent."""
     task_type: str | None = None
@@ -80,14 +80,14 @@ class DeadLetter:
     @property
     def group_words(self) -> list[str]:
         """Search words that all dead letters with this fingerprint share."""
-        return sorted(words(f"{self.worker} {self.failure.error_type} {self.sentence}"))
+        return sorted(search_words(f"{self.worker} {self.failure.error_type} {self.sentence}"))
 
     @property
-    def own_words(self) -> list[str]:
+    def search_words(self) -> list[str]:
         """Other search words: of the file name, and of numbers and names in the error."""
         file = self.payload.get("file") or {}
         particulars = _PARTICULAR.findall(self.failure.told or self.failure.error)
-        return sorted(words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
+        return sorted(search_words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
 
 
 _DEAD_LETTER = """
@@ -98,26 +98,27 @@ VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(task
 ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = excluded.payload,
     metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
     dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
-    resolved_at = NULL, resolved_by = NULL, kept_until = NULL,
+    resolved_at = NULL, resolved_by = NULL, retain_until = NULL,
     version = d.version + 1, purged_at = NULL, purge_id = NULL,
-    lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
+    previous_failures = d.previous_failures || jsonb_build_object(
+        'revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
                                               'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution,
                                               'attempts', d.attempts, 'last_error', d.metadata -> 'last_error')
     WHERE d.revision IS DISTINCT FROM excluded.revision
 """
 
 
-def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime) -> None:
+def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
     """Write a dead letter or reopen it with its history, with an audit entry and a notification.
 
     A second call for the same revision or unreadable message changes nothing, because an operator may have closed the
     dead letter.
     """
-    failure = letter.failure
-    context = {"worker": letter.worker, "attempt": letter.attempts}
+    failure = dead_letter.failure
+    context = {"worker": dead_letter.worker, "attempt": dead_letter.attempts}
     metadata = {
-        "created_at": letter.created_at.isoformat(),
-        "retry_count": max(letter.attempts - 1, 0),
+        "created_at": dead_letter.created_at.isoformat(),
+        "retry_count": max(dead_letter.attempts - 1, 0),
         "max_retry": max(failure.max_attempts - 1, 0),
         "last_error": {
             "type": failure.error_type,
@@ -130,33 +131,45 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
     written = connection.execute(
         _DEAD_LETTER,
         {
-            "job_id": letter.job_id,
-            "tenant_id": letter.tenant_id,
-            "worker": letter.worker,
-            "task_type": letter.task_type or letter.worker,
-            "work_id": letter.message.work_id if letter.message else None,
-            "revision": letter.message.revision if letter.message else None,
-            "payload": Jsonb(letter.payload),
+            "job_id": dead_letter.job_id,
+            "tenant_id": dead_letter.tenant_id,
+            "worker": dead_letter.worker,
+            "task_type": dead_letter.task_type or dead_letter.worker,
+            "work_id": dead_letter.message.work_id if dead_letter.message else None,
+            "revision": dead_letter.message.revision if dead_letter.message else None,
+            "payload": Jsonb(dead_letter.payload),
             "metadata": Jsonb(metadata),
-            "attempts": letter.attempts,
-            "fingerprint": letter.fingerprint,
+            "attempts": dead_letter.attempts,
+            "fingerprint": dead_letter.fingerprint,
             "dlq_reason": failure.dlq_reason,
             "now": now,
         },
     )
     if written.rowcount == 0:
         return
-    _describe(connection, letter, now)
-    audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
-    work_id, revision = (letter.message.work_id, letter.message.revision) if letter.message else (None, 0)
-    told = notice.Failure(work_id, letter.job_id, letter.worker, failure.told or failure.error, letter.attempts)
+    _describe(connection, dead_letter, now)
+    audit(
+        connection,
+        dead_letter.job_id,
+        dead_letter.tenant_id,
+        "dead",
+        failure.actor,
+        {"dlq_reason": failure.dlq_reason},
+        now,
+    )
+    work_id, revision = (
+        (dead_letter.message.work_id, dead_letter.message.revision) if dead_letter.message else (None, 0)
+    )
+    told = notice.Failure(
+        work_id, dead_letter.job_id, dead_letter.worker, failure.told or failure.error, dead_letter.attempts
+    )
     enqueue_notification(
-        connection, told, now, tenant_id=letter.tenant_id, revision=revision, fingerprint=letter.fingerprint
+        connection, told, now, tenant_id=dead_letter.tenant_id, revision=revision, fingerprint=dead_letter.fingerprint
     )
 
 
 _GROUP = """
-INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
 VALUES (%(tenant_id)s, %(fingerprint)s, %(worker)s, %(error_type)s, %(sentence)s, %(words)s, %(now)s)
 ON CONFLICT (tenant_id, fingerprint) DO NOTHING
 """
@@ -167,22 +180,27 @@ SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) A
 """
 
 
-def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None:
+def _describe(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
     """Write the group and the search words of a dead letter, and replace earlier words."""
     connection.execute(
         _GROUP,
         {
-            "tenant_id": letter.tenant_id,
-            "fingerprint": letter.fingerprint,
-            "worker": letter.worker,
-            "error_type": letter.failure.error_type,
-            "sentence": letter.sentence,
-            "words": letter.group_words,
+            "tenant_id": dead_letter.tenant_id,
+            "fingerprint": dead_letter.fingerprint,
+            "worker": dead_letter.worker,
+            "error_type": dead_letter.failure.error_type,
+            "sentence": dead_letter.sentence,
+            "words": dead_letter.group_words,
             "now": now,
         },
     )
-    connection.execute(_FORGET_WORDS, [letter.job_id])
-    named = {"job_id": letter.job_id, "tenant_id": letter.tenant_id, "words": letter.own_words, "now": now}
+    connection.execute(_FORGET_WORDS, [dead_letter.job_id])
+    named = {
+        "job_id": dead_letter.job_id,
+        "tenant_id": dead_letter.tenant_id,
+        "words": dead_letter.search_words,
+        "now": now,
+    }
     connection.execute(_WORDS, named)
 
 
@@ -190,7 +208,7 @@ def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None
 _SETTLE = """
 WITH settled AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
-        resolution = %(resolution)s, edit = edit || jsonb_build_object('settled', %(status)s::text)
+        resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('settled', %(status)s::text)
     WHERE job_id = ANY(%(job_ids)s) AND status = 'pending' AND purged_at IS NULL
     RETURNING job_id, tenant_id, version, revision
 ), audited AS (
@@ -230,29 +248,29 @@ def settle(
 
 def renew(
     connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, why: str
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Begin a new revision of each work item and enqueue its message, in the caller's transaction.
 
     A pending dead letter of such a work item is settled as retried, as by a person's retry.
     """
-    sends = begin(connection, worker, sorted(ids), now)
+    sends = start_revision(connection, worker, sorted(ids), now)
     if ids:
-        settle(connection, [KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=why)
+        settle(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=why)
     return sends
 
 
-LEFT_OUT = {"$left_out": "The task has it."}
+OMITTED_PAYLOAD = {"$left_out": "The task has it."}
 """Replaces the payload in the stored body of a message, which remains readable and can be sent again."""
 
 
-def without_payload(kind: WorkKind, body: str) -> str:
+def strip_payload(kind: WorkKind, body: str) -> str:
     """Return the JSON body of one of our messages without the payload, which the row of the task has.
 
     Only the user of a task may see the payload, and deleting the task must delete it.
     """
     if kind.envelope is None:
         return body
-    return json.dumps(from_json(body) | {"payload": LEFT_OUT})
+    return json.dumps(from_json(body) | {"payload": OMITTED_PAYLOAD})
 
 
 _JOIN = """
@@ -263,10 +281,10 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 """
 
 
-def join_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
+def attach_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
     """Store the message of a failed work item in its pending dead letter. Returns False without one.
 
-    `body` is the result of `without_payload` for a readable body, so PostgreSQL can store it.
+    `body` is the result of `strip_payload` for a readable body, so PostgreSQL can store it.
     """
     cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body})
     return cursor.rowcount == 1

@@ -17,19 +17,19 @@ from counterfoil.db import SHORT_SECONDS, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
-from counterfoil.delivery.work import Intake, WorkKind
-from counterfoil.errors import CounterfoilError, sentence
+from counterfoil.delivery.work import ParsedMessage, WorkKind
+from counterfoil.errors import CounterfoilError, safe_message
 
 _TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
 
 
 @dataclass(eq=False)
-class Received:
+class ReceivedMessage:
     """One delivery of a message. Two deliveries of one message are not equal."""
 
     record: SQSRecord
     received_at: datetime
-    intake: Intake | None = None
+    intake: ParsedMessage | None = None
     """Work items of its body. None until the body is read."""
     stages: dict[str, datetime] = field(default_factory=dict)
     """Times when it was protected, got its permit, was claimed, and ended."""
@@ -78,7 +78,7 @@ class Visibility:
         self._queue_url = queue_url
         self._others = {_name(url): url for url in others}
 
-    def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+    def protect(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
         """Extend the visibility timeout of `records` to at least `seconds` from now, with one retry.
 
         Returns the records without an extension.
@@ -88,7 +88,7 @@ class Visibility:
             failed = self._change([record for record in records if record in failed], seconds, now)
         return failed
 
-    def back_off(self, record: Received, seconds: float, now: datetime) -> None:
+    def set_delay(self, record: ReceivedMessage, seconds: float, now: datetime) -> None:
         """Set the visibility timeout of one message.
 
         A failure is logged. It delays the message but does not lose it.
@@ -96,29 +96,31 @@ class Visibility:
         if self._change([record], int(seconds), now):
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
 
-    def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
-        by_queue: dict[str, list[Received]] = {}
+    def _change(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
+        by_queue: dict[str, list[ReceivedMessage]] = {}
         for record in records:
             by_queue.setdefault(self._others.get(record.queue, self._queue_url), []).append(record)
         return {record for url, those in by_queue.items() for record in self._change_in(url, those, seconds, now)}
 
-    def _change_in(self, url: str, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
-        failed: set[Received] = set()
+    def _change_in(
+        self, url: str, records: Sequence[ReceivedMessage], seconds: int, now: datetime
+    ) -> set[ReceivedMessage]:
+        failed: set[ReceivedMessage] = set()
         for start in range(0, len(records), BATCH):
             batch = records[start : start + BATCH]
             entries = [
                 {
                     "Id": str(index),
                     "ReceiptHandle": record.record.receipt_handle,
-                    "VisibilityTimeout": bounded(seconds, record.received_at, now),
+                    "VisibilityTimeout": clamp_visibility(seconds, record.received_at, now),
                 }
                 for index, record in enumerate(batch)
             ]
             try:
-                with aws.errors_mapped():
+                with aws.translate_errors():
                     answer = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
             except Exception as error:  # noqa: BLE001  # a failure delays messages and does not lose them
-                logger.warning("Visibility was not changed", error=sentence(error))
+                logger.warning("Visibility was not changed", error=safe_message(error))
                 failed |= set(batch)
             else:
                 failed |= set(batch) - {batch[int(entry["Id"])] for entry in answer.get("Successful", [])}
@@ -129,13 +131,13 @@ def _name(queue_url: str) -> str:
     return queue_url.rsplit("/", 1)[-1]
 
 
-def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
+def clamp_visibility(seconds: int, received_at: datetime, now: datetime) -> int:
     """Limit a visibility timeout to 12 hours after the receive."""
     left = received_at + LONGEST - MARGIN - now
     return max(0, min(seconds, int(left.total_seconds())))
 
 
-PATIENCE_SECONDS = 2
+RENEW_TIMEOUT_SECONDS = 2
 """Longest wait for a renewal in progress, so that it does not delay the end of an invocation."""
 
 
@@ -148,7 +150,7 @@ class Heartbeat:
         kind: WorkKind,
         database: Database,
         visibility: Visibility,
-        protection_seconds: Callable[[], int],
+        min_visibility_seconds: Callable[[], int],
         lease: timedelta,
         every: float,
         clock: Callable[[], datetime],
@@ -157,58 +159,58 @@ class Heartbeat:
         self._kind = kind
         self._database = database
         self._visibility = visibility
-        self._protection_seconds = protection_seconds
+        self._protection_seconds = min_visibility_seconds
         self._lease = lease
         self._every = every
         self._clock = clock
         self._concurrency = concurrency
-        self._unfinished: set[Received] = set()
-        self._running: dict[Received, Attempt] = {}
-        self._renewing: set[Received] = set()
+        self._unfinished: set[ReceivedMessage] = set()
+        self._running: dict[ReceivedMessage, Attempt] = {}
+        self._renewing: set[ReceivedMessage] = set()
         self._lock = Lock()
         self._stopping = False
         self._beating = True
 
     def __enter__(self) -> "Heartbeat":
-        self._concurrency.begin("heartbeat", self._beat_until_stopped)
+        self._concurrency.start("heartbeat", self._beat_until_stopped)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping = True
-        self._concurrency.changed()
-        self._concurrency.wait_for(lambda: not self._beating, PATIENCE_SECONDS)
+        self._concurrency.notify()
+        self._concurrency.wait_for(lambda: not self._beating, RENEW_TIMEOUT_SECONDS)
 
-    def watch(self, record: Received) -> None:
+    def watch(self, record: ReceivedMessage) -> None:
         """Extend the visibility timeout of this message until `release`."""
         with self._lock:
             self._unfinished.add(record)
 
-    def running(self, record: Received, attempt: Attempt) -> None:
+    def running(self, record: ReceivedMessage, attempt: Attempt) -> None:
         """Renew the lease of this attempt as well."""
         with self._lock:
             self._running[record] = attempt
 
-    def release(self, record: Received) -> None:
+    def release(self, record: ReceivedMessage) -> None:
         """Stop renewing this message, and wait shortly for a renewal in progress."""
         with self._lock:
             self._unfinished.discard(record)
             self._running.pop(record, None)
-        self._concurrency.wait_for(lambda: record not in self._renewing, PATIENCE_SECONDS)
+        self._concurrency.wait_for(lambda: record not in self._renewing, RENEW_TIMEOUT_SECONDS)
 
     def _beat_until_stopped(self) -> None:
         try:
             while not self._concurrency.wait_for(lambda: self._stopping, self._every):
                 try:
-                    self.beat()
+                    self.renew_once()
                 except Exception as error:  # noqa: BLE001  # without further heartbeats, every lease expires
-                    logger.error("A heartbeat failed", error=sentence(error))
+                    logger.error("A heartbeat failed", error=safe_message(error))
         finally:
             self._beating = False
-            self._concurrency.changed()
+            self._concurrency.notify()
 
-    def beat(self) -> None:
+    def renew_once(self) -> None:
         """Renew visibility timeouts, then leases, so that no lease outlives that of its message."""
         with self._lock:
             records = list(self._unfinished)
@@ -219,7 +221,7 @@ class Heartbeat:
             with self._lock:
                 self._renewing = set()
                 running = {record: attempt for record, attempt in self._running.items() if record in self._unfinished}
-            self._concurrency.changed()
+            self._concurrency.notify()
         running = {record: attempt for record, attempt in running.items() if record not in exposed}
         by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
         if not by_work:

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import SHORT_SECONDS, Database
-from counterfoil.delivery.work import KINDS, Message, Send
+from counterfoil.delivery.work import WORK_KINDS, Message, OutboxMessage
 from counterfoil.errors import CounterfoilError, PermanentError
-from counterfoil.http import within
-from counterfoil.metrics import Metric, record
+from counterfoil.http import run_with_deadline
+from counterfoil.metrics import Metric, emit
 
 MAX_DELAY = timedelta(seconds=900)
 """Maximum DelaySeconds of SQS. Messages due later stay in the outbox until then."""
@@ -24,7 +24,7 @@ BATCH = 10
 """Maximum number of messages in a SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
 """Maximum total size of their bodies. With traces, it is within every limit that SQS has had."""
-CALL_SECONDS = 5.0
+CALL_TIMEOUT_SECONDS = 5.0
 """Maximum duration of a call of a sender with a deadline."""
 
 _TRIED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
@@ -57,7 +57,9 @@ class Outbox:
         self._clock = clock or database.clock
         self.random = random
 
-    def send(self, sends: Sequence[Send], *, trace: str | None = None, time_left: TimeLeft | None = None) -> int:
+    def send(
+        self, sends: Sequence[OutboxMessage], *, trace: str | None = None, time_left: TimeLeft | None = None
+    ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
         `trace` is the X-Ray trace of the work item that enqueued them, and continues in its messages. With `time_left`,
@@ -67,16 +69,16 @@ class Outbox:
         lost: the watchdog sends unsent rows.
         """
         now = self._clock()
-        by_worker: dict[str, list[Send]] = defaultdict(list)
+        by_worker: dict[str, list[OutboxMessage]] = defaultdict(list)
         for send in sends:
-            if send.not_before <= now + MAX_DELAY and send.worker in self._queue_urls:
+            if send.scheduled_at <= now + MAX_DELAY and send.worker in self._queue_urls:
                 by_worker[send.worker].append(send)
         sent: list[UUID] = []
         for url, owed in self._by_queue(by_worker, now):
             worker = owed[0].worker
             try:
                 for first in range(0, len(owed), BATCH):  # limits the bodies in memory
-                    if time_left is not None and time_left() < CALL_SECONDS:
+                    if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
                     some = owed[first : first + BATCH]
@@ -89,7 +91,9 @@ class Outbox:
             log.warning("Sent messages may be sent again: %s", error)
         return len(sent)
 
-    def _by_queue(self, by_worker: Mapping[str, list[Send]], now: datetime) -> Iterator[tuple[str, list[Send]]]:
+    def _by_queue(
+        self, by_worker: Mapping[str, list[OutboxMessage]], now: datetime
+    ) -> Iterator[tuple[str, list[OutboxMessage]]]:
         """Yield the messages of each queue.
 
         Messages of attempted work items and delayed messages go to the queue for retries. A due message of a parked
@@ -105,24 +109,24 @@ class Outbox:
             except CounterfoilError as error:
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
                 continue
-            by_queue: dict[str, list[Send]] = defaultdict(list)
+            by_queue: dict[str, list[OutboxMessage]] = defaultdict(list)
             for send in owed:
                 is_first = send.message.send_number == 0 or send.id in untried
                 by_queue[first if is_first else retries].append(send)
             yield from by_queue.items()
 
-    def _untried(self, worker: str, owed: Sequence[Send], now: datetime) -> set[UUID]:
+    def _untried(self, worker: str, owed: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
         """Return the due rows of parked work items without an attempt. Raises as `_bodies`."""
-        again = [send for send in owed if send.message.send_number > 0 and send.not_before <= now]
+        again = [send for send in owed if send.message.send_number > 0 and send.scheduled_at <= now]
         if not again:
             return set()
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             ids = [send.message.work_id for send in again]
-            tried = {id_ for (id_,) in connection.execute(KINDS[worker].sql(_TRIED), {"ids": ids})}
+            tried = {id_ for (id_,) in connection.execute(WORK_KINDS[worker].sql(_TRIED), {"ids": ids})}
         return {send.id for send in again if send.message.work_id not in tried}
 
     def _send_some(
-        self, url: str, owed: Sequence[Send], now: datetime, trace: str | None, *, is_short: bool
+        self, url: str, owed: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
         """Send messages to one queue. Returns the rows that need no further sending.
 
@@ -141,7 +145,7 @@ class Outbox:
                 log.error("%d messages to %s are refused: %s", len(batch), worker, error)
         return done
 
-    def _bodies(self, worker: str, owed: Sequence[Send]) -> tuple[dict[UUID, str], list[UUID]]:
+    def _bodies(self, worker: str, owed: Sequence[OutboxMessage]) -> tuple[dict[UUID, str], list[UUID]]:
         """Return the bodies of messages by row, and the rows whose work item no longer exists.
 
         Raises:
@@ -149,7 +153,7 @@ class Outbox:
         """
         whole = {send.id: send.body for send in owed if send.body is not None}
         owed = [send for send in owed if send.body is None]
-        envelope = KINDS[worker].envelope
+        envelope = WORK_KINDS[worker].envelope
         if envelope is None or not owed:
             return whole | {send.id: send.message.model_dump_json() for send in owed}, []
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
@@ -164,12 +168,12 @@ class Outbox:
         gone = [send.id for send in owed if send.message.work_id not in found]
         if gone:
             log.warning("%d messages to %s are not sent: their work items no longer exist", len(gone), worker)
-            record({Metric.ORPHANED_MESSAGES: len(gone)}, worker=worker)
+            emit({Metric.ORPHANED_MESSAGES: len(gone)}, worker=worker)
         return bodies, gone
 
-    def _entry(self, index: int, send: Send, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
+    def _entry(self, index: int, send: OutboxMessage, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
         """Return the entry of a message for SendMessageBatch."""
-        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.not_before - now)}
+        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.scheduled_at - now)}
         if send.tenant_id is not None:
             entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
         if trace is not None:
@@ -199,16 +203,17 @@ class Outbox:
         with self._database.delivery() as connection:
             rows = connection.execute(
                 """
-                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before, o.body, EXISTS (
+                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.scheduled_at,
+                    o.raw_body, EXISTS (
                     SELECT FROM outbox n WHERE n.worker = o.worker AND n.work_id = o.work_id
                       AND (n.revision, n.send_number) > (o.revision, o.send_number)
                 )
                 FROM unnest(%(workers)s::text[]) AS known (worker)
                 CROSS JOIN LATERAL (
                     SELECT * FROM outbox
-                    WHERE worker = known.worker AND sent_at IS NULL AND not_before <= %(due)s
-                      AND (created_at <= %(created_before)s OR not_before > created_at + %(max_delay)s)
-                    ORDER BY not_before LIMIT %(each)s
+                    WHERE worker = known.worker AND sent_at IS NULL AND scheduled_at <= %(due)s
+                      AND (created_at <= %(created_before)s OR scheduled_at > created_at + %(max_delay)s)
+                    ORDER BY scheduled_at LIMIT %(each)s
                 ) o
                 """,
                 {
@@ -225,7 +230,7 @@ class Outbox:
         except CounterfoilError as error:
             log.warning("Superseded messages stay in the outbox: %s", error)
         owed = [
-            Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due, body)
+            OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due, body)
             for id_, worker, tenant, work, revision, send, due, body, is_superseded in rows
             if not is_superseded
         ]
@@ -241,9 +246,9 @@ def _body(carried: Mapping[str, Any]) -> str:
     return json.dumps(carried, ensure_ascii=False, separators=(",", ":")).translate(_NOT_CARRIED)
 
 
-def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list[Send]]:
+def _batches(sends: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> Iterator[list[OutboxMessage]]:
     """Split messages into batches within the limits of a call."""
-    batch: list[Send] = []
+    batch: list[OutboxMessage] = []
     size = 0
     for send in sends:
         bytes_ = len(bodies[send.id].encode())
@@ -257,14 +262,17 @@ def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list
 
 
 def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> list[int]:
-    """Send one batch. Returns the indexes of accepted messages. A call that times out may have sent all."""
+    """Send one batch. Return the indexes of accepted messages.
+
+    A call that times out may have sent all of them.
+    """
 
     def send() -> dict[str, Any]:
         answer: dict[str, Any] = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)
         return answer
 
-    with aws.errors_mapped():
-        answer = within(CALL_SECONDS, send) if is_short else send()
+    with aws.translate_errors():
+        answer = run_with_deadline(CALL_TIMEOUT_SECONDS, send) if is_short else send()
     for failure in answer.get("Failed", []):
         log.warning("A message stays in the outbox: SQS answered %s", failure.get("Code"))
     return [int(success["Id"]) for success in answer.get("Successful", [])]

@@ -9,7 +9,7 @@ from counterfoil.settings import Settings
 MAX_RECEIVES = 3
 """maxReceiveCount of every queue. SQS moves a message to the dead-letter queue at the next receive."""
 
-LONGEST_RETRY_AFTER = timedelta(hours=1)
+MAX_RETRY_AFTER = timedelta(hours=1)
 """Maximum delay that a service can request, as for circuit breakers."""
 
 
@@ -45,7 +45,7 @@ class GiveUp:
 
 Decision = Redeliver | Park | Requeue | GiveUp
 
-MAX_SENDS = 1000
+MAX_MESSAGES_PER_REVISION = 1000
 """Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Attempts and
 returns have separate limits. Other messages are sent by deferrals, and for work items parked without an attempt because
 they are early or no time is left. Deferrals of 10 minutes for an unavailable service reach the limit after a week."""
@@ -79,17 +79,17 @@ class RedeliverPolicy:
         now: datetime,
         *,
         max_attempts: int | None = None,
-        chance: float = 0.0,
+        spread: float = 0.0,
     ) -> Decision:
         """Decide after attempt `attempts` failed with `error`, at receive `receives` of its message.
 
-        `max_attempts` is the limit of the work item, if it has one. `chance` from [0, 1) spreads retries.
+        `max_attempts` is the limit of the work item, if it has one. `spread` from [0, 1) spreads retries.
         """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
-        at = now + max(self.wait(attempts), _asked_for(error, chance * self.jitter))
+        at = now + max(self.wait(attempts), _asked_for(error, spread * self.jitter))
         return Park(at) if receives >= MAX_RECEIVES else Redeliver(at)
 
 
@@ -114,11 +114,11 @@ class RequeuePolicy:
     waits: tuple[float, ...] = ()
     """Delays in seconds after the first, second, ... failed attempt. The last one repeats. Empty: exponential."""
 
-    def wait(self, attempts: int, chance: float = 0.0) -> timedelta:
-        """Return the delay after `attempts` (>= 1) failed attempts. `chance` is U."""
+    def wait(self, attempts: int, spread: float = 0.0) -> timedelta:
+        """Return the delay after `attempts` (>= 1) failed attempts. `spread` is U."""
         if self.waits:
             return timedelta(seconds=self.waits[min(attempts, len(self.waits)) - 1])
-        return timedelta(seconds=min(self.base * self.factor**attempts + chance * self.jitter, self.cap))
+        return timedelta(seconds=min(self.base * self.factor**attempts + spread * self.jitter, self.cap))
 
     def is_transient(self, error: BaseException) -> bool:
         """Return True if a retry can succeed."""
@@ -132,14 +132,14 @@ class RequeuePolicy:
         now: datetime,
         *,
         max_attempts: int | None = None,
-        chance: float = 0.0,
+        spread: float = 0.0,
     ) -> Decision:
         """Decide as `RedeliverPolicy.decide`."""
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
-        return Requeue(now + max(self.wait(attempts, chance), _asked_for(error, chance * self.jitter)))
+        return Requeue(now + max(self.wait(attempts, spread), _asked_for(error, spread * self.jitter)))
 
 
 RetryPolicy = RedeliverPolicy | RequeuePolicy
@@ -157,27 +157,27 @@ def _asked_for(error: BaseException, jitter: float) -> timedelta:
     The service returns the same time to all clients. Without jitter, all retries would start together.
     """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
-    return min(LONGEST_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()
+    return min(MAX_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()
 
 
-def redeliver(settings: Settings) -> RedeliverPolicy:
+def redeliver_policy(settings: Settings) -> RedeliverPolicy:
     """Return the policy of workers whose messages are redelivered."""
     return RedeliverPolicy(
-        settings.retry_redeliver_delays_seconds, settings.redelivery_max_attempts, settings.retry_jitter_max_seconds
+        settings.redelivery_delays_seconds, settings.redelivery_max_attempts, settings.retry_jitter_max_seconds
     )
 
 
-def requeue(settings: Settings, worker: str) -> RequeuePolicy:
+def requeue_policy(settings: Settings, worker: str) -> RequeuePolicy:
     """Return the policy of a worker with a queue for retries.
 
-    A task can set its limit. A worker with RETRY_WAITS has one retry after each of them.
+    A task can set its limit. A worker with RETRY_DELAYS has one retry after each of them.
     """
-    waits = settings.retry_waits.get(worker)
+    waits = settings.retry_delays.get(worker)
     if waits is not None:
         return RequeuePolicy(
             jitter=settings.retry_jitter_max_seconds,
             max_attempts=len(waits) + 1,
-            delays=settings.retry_redeliver_delays_seconds,
+            delays=settings.redelivery_delays_seconds,
             waits=waits,
         )
     return RequeuePolicy(
@@ -186,5 +186,5 @@ def requeue(settings: Settings, worker: str) -> RequeuePolicy:
         jitter=settings.retry_jitter_max_seconds,
         cap=settings.retry_max_delay_seconds,
         max_attempts=settings.retry_max_attempts + 1,
-        delays=settings.retry_redeliver_delays_seconds,
+        delays=settings.redelivery_delays_seconds,
     )

@@ -10,27 +10,27 @@ from uuid import UUID, uuid5
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, audit, without_payload, write_dead_letter
-from counterfoil.delivery.heartbeat import Received
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, audit, strip_payload, write_dead_letter
+from counterfoil.delivery.heartbeat import ReceivedMessage
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.retry import MAX_RECEIVES, MAX_SENDS, Decision, GiveUp, Redeliver, RetryPolicy
-from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim, Ended
-from counterfoil.delivery.work import JOB_NAMESPACE, Message, Send, WorkKind, wake
+from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION, MAX_RECEIVES, Decision, GiveUp, Redeliver, RetryPolicy
+from counterfoil.delivery.sql import WORKER_LOST_ERROR_TYPE, AttemptRecord, Claim, ClaimStatus
+from counterfoil.delivery.work import JOB_NAMESPACE, Message, OutboxMessage, WorkKind, wake
 from counterfoil.errors import (
-    CirclingError,
     CounterfoilError,
     DatabaseUnavailableError,
     DeferredError,
     StaleClaimError,
+    TooManyDeferralsError,
     code_of,
     own_frames,
-    sentence,
+    safe_message,
 )
 
-LONGEST_ERROR = 2000
+MAX_ERROR_CHARS = 2000
 """Maximum length of a stored error."""
 ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
 """Error type of pending work items whose attempts reach a lowered limit."""
@@ -39,7 +39,7 @@ logger = Logger()
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Disposition:
     """Outcome of an attempt and disposition of its message."""
 
     outcome: str
@@ -52,9 +52,9 @@ class Verdict:
     """Set for failed attempts and unreadable messages."""
 
 
-ENDED = Verdict("ended", acknowledged=True)
-SUPERSEDED = Verdict("superseded", acknowledged=True)
-PARKED = Verdict("parked", acknowledged=True)
+ENDED = Disposition("ended", acknowledged=True)
+SUPERSEDED = Disposition("superseded", acknowledged=True)
+PARKED = Disposition("parked", acknowledged=True)
 
 
 class Settlement:
@@ -69,11 +69,11 @@ class Settlement:
         self._outbox = outbox
         self._clock = clock
 
-    def finished(self, record: Received, claim: Claim, outcome: Outcome) -> Verdict:
+    def complete(self, record: ReceivedMessage, claim: Claim, outcome: Outcome) -> Disposition:
         """Commit the effects, messages and new state of a successful or skipped attempt."""
         name = "skipped" if isinstance(outcome, Skipped) else "succeeded"
 
-        def settle(connection: Connection) -> Sequence[Send]:
+        def settle(connection: Connection) -> Sequence[OutboxMessage]:
             effects = outcome.effects(connection)
             if isinstance(outcome, Skipped):
                 sql.skip(connection, self._kind, claim, outcome.reason)
@@ -85,23 +85,23 @@ class Settlement:
         try:
             self._commit(record, claim, settle)
         except BaseException as error:  # noqa: BLE001  # any error of the effects fails the attempt
-            return self.failed(record, claim, error)
-        return Verdict(name, acknowledged=True)
+            return self.fail(record, claim, error)
+        return Disposition(name, acknowledged=True)
 
-    def together(
-        self, tries: Sequence[tuple[Received, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
-    ) -> dict[UUID, Verdict]:
+    def complete_batch(
+        self, attempts: Sequence[tuple[ReceivedMessage, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
+    ) -> dict[UUID, Disposition]:
         """Run attempts of one tenant and settle those with effects, in one transaction. Return their verdicts.
 
         Raises:
             CounterfoilError, StaleClaimError: no attempt is settled.
             Exception: neither, because `run` raised it.
         """
-        ended: list[tuple[Received, Claim]] = []
+        ended: list[tuple[ReceivedMessage, Claim]] = []
 
-        def settle(connection: Connection) -> Sequence[Send]:
+        def settle(connection: Connection) -> Sequence[OutboxMessage]:
             effects = run(connection)
-            ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in effects]
+            ended[:] = [(record, claim) for record, claim in attempts if claim.message.work_id in effects]
             if ended:
                 done = [(claim, effects[claim.message.work_id].remark) for _, claim in ended]
                 sql.succeed(connection, self._kind, done)
@@ -110,23 +110,28 @@ class Settlement:
             return [message for one in effects.values() for message in one.messages]
 
         try:
-            self._transact(*tries[0], settle, by_index=True)
+            self._transact(*attempts[0], settle, by_index=True)
         except CommitUnknownError:
             if ended and not self._is_settled(ended[0][1]):  # one transaction for all
                 raise
-        return {claim.message.work_id: Verdict("succeeded", acknowledged=True) for _, claim in ended}
+        return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in ended}
 
-    def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
+    def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
         """Commit the decision of the retry policy about a failed attempt, before the message changes."""
         if isinstance(error, StaleClaimError):
             return self._unsettled(record, error)
         if isinstance(error, DeferredError):
             return self._deferred(record, claim, error)
         now = self._clock()
-        text = sentence(error, for_log=True)[:LONGEST_ERROR]
-        verdict = partial(Verdict, error=text, error_type=type(error).__name__)
+        text = safe_message(error, for_log=True)[:MAX_ERROR_CHARS]
+        verdict = partial(Disposition, error=text, error_type=type(error).__name__)
         decision = self._policy.decide(
-            error, claim.attempts, record.receives, now, max_attempts=claim.max_attempts, chance=self._outbox.random()
+            error,
+            claim.attempts,
+            record.receives,
+            now,
+            max_attempts=claim.max_attempts,
+            spread=self._outbox.random(),
         )
         try:
             self._commit(
@@ -140,28 +145,28 @@ class Settlement:
             return verdict("failed", acknowledged=False, visible_in=0)
         return verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
 
-    def _unsettled(self, record: Received, error: CounterfoilError) -> Verdict:
+    def _unsettled(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
         """Return the disposition if the attempt could not be settled: stale claim, or unavailable database."""
         if isinstance(error, StaleClaimError):
-            return Verdict("stale", acknowledged=False, error=str(error))
-        return self.away(record, error)
+            return Disposition("stale", acknowledged=False, error=str(error))
+        return self.database_unavailable(record, error)
 
-    def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
+    def _deferred(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
 
         Recursive loop detection of Lambda is off, so a work item that is deferred too often fails here.
         """
         now = self._clock()
         due = max(error.until, now)
-        is_circling = claim.message.send_number >= MAX_SENDS
+        is_circling = claim.message.send_number >= MAX_MESSAGES_PER_REVISION
 
-        def settle(connection: Connection) -> list[Send]:
+        def settle(connection: Connection) -> list[OutboxMessage]:
             if is_circling:
                 said = _circling(str(error))
                 said.__cause__ = error
                 return self._fail(connection, record, claim, said, "max_retries_exceeded", now)
             self._note(connection, record, claim, "deferred", now, error=error, due=due)
-            sends = sql.defer(connection, self._kind, claim, due=due, now=now)
+            sends = sql.release_attempt(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
@@ -171,45 +176,45 @@ class Settlement:
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         if is_circling:
-            return Verdict("failed", acknowledged=True, error=str(error), error_type=CirclingError.__name__)
-        return Verdict("deferred", acknowledged=True, error=str(error))
+            return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
+        return Disposition("deferred", acknowledged=True, error=str(error))
 
     def _record(
         self,
         connection: Connection,
-        record: Received,
+        record: ReceivedMessage,
         claim: Claim,
         decision: Decision,
         error: BaseException,
         now: datetime,
-    ) -> list[Send]:
+    ) -> list[OutboxMessage]:
         """Record a failed attempt and its decision."""
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
-        text = sentence(error)[:LONGEST_ERROR]
+        text = safe_message(error)[:MAX_ERROR_CHARS]
         self._note(connection, record, claim, "retry", now, error=error, due=decision.at)
         if isinstance(decision, Redeliver):
-            sql.wait(connection, self._kind, claim, text, decision.at)
+            sql.schedule_retry(connection, self._kind, claim, text, decision.at)
             return []
         return sql.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
 
     def _fail(
         self,
         connection: Connection,
-        record: Received,
+        record: ReceivedMessage,
         claim: Claim,
         error: BaseException,
         dlq_reason: str,
         now: datetime,
-    ) -> list[Send]:
+    ) -> list[OutboxMessage]:
         self._note(connection, record, claim, "failed", now, error=error)
-        failure = Failure(
+        failure = FailureDetails(
             dlq_reason,
             type(error).__name__,
-            sentence(error)[:LONGEST_ERROR],
+            safe_message(error)[:MAX_ERROR_CHARS],
             self._most(claim),
             self._kind.worker,
-            told=sentence(error, for_log=True)[:LONGEST_ERROR],
+            told=safe_message(error, for_log=True)[:MAX_ERROR_CHARS],
             traceback=own_frames(error),
             code=code_of(error),
         )
@@ -219,7 +224,7 @@ class Settlement:
         """Return the maximum number of attempts."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
-    def _note_end(self, connection: Connection, record: Received, claim: Claim, outcome: str) -> None:
+    def _note_end(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
         """Record a success if its kind keeps all of them, or if it follows a failure."""
         if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
             self._note(connection, record, claim, outcome, self._clock())
@@ -227,7 +232,7 @@ class Settlement:
     def _note(
         self,
         connection: Connection,
-        record: Received,
+        record: ReceivedMessage,
         claim: Claim,
         outcome: str,
         now: datetime,
@@ -236,22 +241,22 @@ class Settlement:
         due: datetime | None = None,
     ) -> None:
         """Record the end of an attempt for the history of the work item."""
-        ended = Ended(
+        ended = AttemptRecord(
             outcome,
-            began_at=record.stages.get("claimed", record.received_at),
+            started_at=record.stages.get("claimed", record.received_at),
             ended_at=now,
             error_type=None if error is None else type(error).__name__,
-            error=None if error is None else sentence(error)[:LONGEST_ERROR],
+            error=None if error is None else safe_message(error)[:MAX_ERROR_CHARS],
             next_attempt_at=due,
             trace_id=record.trace_id,
         )
-        sql.note(connection, self._kind, claim, ended)
+        sql.record_attempt(connection, self._kind, claim, ended)
 
-    def exhausted(self, record: Received, claim: Claim) -> Verdict:
+    def attempts_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail a work item without remaining attempts: the last one was lost, or the limit was lowered."""
         now = self._clock()
 
-        def settle(connection: Connection) -> list[Send]:
+        def settle(connection: Connection) -> list[OutboxMessage]:
             return fail_exhausted(connection, self._kind, claim, self._most(claim), self._kind.worker, now)
 
         try:
@@ -259,18 +264,18 @@ class Settlement:
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         error_type, error = _exhausted(claim, self._most(claim))
-        return Verdict("failed", acknowledged=True, error=error, error_type=error_type)
+        return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
-    def circled(self, record: Received, claim: Claim) -> Verdict:
+    def too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail an unclaimed work item that was parked MAX_SENDS times."""
         now = self._clock()
-        error = _circling("It was early" if claim.answer is Answer.EARLY else "The invocation was about to end")
+        error = _circling("It was early" if claim.answer is ClaimStatus.NOT_DUE else "The invocation was about to end")
 
-        def settle(connection: Connection) -> list[Send]:
-            taken, _ = sql.take_abandoned(connection, self._kind, claim, now)
-            sql.note_lost(connection, self._kind, taken, now)
-            failure = Failure(
-                "max_retries_exceeded", CirclingError.__name__, str(error), self._most(claim), self._kind.worker
+        def settle(connection: Connection) -> list[OutboxMessage]:
+            taken, _ = sql.claim_abandoned(connection, self._kind, claim, now)
+            sql.record_lost_attempt(connection, self._kind, taken, now)
+            failure = FailureDetails(
+                "max_retries_exceeded", TooManyDeferralsError.__name__, str(error), self._most(claim), self._kind.worker
             )
             return sql.fail(connection, self._kind, taken, failure, now)
 
@@ -278,13 +283,13 @@ class Settlement:
             self._transact(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
-        return Verdict("failed", acknowledged=True, error=str(error), error_type=CirclingError.__name__)
+        return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
 
-    def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
+    def unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
         """Record a message without work. If the work exists and its row is older, enqueue its current message."""
         now = self._clock()
-        detail = {"queue": queue, "message_id": record.message_id, **message.named}
-        sends: list[Send] = []
+        detail = {"queue": queue, "message_id": record.message_id, **message.log_fields}
+        sends: list[OutboxMessage] = []
 
         def settle() -> None:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
@@ -294,36 +299,40 @@ class Settlement:
                     audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
 
         try:
-            retry_conflicts(settle)
+            retry_on_conflict(settle)
         except CounterfoilError as away:
-            return self.away(record, away)
+            return self.database_unavailable(record, away)
         self._outbox.send(sends, trace=record.trace)
-        return Verdict("ahead" if sends else "unknown", acknowledged=True)
+        return Disposition("ahead" if sends else "unknown", acknowledged=True)
 
-    def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
+    def invalid_message(self, record: ReceivedMessage, error: BaseException, queue: str) -> Disposition:
         """Write a dead letter with the body of an unreadable message."""
         now = self._clock()
         worker = self._kind.worker
-        body = record.record.body if record.intake is None else without_payload(self._kind, record.record.body)
-        letter = unreadable_letter(record.record, error, body=body, worker=worker, queue=queue, actor=worker)
+        body = record.record.body if record.intake is None else strip_payload(self._kind, record.record.body)
+        dead_letter = invalid_message_dead_letter(
+            record.record, error, body=body, worker=worker, queue=queue, actor=worker
+        )
         try:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-                write_dead_letter(connection, letter, now)
+                write_dead_letter(connection, dead_letter, now)
         except CounterfoilError as away:
-            return self.away(record, away)
-        return Verdict("failed", acknowledged=True, error=letter.failure.error, error_type=type(error).__name__)
+            return self.database_unavailable(record, away)
+        return Disposition(
+            "failed", acknowledged=True, error=dead_letter.failure.error, error_type=type(error).__name__
+        )
 
-    def away(self, record: Received, error: BaseException) -> Verdict:
+    def database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
         """Leave the message in the queue, because nothing could be committed."""
         waits = self._policy.delays
         wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
-        return Verdict("unsettled", acknowledged=False, visible_in=wait, error=sentence(error))
+        return Disposition("unsettled", acknowledged=False, visible_in=wait, error=safe_message(error))
 
     def _commit(
         self,
-        record: Received,
+        record: ReceivedMessage,
         claim: Claim,
-        transaction: Callable[[Connection], Sequence[Send]],
+        transaction: Callable[[Connection], Sequence[OutboxMessage]],
         *,
         seconds: float | None = None,
     ) -> None:
@@ -340,16 +349,16 @@ class Settlement:
 
     def _transact(
         self,
-        record: Received,
+        record: ReceivedMessage,
         claim: Claim,
-        transaction: Callable[[Connection], Sequence[Send]],
+        transaction: Callable[[Connection], Sequence[OutboxMessage]],
         *,
         by_index: bool = False,
         seconds: float | None = None,
     ) -> None:
         database, tenant_id = self._database, claim.tenant_id
 
-        def once() -> Sequence[Send]:
+        def once() -> Sequence[OutboxMessage]:
             if tenant_id is None:
                 opened = database.delivery(seconds=seconds)
             else:
@@ -357,11 +366,11 @@ class Settlement:
             with opened as connection:
                 return transaction(connection)
 
-        self._outbox.send(retry_conflicts(once), trace=record.trace)
+        self._outbox.send(retry_on_conflict(once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            running = sql.holds(connection, self._kind, claim.message.work_id, claim.token)
+            running = sql.is_current_claim(connection, self._kind, claim.message.work_id, claim.token)
         if running is None:
             message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"
             raise StaleClaimError(message)
@@ -370,35 +379,40 @@ class Settlement:
 
 def fail_exhausted(
     connection: Connection, kind: WorkKind, claim: Claim, max_attempts: int, actor: str, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Fail a work item without remaining attempts. Returns the messages to send.
 
     Raises:
         StaleClaimError: a newer claim exists.
     """
-    taken, last_error = sql.take_abandoned(connection, kind, claim, now)
+    taken, last_error = sql.claim_abandoned(connection, kind, claim, now)
     error_type, told = _exhausted(taken, max_attempts)
-    code = "worker_lost" if error_type == WORKER_LOST else "attempts_exhausted"
+    code = "worker_lost" if error_type == WORKER_LOST_ERROR_TYPE else "attempts_exhausted"
     error = f"{told}; the last error: {last_error}" if last_error else told
-    failure = Failure(
-        "max_retries_exceeded", error_type, error[:LONGEST_ERROR], max_attempts, actor, told=told, code=code
+    failure = FailureDetails(
+        "max_retries_exceeded", error_type, error[:MAX_ERROR_CHARS], max_attempts, actor, told=told, code=code
     )
     if taken.unsettled_since is not None:
-        sql.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, error_type, told))
+        sql.record_attempt(
+            connection, kind, taken, AttemptRecord("failed", taken.unsettled_since, now, error_type, told)
+        )
     return sql.fail(connection, kind, taken, failure, now)
 
 
 def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
     """Return error type and message of a work item without remaining attempts."""
     if claim.unsettled_since is not None:
-        return WORKER_LOST, f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
+        return (
+            WORKER_LOST_ERROR_TYPE,
+            f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it",
+        )
     told = f"{claim.attempts} attempts have failed, and the limit was lowered to {max_attempts} before the next one"
     return ATTEMPTS_EXHAUSTED, told
 
 
 def enqueued_current(
     connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Enqueue the current message of work whose row is older than `message`, with an audit entry.
 
     Empty if there is no such row.
@@ -410,16 +424,18 @@ def enqueued_current(
     return [send]
 
 
-def _circling(last: str) -> CirclingError:
-    return CirclingError(f"The work item was deferred {MAX_SENDS} times. The last reason: {last}")
+def _circling(last: str) -> TooManyDeferralsError:
+    return TooManyDeferralsError(
+        f"The work item was deferred {MAX_MESSAGES_PER_REVISION} times. The last reason: {last}"
+    )
 
 
-def unreadable_letter(
+def invalid_message_dead_letter(
     record: SQSRecord, error: BaseException, *, body: str, worker: str, queue: str, actor: str
 ) -> DeadLetter:
     """Return the dead letter of an unreadable message. Its id is UUIDv5 of queue and message id.
 
-    `body` is stored: the whole body, because there is no other copy, or that of `without_payload` for our messages.
+    `body` is stored: the whole body, because there is no other copy, or that of `strip_payload` for our messages.
     """
     raw = body.encode(errors="surrogatepass")
     readable = b"\x00" not in raw and raw.decode(errors="ignore") == body  # PostgreSQL cannot store NUL or surrogates
@@ -430,10 +446,10 @@ def unreadable_letter(
         message=None,
         payload={"body": body if readable else raw.hex(), "encoding": "text" if readable else "hex"},
         attempts=0,
-        failure=Failure(
+        failure=FailureDetails(
             "non_retriable_error",
             type(error).__name__,
-            sentence(error),
+            safe_message(error),
             0,
             actor,
             traceback=own_frames(error),
@@ -443,6 +459,6 @@ def unreadable_letter(
     )
 
 
-def lease_left(until: datetime, now: datetime) -> float:
+def lease_remaining(until: datetime, now: datetime) -> float:
     """Return the seconds until a lease expires plus one, at least one."""
     return max(1.0, (until - now + timedelta(seconds=1)).total_seconds())

@@ -12,25 +12,25 @@ from typing import NoReturn
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import Message, Send, WorkKind, enqueue, wake_waiting
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
+from counterfoil.delivery.work import Message, OutboxMessage, WorkKind, enqueue, wake_dependents
 from counterfoil.errors import StaleClaimError
 
 
-class Answer(StrEnum):
+class ClaimStatus(StrEnum):
     """Status of a work item when a message claims it."""
 
-    MINE = "mine"
+    CLAIMED = "mine"
     """Claimed: in-progress, one more attempt, a new token, a lease."""
     ENDED = "ended"
     """Succeeded, failed, skipped, or the message is of an older revision or send number."""
     RUNNING = "running"
     """A live lease elsewhere."""
-    EARLY = "early"
+    NOT_DUE = "early"
     """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
     """No attempts are left: the lease of the last one expired, or the limit was lowered."""
-    UNSETTLED = "unsettled"
+    LEASE_EXPIRED = "unsettled"
     """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
     """The work does not exist, or its row is older than the message (`enqueue_current`)."""
@@ -40,7 +40,7 @@ class Answer(StrEnum):
 class Claim:
     """Result of a claim for one message."""
 
-    answer: Answer
+    answer: ClaimStatus
     message: Message
     tenant_id: UUID | None = None
     attempts: int = 0
@@ -89,9 +89,8 @@ WITH wanted AS (
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )
 SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
-       coalesce(c.token, a.token, 0),
-       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded,
-       coalesce(a.max_attempts, %(max_attempts)s), a.created_at, a.claimed_at
+       coalesce(c.token, a.token, 0), CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END,
+       a.superseded, coalesce(a.max_attempts, %(max_attempts)s), a.created_at, a.claimed_at
 FROM answered a LEFT JOIN claimed c USING (id)
 """
 
@@ -128,16 +127,16 @@ def claim(
     claims = {}
     for id_, revision, send_number, answer, *found in rows:
         message = Message(work_id=id_, revision=revision, send_number=send_number)
-        claims[message] = Claim(Answer(answer), message, *found)
+        claims[message] = Claim(ClaimStatus(answer), message, *found)
     if take_over and not look_only:
         for taken in claims.values():
-            if taken.answer is Answer.MINE:
-                note_lost(connection, kind, replace(taken, attempts=taken.attempts - 1), now)
+            if taken.answer is ClaimStatus.CLAIMED:
+                record_lost_attempt(connection, kind, replace(taken, attempts=taken.attempts - 1), now)
     return claims
 
 
 _ENQUEUE_CURRENT = """
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 SELECT t.tenant_id, %(worker)s, t.id, t.{revision}, t.{send_number},
        greatest(t.{next_attempt_at}, t.{lease_expires_at}, %(now)s), %(now)s
 FROM {table} t
@@ -145,12 +144,12 @@ WHERE t.id = %(id)s AND t.{status} IN ('pending', 'in-progress')
   AND (t.{revision}, t.{send_number}) <= (%(revision)s, %(send_number)s)
 FOR NO KEY UPDATE
 ON CONFLICT (worker, work_id, revision, send_number)
-    DO UPDATE SET sent_at = NULL, not_before = excluded.not_before
-RETURNING tenant_id, id, not_before, revision, send_number
+    DO UPDATE SET sent_at = NULL, scheduled_at = excluded.scheduled_at
+RETURNING tenant_id, id, scheduled_at, revision, send_number
 """
 
 
-def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> Send | None:
+def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> OutboxMessage | None:
     """Enqueue the current message of an unfinished work item whose row is older than `message`.
 
     This happens if the database lost transactions in a restore or failover. The lost transaction acknowledged the
@@ -171,13 +170,13 @@ def enqueue_current(connection: Connection, kind: WorkKind, message: Message, no
         return None
     tenant_id, id_, due, revision, send_number = row
     current = Message(work_id=message.work_id, revision=revision, send_number=send_number)
-    return Send(id_, kind.worker, tenant_id, current, due)
+    return OutboxMessage(id_, kind.worker, tenant_id, current, due)
 
 
 _HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
 
 
-def holds(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
+def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
     """Return True if the attempt with this token is running. None: it is stale or was not committed."""
     row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
@@ -213,7 +212,7 @@ WITH held AS (
     WHERE t.{claim_token} = ended.token AND t.{status} = 'in-progress'
     ORDER BY t.id FOR NO KEY UPDATE OF t
 )
-UPDATE {table} SET {status} = %(status)s, {reason} = held.reason, {error} = NULL, {failed_at} = NULL,
+UPDATE {table} SET {status} = %(status)s, {skip_reason} = held.reason, {error} = NULL, {failed_at} = NULL,
     {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
 FROM held WHERE {table}.id = held.id
 RETURNING {table}.id
@@ -264,7 +263,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 """
 
 
-def wait(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
+def schedule_retry(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
     """Settle a failed attempt whose message is redelivered at `due`. Raises as `succeed`."""
     cursor = connection.execute(
         kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
@@ -283,7 +282,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 def park_failed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, error: str, due: datetime, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Settle a failed attempt and enqueue a new message for `due`. Raises as `succeed`."""
     row = connection.execute(
         kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
@@ -301,7 +300,9 @@ RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def defer(connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
+def release_attempt(
+    connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
+) -> list[OutboxMessage]:
     """Defer an attempt without counting it, and enqueue a new message for `due`. Raises as `succeed`."""
     row = connection.execute(
         kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
@@ -321,7 +322,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 def park_unclaimed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Park a work item that `claim` has only read in this transaction. Raises as `succeed`.
 
     An unsettled attempt remains recorded in its row.
@@ -342,7 +343,7 @@ RETURNING {claim_token}, {claimed_at}, {error}
 """
 
 
-def take_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
+def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Claim a work item of an unsettled attempt without starting another one. Raises as `succeed`.
 
     A slow attempt can have been deferred in between; then an attempt is left, and the claim is stale.
@@ -355,7 +356,7 @@ def take_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: d
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return replace(claim_, answer=Answer.MINE, token=row[0], unsettled_since=row[1]), row[2]
+    return replace(claim_, answer=ClaimStatus.CLAIMED, token=row[0], unsettled_since=row[1]), row[2]
 
 
 _FAIL = """
@@ -365,7 +366,9 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 
 """
 
 
-def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure, now: datetime) -> list[Send]:
+def fail(
+    connection: Connection, kind: WorkKind, claim_: Claim, failure: FailureDetails, now: datetime
+) -> list[OutboxMessage]:
     """Fail a work item: write its status, dead letter, audit entry and notification. Raises as `succeed`.
 
     Returns the messages of work items that waited for its end.
@@ -377,7 +380,7 @@ def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure
     if cursor.rowcount == 0:
         _stale(claim_)
     file, created_at = connection.execute(kind.about.encode(), {"id": message.work_id}).fetchall()[0]
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         job_id=kind.job_id(message.work_id),
         tenant_id=claim_.tenant_id,
         worker=kind.worker,
@@ -388,16 +391,16 @@ def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure
         created_at=created_at,
         task_type=file.get("task_type"),
     )
-    write_dead_letter(connection, letter, now)
-    return wake_waiting(connection, kind, message.work_id, now)
+    write_dead_letter(connection, dead_letter, now)
+    return wake_dependents(connection, kind, message.work_id, now)
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptRecord:
     """End of an attempt."""
 
     outcome: str
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
     error_type: str | None = None
     error: str | None = None
@@ -407,14 +410,14 @@ class Ended:
 
 
 _NOTE = """
-INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error_type, error,
-                          next_attempt_at, trace_id)
-VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(began_at)s, %(ended_at)s, %(outcome)s,
+INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error_type,
+                          error, next_attempt_at, trace_id)
+VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(started_at)s, %(ended_at)s, %(outcome)s,
         %(error_type)s, %(error)s, %(next_attempt_at)s, %(trace_id)s)
 """
 
 
-def note(connection: Connection, kind: WorkKind, claim_: Claim, ended: Ended) -> None:
+def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, ended: AttemptRecord) -> None:
     """Record the attempt of a claim, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
@@ -436,7 +439,7 @@ SELECT coalesce(
     (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
      ORDER BY id DESC LIMIT 1),
     (SELECT 'failed' FROM dead_letter WHERE job_id = %(job_id)s)
-) IN ('retry', 'failed', 'lost')
+) IN ('retry', 'failed', 'worker_lost')
 """
 
 
@@ -453,29 +456,34 @@ def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
     return bool(failed)
 
 
-WORKER_LOST = "WorkerLost"
+WORKER_LOST_ERROR_TYPE = "WorkerLost"
 """Error type of an attempt whose worker ended without settling it."""
 
 
-def note_lost(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> None:
+def record_lost_attempt(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> None:
     """Record the unsettled attempt of `claim_` as lost. The next claim of the work item calls this."""
     if claim_.unsettled_since is not None:
         error = f"The worker ended during attempt {claim_.attempts} of {claim_.max_attempts} without settling it"
-        note(connection, kind, claim_, Ended("lost", claim_.unsettled_since, now, WORKER_LOST, error))
+        record_attempt(
+            connection,
+            kind,
+            claim_,
+            AttemptRecord("worker_lost", claim_.unsettled_since, now, WORKER_LOST_ERROR_TYPE, error),
+        )
 
 
 _RETURN = """
 UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'),
-    {returns} = {returns} + ({attempts} > 0)::int, {send_number} = {send_number} + 1, {next_attempt_at} = %(due)s,
-    {lease_expires_at} = NULL
-WHERE id = %(id)s AND {claim_token} = %(token)s AND ({attempts} = 0 OR {returns} < %(max_returns)s)
+    {dlq_returns} = {dlq_returns} + ({attempts} > 0)::int, {send_number} = {send_number} + 1,
+    {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND ({attempts} = 0 OR {dlq_returns} < %(max_returns)s)
 RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def give_back(
+def return_to_queue(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Return a work item from the dead-letter queue to its queue.
 
     The result is empty if this revision was returned `max_returns` times. Returns before the first attempt do not

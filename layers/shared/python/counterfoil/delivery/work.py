@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.errors import InvalidMessageError, NewerSchemaError
-from counterfoil.validation import Problem, validate
+from counterfoil.errors import InvalidMessageError, UnsupportedSchemaError
+from counterfoil.validation import ValidationProblem, validate
 
-NEWEST_SCHEMA = 1
+CURRENT_SCHEMA_VERSION = 1
 LARGEST = 2**31 - 1
 """Maximum of a PostgreSQL integer."""
 
@@ -25,24 +25,24 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    schema_version: int = Field(default=NEWEST_SCHEMA, ge=1, le=NEWEST_SCHEMA)
+    schema_version: int = Field(default=CURRENT_SCHEMA_VERSION, ge=1, le=CURRENT_SCHEMA_VERSION)
     work_id: UUID = Field(strict=False)
     revision: int = Field(ge=1, le=LARGEST)
     send_number: int = Field(ge=0, le=LARGEST)
 
     @property
-    def order(self) -> tuple[int, int]:
+    def sort_key(self) -> tuple[int, int]:
         """Sort key: the newer of two messages of one work item is greater."""
         return self.revision, self.send_number
 
     @property
-    def named(self) -> dict[str, str | int]:
+    def log_fields(self) -> dict[str, str | int]:
         """The work item, for log entries."""
         return {"work_id": str(self.work_id), "revision": self.revision, "send_number": self.send_number}
 
 
 @dataclass(frozen=True)
-class Intake:
+class ParsedMessage:
     """Work items that a message names."""
 
     messages: Sequence[Message]
@@ -51,17 +51,17 @@ class Intake:
     """Inserts the work items of a message from outside. It runs before each claim."""
 
 
-def read_message(body: str) -> Intake:
+def read_message(body: str) -> ParsedMessage:
     """Read a message from the outbox.
 
     Raises:
         InvalidMessageError: the body is invalid.
-        NewerSchemaError: a deployment in progress writes a newer version than this process knows.
+        UnsupportedSchemaError: a deployment in progress writes a newer version than this process knows.
     """
-    return Intake([validate(Message, opened(body), _wrong)])
+    return ParsedMessage([validate(Message, parse_json_body(body), _wrong)])
 
 
-def opened(body: str) -> dict[str, Any]:
+def parse_json_body(body: str) -> dict[str, Any]:
     """Parse the JSON object of a message and check its version. Raises as `read_message`."""
     try:
         parsed = from_json(body)
@@ -70,19 +70,21 @@ def opened(body: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")
     version = parsed.get("schema_version")
-    if isinstance(version, int) and not isinstance(version, bool) and version > NEWEST_SCHEMA:
-        raise NewerSchemaError(f"The message has a schema version newer than {NEWEST_SCHEMA}, the newest known here")
+    if isinstance(version, int) and not isinstance(version, bool) and version > CURRENT_SCHEMA_VERSION:
+        raise UnsupportedSchemaError(
+            f"The message has a schema version newer than {CURRENT_SCHEMA_VERSION}, the newest known here"
+        )
     return parsed
 
 
-def _wrong(problem: Problem) -> InvalidMessageError:
+def _wrong(problem: ValidationProblem) -> InvalidMessageError:
     # Other field names are text of the sender, which must not be quoted.
     known = [str(part) for part in problem.place if part in Message.model_fields]
     return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
 
 
 JOB_NAMESPACE = UUID("6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11")
-LIFE_CYCLE = (
+LIFECYCLE_COLUMNS = (
     "status",
     "error",
     "attempts",
@@ -93,8 +95,8 @@ LIFE_CYCLE = (
     "lease_expires_at",
     "next_attempt_at",
     "send_number",
-    "returns",
-    "reason",
+    "dlq_returns",
+    "skip_reason",
 )
 """Columns of the life cycle, which every kind of work item has."""
 
@@ -125,7 +127,7 @@ class WorkKind:
     @cached_property
     def names(self) -> dict[str, Composable]:
         """SQL identifiers of the table and the columns of the life cycle, by their plain names."""
-        columns = {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
+        columns = {name: Identifier(self.prefix + name) for name in LIFECYCLE_COLUMNS}
         return {
             "table": Identifier(self.table),
             "max_attempts": SQL(self.max_attempts),
@@ -143,41 +145,41 @@ class WorkKind:
         return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
 
 
-KINDS: dict[str, WorkKind] = {}
+WORK_KINDS: dict[str, WorkKind] = {}
 """Registered kinds by worker. `counterfoil.kinds` imports all; a function has those of its imports."""
 
 
 def register(kind: WorkKind) -> WorkKind:
     """Register the kind of a domain's worker."""
-    KINDS[kind.worker] = kind
+    WORK_KINDS[kind.worker] = kind
     return kind
 
 
 @dataclass(frozen=True)
-class Send:
+class OutboxMessage:
     """A row of the outbox: a message to send to a worker."""
 
     id: UUID
     worker: str
     tenant_id: UUID | None
     message: Message
-    not_before: datetime
+    scheduled_at: datetime
     body: str | None = None
     """Body of an unreadable message that is sent again. `message` then only identifies the row."""
 
 
 _OWE = """
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[],
-                     %(not_before)s::timestamptz[], %(now)s::timestamptz[])
+                     %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
 ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
-RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
+RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 """
 
 
 def enqueue(
-    connection: Connection, kind: WorkKind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
-) -> list[Send]:
+    connection: Connection, kind: WorkKind, rows: Sequence[tuple[Any, ...]], scheduled_at: datetime, now: datetime
+) -> list[OutboxMessage]:
     """Enqueue a message for each of `rows` (work id, tenant id, revision, send number).
 
     It runs in the caller's transaction. Returns the messages that were not enqueued before.
@@ -190,18 +192,18 @@ def enqueue(
             "revisions": [row[2] for row in rows],
             "sends": [row[3] for row in rows],
             "workers": [kind.worker] * len(rows),
-            "not_before": [not_before] * len(rows),
+            "scheduled_at": [scheduled_at] * len(rows),
             "now": [now] * len(rows),
         },
     ).fetchall()
     return [
-        Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
+        OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
         for id_, worker, tenant, work, revision, send, due in found
     ]
 
 
 _OWE_BODY = """
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at, body)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at, raw_body)
 VALUES (%(tenant)s, %(worker)s, %(id)s, %(number)s, 0, %(due)s, %(now)s, %(body)s)
 RETURNING id
 """
@@ -216,38 +218,38 @@ def enqueue_raw_body(
     body: str,
     now: datetime,
     *,
-    not_before: datetime | None = None,
-) -> Send:
+    scheduled_at: datetime | None = None,
+) -> OutboxMessage:
     """Enqueue the original message of the dead letter `id_` for the `number`-th time.
 
-    It runs in the caller's transaction. `not_before` is the time to send it; default: now.
+    It runs in the caller's transaction. `scheduled_at` is the time to send it; default: now.
     """
-    due = not_before or now
+    due = scheduled_at or now
     values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "due": due, "now": now, "body": body}
     ((row,),) = connection.execute(_OWE_BODY, values).fetchall()
-    return Send(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), due, body)
+    return OutboxMessage(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), due, body)
 
 
 _BEGIN = """
 UPDATE {table} SET {status} = 'pending', {revision} = {revision} + 1, {send_number} = 0,
-    {claim_token} = nextval('claim_token'), {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0,
-    {returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
+    {claim_token} = nextval('claim_token'), {error} = NULL, {skip_reason} = NULL, {failed_at} = NULL, {attempts} = 0,
+    {dlq_returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
 WHERE id = ANY(%(ids)s)
 RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def begin(
-    connection: Connection, worker: str, ids: Sequence[UUID], now: datetime, *, not_before: datetime | None = None
-) -> list[Send]:
+def start_revision(
+    connection: Connection, worker: str, ids: Sequence[UUID], now: datetime, *, scheduled_at: datetime | None = None
+) -> list[OutboxMessage]:
     """Begin a new revision of each work item in `ids` and enqueue its message.
 
     It runs in the caller's transaction. Attempts, lease, delay and returns are reset. A new claim token makes attempts
-    of the older revision stale. `not_before` is the time to send the messages; default: now.
+    of the older revision stale. `scheduled_at` is the time to send the messages; default: now.
     """
-    kind = KINDS[worker]
+    kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
-    return enqueue(connection, kind, rows, not_before or now, now)
+    return enqueue(connection, kind, rows, scheduled_at or now, now)
 
 
 _WAKE = """
@@ -258,12 +260,12 @@ RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[Send]:
+def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
     """Enqueue messages for the pending work items of `ids` now, in the caller's transaction.
 
     Earlier messages have an older send number, and receivers drop them.
     """
-    kind = KINDS[worker]
+    kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
     return enqueue(connection, kind, rows, now, now)
 
@@ -278,7 +280,7 @@ WHERE 'deferred' = (
 """
 
 
-def wake_waiting(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[Send]:
+def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[OutboxMessage]:
     """Wake the work items that wait for the end of this one, in the transaction that ends it.
 
     The row locks order this with a concurrent deferral, so that one of the two sees the other. A work item that waits

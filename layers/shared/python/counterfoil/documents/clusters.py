@@ -18,8 +18,8 @@ from pydantic import Field
 from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import differences, document_list
 from counterfoil.documents.document_list import DocumentSummary
-from counterfoil.documents.matching.evidence import Step, waterfall
-from counterfoil.documents.matching.normalise import words
+from counterfoil.documents.matching.evidence import Step, evidence_steps
+from counterfoil.documents.matching.normalize import words
 from counterfoil.documents.three_way_match import ClusterStatus
 
 MOST_EDGES = 300
@@ -32,7 +32,7 @@ MOST_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True)
-class ClusterEdge:
+class ClusterMatch:
     """A match between two documents, with its evidence."""
 
     document_a_id: UUID
@@ -54,7 +54,7 @@ class Comparison:
 
     outcome: str
     reasons: Sequence[str]
-    remarks: Sequence[str]
+    warnings: Sequence[str]
     lines: Sequence[Mapping[str, Any]]
     """Each with the first MOST_PARTS of its `parts`, and `parts_total`."""
     lines_total: int
@@ -73,18 +73,18 @@ class ClusterDetail(NamedTuple):
     documents: Sequence[DocumentSummary]
     """In order of receipt."""
     documents_total: int
-    next: PageCursor | None
+    next_cursor: PageCursor | None
     """Cursor of the next page; None on the last page."""
-    edges: Sequence[ClusterEdge]
-    """Strongest edges of these documents."""
-    edges_total: int
-    """Number of edges of these documents."""
+    matches: Sequence[ClusterMatch]
+    """Strongest matches of these documents."""
+    matches_total: int
+    """Number of matches of these documents."""
     contracts: Sequence[DocumentSummary]
     """Contracts linked to these documents. They do not join clusters."""
     comparison: Comparison | None
     """None if no result is stored, or if there are no documents to compare."""
     computed_at: datetime | None
-    is_being_computed: bool
+    is_computing: bool
     """Whether the cluster has changed since the comparison."""
     error: str | None
     """Error of the last computation."""
@@ -139,27 +139,27 @@ def show(
     others = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown)
     near = document_list.of_ids(connection, tenant_id, [*shown, *others])
     computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
-    result, computed_at, is_being_computed, error, status = computed
+    result, computed_at, is_computing, error, status = computed
     return ClusterDetail(
         id=row[0],
         status=None if status is None else ClusterStatus(status),
         documents=[one for one in reversed(near) if one.id in set(shown)],
         documents_total=_number(connection, _TOTAL, about),
-        next=places[limit - 1] if len(places) > limit else None,
-        edges=edges,
-        edges_total=edges_total,
+        next_cursor=places[limit - 1] if len(places) > limit else None,
+        matches=edges,
+        matches_total=edges_total,
         contracts=[one for one in near if one.type == "contract" and one.cluster_id != row[0]],
         comparison=None if result is None else _comparison(result),
         computed_at=computed_at,
-        is_being_computed=is_being_computed,
+        is_computing=is_computing,
         error=error,
     )
 
 
-def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[ClusterEdge], int]:
+def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[ClusterMatch], int]:
     about = {"ids": list(ids), "most": MOST_EDGES}
     found = [
-        ClusterEdge(*(*row[:-2], waterfall(row[-2] or ()), row[-1]))
+        ClusterMatch(*(*row[:-2], evidence_steps(row[-2] or ()), row[-1]))
         for row in connection.execute(_EDGES.encode(), about)
     ]
     return found, len(found) if len(found) < MOST_EDGES else _number(connection, _EDGES_TOTAL, about)
@@ -178,12 +178,12 @@ def _comparison(result: Mapping[str, Any]) -> Comparison:
     return Comparison(
         outcome=result["outcome"],
         reasons=result["reasons"][:MOST_VARIANCES],
-        remarks=result["remarks"][:MOST_VARIANCES],
+        warnings=result["warnings"][:MOST_VARIANCES],
         lines=_that_fit(lines),
         lines_total=len(result["lines"]),
         variances=_that_fit(result["variances"][:MOST_VARIANCES]),
         variances_total=len(result["variances"]),
-        can_be_accepted=differences.is_to_be_accepted(result),
+        can_be_accepted=differences.needs_decision(result),
     )
 
 
@@ -233,7 +233,7 @@ class ClusterSummary:
     waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, otherwise document.")]
     documents: int
     reason: Annotated[str, Field(description="The most important reason for the status.")]
-    is_being_computed: Annotated[bool, Field(description="Whether the cluster has changed since its comparison.")]
+    is_computing: Annotated[bool, Field(description="Whether the cluster has changed since its comparison.")]
 
 
 Cursor = PageCursor | tuple[float, UUID]
@@ -256,7 +256,7 @@ class Page(NamedTuple):
     """One page of clusters."""
 
     clusters: Sequence[ClusterSummary]
-    next: Cursor | None
+    next_cursor: Cursor | None
     """None on the last page."""
 
 

@@ -9,19 +9,19 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
-from counterfoil.delivery.work import Message, Send
+from counterfoil.delivery.work import Message, OutboxMessage
 from counterfoil.documents.kinds import DIAGNOSTICS
-from counterfoil.documents.matching.normalise import words
+from counterfoil.documents.matching.normalize import words
 from counterfoil.documents.three_way_match import (
-    Code,
     Document,
     Key,
     Limits,
     Result,
     Tolerance,
     Tolerances,
-    Verdict,
-    examine,
+    VarianceCode,
+    VarianceDecision,
+    find_variances,
     read_document,
 )
 from counterfoil.errors import StaleClaimError
@@ -33,8 +33,8 @@ CHANGED = "The cluster has changed and will be compared again."
 
 # A pending cluster stays unchanged: its computation will see the writes of this transaction, because the row is locked
 # until then (ON CONFLICT also locks rows excluded by its condition). Otherwise a new revision starts, as in
-# `work.begin`: an attempt in progress has read old data, and its claim token becomes stale. Rows are locked in the
-# order of their ids, as in claims.
+# `work.start_revision`: an attempt in progress has read old data, and its claim token becomes stale. Rows are locked in
+# the order of their ids, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
 WITH wanted AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
@@ -47,30 +47,30 @@ begun AS (
     INSERT INTO {table} AS work (id, tenant_id, created_at, {status}, {revision}, {claim_token})
     SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM wanted
     ON CONFLICT (id) DO UPDATE SET {status} = 'pending', {revision} = work.{revision} + 1, {send_number} = 0,
-        {claim_token} = nextval('claim_token'), {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0,
-        {returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
-    WHERE work.{status} IS DISTINCT FROM 'pending' OR work.{attempts} > 0 OR work.{returns} > 0
+        {claim_token} = nextval('claim_token'), {error} = NULL, {skip_reason} = NULL, {failed_at} = NULL,
+        {attempts} = 0, {dlq_returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
+    WHERE work.{status} IS DISTINCT FROM 'pending' OR work.{attempts} > 0 OR work.{dlq_returns} > 0
        OR work.{next_attempt_at} IS NOT NULL
     RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number,
         coalesce(old.{status} = 'failed', false) AS had_failed
 ), owed AS (
-    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
     SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
-    RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
+    RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 )
 SELECT owed.*, begun.had_failed FROM owed JOIN begun ON begun.id = owed.work_id
 """)
 
 
-def request(
+def enqueue_diagnostics(
     connection: Connection,
     tenant_id: UUID,
     cluster_ids: Collection[UUID],
     now: datetime,
     *,
     document_ids: Collection[UUID] = (),
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Request the computation of clusters, in the transaction that changes them. Return messages to send.
 
     Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
@@ -91,7 +91,7 @@ def request(
     if failed:
         settle(connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return [
-        Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
+        OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
         for id_, worker, tenant, work, revision, send, due, _ in found
     ]
 
@@ -114,14 +114,14 @@ def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: 
 
 
 @dataclass(frozen=True)
-class Cluster:
+class DiagnosticsInput:
     """Inputs of a cluster's comparison."""
 
     documents: tuple[Document, ...]
     """Documents of the cluster, and contracts linked to them."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[VarianceDecision, ...]
     """Latest decision about each difference."""
     ambiguous: frozenset[UUID]
     """Documents with an open review."""
@@ -130,15 +130,17 @@ class Cluster:
 
     def examine(self) -> Result:
         """Compare the documents. Pure."""
-        return examine(self.documents, self.edges, self.tolerances, self.verdicts, self.ambiguous, self.confirmed)
+        return find_variances(
+            self.documents, self.edges, self.tolerances, self.verdicts, self.ambiguous, self.confirmed
+        )
 
 
 _EDGES = """
 WITH member AS (SELECT id FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
-SELECT document_a_id, document_b_id, decided_by = 'person' FROM document_match
+SELECT document_a_id, document_b_id, decided_by = 'reviewer' FROM document_match
 WHERE document_a_id IN (SELECT id FROM member)
 UNION
-SELECT document_a_id, document_b_id, decided_by = 'person' FROM document_match
+SELECT document_a_id, document_b_id, decided_by = 'reviewer' FROM document_match
 WHERE document_b_id IN (SELECT id FROM member)
 """
 
@@ -160,12 +162,12 @@ WHERE d.tenant_id = %(tenant)s AND d.cluster_id = %(cluster)s AND r.state = 'ope
 """
 
 _TOLERANCES = """
-SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance
+SELECT variance_type, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance
 WHERE tenant_id = %s ORDER BY created_at, id
 """
 
 
-def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster | None:
+def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> DiagnosticsInput | None:
     """Return a cluster's documents and decisions; None if there is no comparison.
 
     None also if it no longer exists. The statements may see different moments. This is safe because every change of the
@@ -177,11 +179,11 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster |
     edges = connection.execute(_EDGES, about).fetchall()
     others = list({end for *edge, _ in edges for end in edge})
     rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
-    return Cluster(
+    return DiagnosticsInput(
         tuple(read_document(*row) for row in rows),
         tuple((a, b) for a, b, _ in edges),
         Tolerances(tolerances(connection, tenant_id)),
-        tuple(verdicts(connection, [row[0] for row in rows])),
+        tuple(list_variance_decisions(connection, [row[0] for row in rows])),
         frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, about)),
         frozenset(end for *edge, is_confirmed in edges if is_confirmed for end in edge),
     )
@@ -196,25 +198,29 @@ def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
 # The latest decision about a difference counts.
 _VERDICTS = """
 SELECT DISTINCT ON (document_id, code, line, expected, actual)
-    id, document_id, code, line, expected, actual, coalesce(currency, unit), verdict = 'accepted', decided_by,
+    id, document_id, code, line, expected, actual, coalesce(currency, unit), decision = 'accepted', decided_by,
     decided_at, reason
 FROM variance_decision WHERE %(ids)s::uuid[] IS NULL OR document_id = ANY(%(ids)s)
 ORDER BY document_id, code, line, expected, actual, id DESC
 """
 
 
-def verdicts(connection: Connection, document_ids: Collection[UUID] | None = None) -> list[Verdict]:
+def list_variance_decisions(
+    connection: Connection, document_ids: Collection[UUID] | None = None
+) -> list[VarianceDecision]:
     """Return the latest decision about each difference of these documents; None selects all documents."""
     rows = connection.execute(_VERDICTS, {"ids": None if document_ids is None else list(document_ids)})
     return [
-        Verdict(id_, (document_id, Code(code), line, expected, actual), measure, accepted, by, at, reason)
+        VarianceDecision(
+            id_, (document_id, VarianceCode(code), line, expected, actual), measure, accepted, by, at, reason
+        )
         for id_, document_id, code, line, expected, actual, measure, accepted, by, at, reason in rows
     ]
 
 
 _WRITE = """
 UPDATE cluster_diagnostics
-SET outcome = %(outcome)s, result = %(result)s, computed_at = %(now)s, cluster_status = %(cluster_status)s,
+SET match_status = %(outcome)s, result = %(result)s, computed_at = %(now)s, cluster_status = %(cluster_status)s,
     supplier = %(supplier)s, supplier_key = %(supplier_key)s, order_numbers = %(order_numbers)s,
     currency = %(currency)s, amount_ordered = %(ordered)s, amount_delivered = %(delivered)s,
     amount_billed = %(billed)s, amount_at_stake = %(at_stake)s, waiting_since = %(waiting_since)s,

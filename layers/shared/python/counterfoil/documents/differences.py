@@ -13,24 +13,24 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics
-from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.three_way_match import Code, Verdict, read_document
-from counterfoil.documents.three_way_match.decisions import About, Label
+from counterfoil.documents.review import DecisionContext, DecisionRejected
+from counterfoil.documents.three_way_match import VarianceCode, VarianceDecision, read_document
+from counterfoil.documents.three_way_match.decisions import About, DecisionLabel
 from counterfoil.documents.three_way_match.model import number_of
 
 Word = Literal["accepted", "disputed"]
 
 
 @dataclass(frozen=True)
-class Which:
+class VarianceSelector:
     """Selection of differences in a cluster. None selects all."""
 
     document_id: UUID | None = None
-    code: Code | None = None
+    code: VarianceCode | None = None
     line: str | None = None
     figures: tuple[Decimal, Decimal] | None = None
     """Expected and found value, as the caller read them.
@@ -40,7 +40,7 @@ class Which:
 
 
 @dataclass(frozen=True)
-class Said:
+class DecisionResult:
     """Result of a decision."""
 
     word: Word
@@ -48,23 +48,29 @@ class Said:
     """Sentences that describe the differences."""
     left: tuple[str, ...]
     """Sentences that describe the other open differences."""
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
-_NOTHING = Refused("gone", "There is no such case, or it has not been computed.")
+_NOTHING = DecisionRejected("gone", "There is no such case, or it has not been computed.")
 _CASE = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
 _SAY = """
 INSERT INTO variance_decision
-    (tenant_id, document_id, code, line, expected, actual, unit, currency, verdict, decided_by, reason, decided_at)
+    (tenant_id, document_id, code, line, expected, actual, unit, currency, decision, decided_by, reason, decided_at)
 VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(word)s,
     %(by)s, %(reason)s, %(now)s)
 """
 
 
 def say(  # decision, selection and context
-    connection: Connection, tenant_id: UUID, cluster_id: UUID, which: Which, word: Word, now: datetime, who: Who
-) -> Said | Refused:
+    connection: Connection,
+    tenant_id: UUID,
+    cluster_id: UUID,
+    which: VarianceSelector,
+    word: Word,
+    now: datetime,
+    who: DecisionContext,
+) -> DecisionResult | DecisionRejected:
     """Accept or dispute the selected differences of a cluster, either all or none.
 
     Without a selection, accepting applies to open differences, and disputing to all. Runs in the caller's tenant
@@ -75,35 +81,38 @@ def say(  # decision, selection and context
     if row is None:
         return _NOTHING
     variances: list[Mapping[str, Any]] = row[0]["variances"]
-    said = {one.about: one for one in diagnostics.verdicts(connection, {UUID(one["document"]) for one in variances})}
-    wanted = [one for one in variances if _is_difference(one) and _is_meant(one, which)]
-    if which == Which() and word == "accepted":
+    said = {
+        one.about: one
+        for one in diagnostics.list_variance_decisions(connection, {UUID(one["document"]) for one in variances})
+    }
+    wanted = [one for one in variances if _is_difference(one) and _matches_selector(one, which)]
+    if which == VarianceSelector() and word == "accepted":
         accepted = [one for one in wanted if one["decision"] == "accepted"]
         wanted = [one for one in wanted if _is_open(one, {})] or accepted
     if not wanted:
-        return Refused("changed", _nothing_meant(variances, which))
+        return DecisionRejected("changed", _no_match(variances, which))
     new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
     if not new:
         last = said[_about(wanted[0])]
-        return Refused("changed", f"{last.sentence[:-1]}. No change is needed.")
+        return DecisionRejected("changed", f"{last.sentence[:-1]}. No change is needed.")
     for verdict in (said.get(_about(one)) for one in new):
         if verdict is not None and not who.may_replace(verdict.id):
-            return Refused(
+            return DecisionRejected(
                 "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}): say that you supersede it, or leave it."
             )
     shared = {"tenant": tenant_id, "word": word, "by": who.by, "reason": who.reason, "now": now}
     for one in new:
         connection.execute(_SAY, {**one, **shared})
-    sends = diagnostics.request(connection, tenant_id, [cluster_id], now)
+    sends = diagnostics.enqueue_diagnostics(connection, tenant_id, [cluster_id], now)
     diagnostics.compare_now(connection, tenant_id, cluster_id, now)
-    left = tuple(one["sentence"] for one in variances if _is_open(one, said) and one not in wanted)
+    left = tuple(one["message"] for one in variances if _is_open(one, said) and one not in wanted)
     detail = {"count": len(new)}
-    operation = Operation(who.by, f"variances {word}", [str(cluster_id)], now, who.reason, detail=detail)
+    operation = AuditRecord(who.by, f"variances {word}", [str(cluster_id)], now, who.reason, detail=detail)
     audit.record(connection, tenant_id, operation)
-    return Said(word, tuple(one["sentence"] for one in new), left, sends)
+    return DecisionResult(word, tuple(one["message"] for one in new), left, sends)
 
 
-def is_to_be_accepted(result: Mapping[str, Any]) -> bool:
+def needs_decision(result: Mapping[str, Any]) -> bool:
     """Return whether a stored result has an open difference that can be accepted."""
     return any(_is_difference(one) and _is_open(one, {}) for one in result["variances"])
 
@@ -115,15 +124,15 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_open(variance: Mapping[str, Any], said: Mapping[About, Verdict]) -> bool:
+def _is_open(variance: Mapping[str, Any], said: Mapping[About, VarianceDecision]) -> bool:
     """Return whether a difference needs action, given the decisions since the comparison."""
-    if variance["within_tolerance"] or variance["settled_by"] is not None:
+    if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
     verdict = said.get(_about(variance)) if _is_difference(variance) else None
     return verdict is None or not verdict.is_accepted
 
 
-def _is_meant(variance: Mapping[str, Any], which: Which) -> bool:
+def _matches_selector(variance: Mapping[str, Any], which: VarianceSelector) -> bool:
     return (
         which.document_id in (None, UUID(variance["document"]))
         and which.code in (None, variance["code"])
@@ -132,28 +141,28 @@ def _is_meant(variance: Mapping[str, Any], which: Which) -> bool:
     )
 
 
-def _is_new(verdict: Verdict | None, word: Word) -> bool:
+def _is_new(verdict: VarianceDecision | None, word: Word) -> bool:
     return verdict is None or verdict.is_accepted is not (word == "accepted")
 
 
 def _about(variance: Mapping[str, Any]) -> About:
     return (
         UUID(variance["document"]),
-        Code(variance["code"]),
+        VarianceCode(variance["code"]),
         variance["line"],
         Decimal(variance["expected"]),
         Decimal(variance["actual"]),
     )
 
 
-def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> str:
-    if which != Which() and any(_is_meant(one, which) for one in variances):
+def _no_match(variances: Collection[Mapping[str, Any]], which: VarianceSelector) -> str:
+    if which != VarianceSelector() and any(_matches_selector(one, which) for one in variances):
         return (
             "This is not a difference between two figures. Change the documents instead of accepting or disputing it."
         )
-    if which != Which():
+    if which != VarianceSelector():
         return "The case has no such difference."
-    others = [one["sentence"] for one in variances if _is_open(one, {})]
+    others = [one["message"] for one in variances if _is_open(one, {})]
     return " ".join(["The case has no open difference that can be accepted or disputed.", *others])
 
 
@@ -167,13 +176,13 @@ WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = A
 """
 
 
-def labels(connection: Connection) -> Iterator[Label]:
+def labels(connection: Connection) -> Iterator[DecisionLabel]:
     """Yield the decisions about differences in the transaction's tenant, with each document's supplier.
 
     An accepted difference counts while its cluster still has it, not after its documents have changed or moved. A
     disputed one always counts.
     """
-    found = diagnostics.verdicts(connection)
+    found = diagnostics.list_variance_decisions(connection)
     ids = list({verdict.about[0] for verdict in found})
     rows = connection.execute(_SELLERS, [ids]).fetchall()
     sellers = {row[0]: read_document(*row).sellers for row in rows if row[1] != "other" and row[3] is not None}
@@ -182,4 +191,4 @@ def labels(connection: Connection) -> Iterator[Label]:
     for verdict in found:
         stated = sellers.get(verdict.about[0])
         if stated and (verdict.about in standing or not verdict.is_accepted):
-            yield Label(stated, verdict)
+            yield DecisionLabel(stated, verdict)

@@ -17,7 +17,7 @@ from counterfoil.db import Connection
 from counterfoil.documents import document_list
 from counterfoil.documents.document_list import DocumentStage, DocumentSummary
 from counterfoil.documents.kinds import BY_WORKER
-from counterfoil.documents.matching.evidence import Step, waterfall
+from counterfoil.documents.matching.evidence import Step, evidence_steps
 
 MOST_LINES = 1_000
 MOST_EDGES = 100
@@ -47,7 +47,7 @@ class Progress(DocumentStage):
 
 
 @dataclass(frozen=True)
-class DocumentEdge:
+class DocumentMatch:
     """A matched document, and the evidence."""
 
     document: DocumentSummary
@@ -69,7 +69,7 @@ class DocumentPart:
 
 
 @dataclass(frozen=True)
-class DocumentLetter:
+class DocumentDeadLetter:
     """A dead letter of a work item of the document."""
 
     job_id: UUID
@@ -98,8 +98,8 @@ class Document(DocumentSummary):
 
     size: Annotated[int, Field(description="File size in bytes.")]
     method: Annotated[str | None, Field(description="Extraction method.")]
-    seen_again: Annotated[int, Field(description="Number of later files with the same content.")]
-    last_seen_at: datetime
+    duplicate_uploads: Annotated[int, Field(description="Number of later files with the same content.")]
+    last_duplicate_at: datetime
     source: DocumentSource
     parent_id: Annotated[UUID | None, Field(description="The document that it was cut out of.")]
     first_page: int | None
@@ -109,15 +109,15 @@ class Document(DocumentSummary):
     lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"The first {MOST_LINES} at most.")]
     lines_total: int
     progress: Sequence[Progress]
-    edges: Annotated[Sequence[DocumentEdge], Field(description=f"The strongest {MOST_EDGES} at most.")]
-    edges_total: int
-    dead_letters: Sequence[DocumentLetter]
+    matches: Annotated[Sequence[DocumentMatch], Field(description=f"The strongest {MOST_EDGES} at most.")]
+    matches_total: int
+    dead_letters: Sequence[DocumentDeadLetter]
     review: Annotated[str | None, Field(description="State of its review; null if it was never in doubt.")]
 
 
 _SHOW = """
-SELECT d.size, d.method, d.seen_again, d.last_seen_at, s.kind, s.received_at, s.sender, s.subject, s.spf, s.dkim,
-       s.dmarc, d.parent_id, d.first_page, d.last_page, d.structured_data, d.evidence, (
+SELECT d.size, d.method, d.duplicate_uploads, d.last_duplicate_at, s.kind, s.received_at, s.sender, s.subject,
+       s.spf, s.dkim, s.dmarc, d.parent_id, d.first_page, d.last_page, d.structured_data, d.evidence, (
            SELECT state FROM document_review r WHERE r.document_id = d.id
        )
 FROM document d JOIN source s ON s.id = d.source_id WHERE d.tenant_id = %(tenant)s AND d.id = %(id)s
@@ -144,20 +144,20 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document
     about = {"tenant": tenant_id, "id": document_id}
     summaries = document_list.of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, about).fetchone()
-    tries = connection.execute(_PROGRESS, about).fetchone()
-    if not summaries or row is None or tries is None:
+    attempts = connection.execute(_PROGRESS, about).fetchone()
+    if not summaries or row is None or attempts is None:
         return None
-    size, method, seen_again, last_seen_at, *source, parent_id, first, last, data, evidence, review = row
+    size, method, duplicate_uploads, last_duplicate_at, *source, parent_id, first, last, data, evidence, review = row
     (summary,) = summaries
     fields, lines = _fields(data or {}, evidence or {})
     edges, edges_total = edges_of(connection, tenant_id, document_id)
-    works = works_of(connection, tenant_id, document_id)
+    works = work_items_of(connection, tenant_id, document_id)
     return Document(
         **vars(summary),
         size=size,
         method=method,
-        seen_again=seen_again,
-        last_seen_at=last_seen_at,
+        duplicate_uploads=duplicate_uploads,
+        last_duplicate_at=last_duplicate_at,
         source=DocumentSource(*source),
         parent_id=parent_id,
         first_page=first,
@@ -166,9 +166,9 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document
         fields=fields,
         lines=lines[:MOST_LINES],
         lines_total=len(lines),
-        progress=list(_progress(summary.stages, tries)),
-        edges=edges,
-        edges_total=edges_total,
+        progress=list(_progress(summary.stages, attempts)),
+        matches=edges,
+        matches_total=edges_total,
         dead_letters=_letters(connection, works),
         review=review,
     )
@@ -190,15 +190,15 @@ def _fields(
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
     rest = {name: value for name, value in data.items() if name != "line_items"}
     return (
-        list(_told(rest, "", evidence)),
-        [list(_told(line, f"line_items.{number}.", evidence)) for number, line in enumerate(lines)],
+        list(_flatten_fields(rest, "", evidence)),
+        [list(_flatten_fields(line, f"line_items.{number}.", evidence)) for number, line in enumerate(lines)],
     )
 
 
-def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> Iterator[DocumentField]:
+def _flatten_fields(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> Iterator[DocumentField]:
     for name, value in data.items():
         if isinstance(value, Mapping):
-            yield from _told(value, f"{prefix}{name}.", evidence)
+            yield from _flatten_fields(value, f"{prefix}{name}.", evidence)
             continue
         found: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
         yield DocumentField(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
@@ -221,12 +221,14 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 """
 
 
-def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentEdge], int]:
+def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
     """Return the strongest MOST_EDGES edges of a document, and the number of all."""
     rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
     others = {one.id: one for one in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])}
     found = [
-        DocumentEdge(others[other], score, confidence, decided_by, reasoning, decided_at, waterfall(features or ()))
+        DocumentMatch(
+            others[other], score, confidence, decided_by, reasoning, decided_at, evidence_steps(features or ())
+        )
         for other, score, confidence, decided_by, reasoning, decided_at, features in rows
         if other in others
     ]
@@ -257,7 +259,7 @@ class Work(NamedTuple):
     id: UUID
 
 
-def works_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Work]:
+def work_items_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Work]:
     """Return all work items of a document, including those of its source and its cluster."""
     rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
     return [Work("ingestion", document_id), Work("matching", document_id), *(Work(*row) for row in rows)]
@@ -269,15 +271,27 @@ ORDER BY dlq_timestamp DESC, job_id
 """
 
 
-def _letters(connection: Connection, works: Sequence[Work]) -> list[DocumentLetter]:
+def _letters(connection: Connection, works: Sequence[Work]) -> list[DocumentDeadLetter]:
     ids = [BY_WORKER[work.worker].job_id(work.id) for work in works]
-    return [DocumentLetter(*row) for row in connection.execute(_LETTERS, [ids])]
+    return [DocumentDeadLetter(*row) for row in connection.execute(_LETTERS, [ids])]
 
 
 MAX_EVENTS = 100
 """Maximum number of events of each kind, newest first."""
 
-Kind = Literal["arrival", "work", "try", "running", "due", "letter", "question", "link", "review", "decision", "result"]
+Kind = Literal[
+    "arrival",
+    "work",
+    "attempt",
+    "running",
+    "scheduled",
+    "dead_letter",
+    "question",
+    "link",
+    "review",
+    "decision",
+    "result",
+]
 
 
 @dataclass(frozen=True)
@@ -288,11 +302,11 @@ class DocumentEvent:
         datetime, Field(description="Time of its end; of running work, its start; of due work, the earliest start.")
     ]
     kind: Kind
-    what: str
-    who: Annotated[str, Field(description="The worker, the person, or the model.")]
-    began_at: datetime | None = None
+    outcome: str
+    actor: Annotated[str, Field(description="The worker, the person, or the model.")]
+    started_at: datetime | None = None
     revision: int | None = None
-    number: Annotated[int | None, Field(description="Number of the attempt.")] = None
+    attempt: Annotated[int | None, Field(description="Number of the attempt.")] = None
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
@@ -302,7 +316,7 @@ class DocumentEvent:
 
 
 _TRIES = """
-SELECT t.ended_at, 'try', t.outcome, t.worker, t.began_at, t.revision, t.number, t.error_type, t.error,
+SELECT t.ended_at, 'attempt', t.outcome, t.worker, t.started_at, t.revision, t.number, t.error_type, t.error,
        t.next_attempt_at
 FROM unnest(%(workers)s::text[], %(works)s::uuid[]) AS about (worker, id)
 JOIN work_attempt t ON t.work_id = about.id AND t.worker = about.worker
@@ -326,7 +340,7 @@ WITH work AS (
     WHERE id = ANY(%(works)s)
 )
 SELECT CASE status WHEN 'pending' THEN next_attempt_at ELSE claimed_at END,
-       CASE status WHEN 'pending' THEN 'due' ELSE 'running' END, status, worker, NULL::timestamptz, revision,
+       CASE status WHEN 'pending' THEN 'scheduled' ELSE 'running' END, status, worker, NULL::timestamptz, revision,
        CASE status WHEN 'pending' THEN attempts + 1 ELSE attempts END
 FROM work WHERE CASE status WHEN 'pending' THEN next_attempt_at WHEN 'in-progress' THEN claimed_at END IS NOT NULL
 """
@@ -334,15 +348,16 @@ _ARRIVAL = """
 SELECT received_at, 'arrival', 'received', 'acquisition', jsonb_build_object('file', file_name) FROM document
 WHERE id = %(id)s
 UNION ALL
-SELECT last_seen_at, 'arrival', 'seen again', 'acquisition', jsonb_build_object('times', seen_again) FROM document
-WHERE id = %(id)s AND seen_again > 0
+SELECT last_duplicate_at, 'arrival', 'duplicate', 'acquisition', jsonb_build_object('times', duplicate_uploads)
+FROM document
+WHERE id = %(id)s AND duplicate_uploads > 0
 UNION ALL
 SELECT created_at, 'work', 'queued', 'ingestion', '{}' FROM ingestion_job WHERE id = %(id)s
 UNION ALL
 SELECT created_at, 'work', 'queued', 'diagnostics', '{}' FROM cluster_diagnostics WHERE id = ANY(%(works)s)
 UNION ALL
-SELECT computed_at, 'result', outcome, 'diagnostics', '{}' FROM cluster_diagnostics
-WHERE id = ANY(%(works)s) AND computed_at IS NOT NULL AND outcome IS NOT NULL
+SELECT computed_at, 'result', match_status, 'diagnostics', '{}' FROM cluster_diagnostics
+WHERE id = ANY(%(works)s) AND computed_at IS NOT NULL AND match_status IS NOT NULL
 UNION ALL
 SELECT requested_at, 'work', 'queued', 'document_output', jsonb_build_object('subject', subject) FROM output_job
 WHERE id = ANY(%(works)s)
@@ -360,9 +375,9 @@ SELECT closed_at, 'review', state, 'matching', '{}' FROM document_review
 WHERE document_id = %(id)s AND closed_at IS NOT NULL
 """
 _QUESTIONS = """
-SELECT judged_at, 'question', 'judged', model FROM judgement WHERE document_id = %(id)s
+SELECT answered_at, 'question', 'judged', model FROM llm_judgment WHERE document_id = %(id)s
 UNION ALL
-SELECT read_at, 'question', 'read', read_by FROM reading WHERE document_id = %(id)s
+SELECT created_at, 'question', 'read', provider FROM page_reading_cache WHERE document_id = %(id)s
 ORDER BY 1 DESC LIMIT %(most)s
 """
 _LINKS = """
@@ -376,7 +391,7 @@ FROM (
 ORDER BY decided_at DESC, document_a_id, document_b_id LIMIT %(most)s
 """
 _DECISIONS = """
-SELECT decided_at, 'decision', verdict, decided_by,
+SELECT decided_at, 'decision', decision, decided_by,
        CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END,
        jsonb_strip_nulls(jsonb_build_object('reason', reason))
 FROM (
@@ -384,13 +399,13 @@ FROM (
     UNION ALL SELECT * FROM match_decision WHERE document_b_id = %(id)s
 ) AS decision
 UNION ALL
-SELECT decided_at, 'decision', verdict, decided_by, NULL,
+SELECT decided_at, 'decision', decision, decided_by, NULL,
        jsonb_strip_nulls(jsonb_build_object('reason', reason, 'code', code, 'line', line))
 FROM variance_decision WHERE document_id = %(id)s
 ORDER BY 1 DESC LIMIT %(most)s
 """
 _DEAD_LETTER_EVENTS = """
-SELECT t.recorded_at, 'letter', t.action, t.actor, t.job_id, t.detail
+SELECT t.recorded_at, 'dead_letter', t.action, t.actor, t.job_id, t.detail
 FROM dead_letter_audit t JOIN dead_letter l ON l.job_id = t.job_id AND l.purged_at IS NULL
 WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(most)s
 """
@@ -401,7 +416,7 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
 
     Actions on its dead letters are in the history of each dead letter.
     """
-    works = works_of(connection, tenant_id, document_id)
+    works = work_items_of(connection, tenant_id, document_id)
     asked = {
         "id": document_id,
         "workers": [work.worker for work in works],
@@ -409,7 +424,7 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
         "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in works],
         "most": MAX_EVENTS,
     }
-    tries = [DocumentEvent(*row) for row in connection.execute(_TRIES, asked)]
+    attempts = [DocumentEvent(*row) for row in connection.execute(_TRIES, asked)]
     now = [DocumentEvent(*row) for row in connection.execute(_NOW, asked)]
     arrival = [
         DocumentEvent(at, kind, what, who, detail=detail)
@@ -421,8 +436,8 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
         for statement in (_LINKS, _DECISIONS)
         for at, kind, what, who, other, detail in connection.execute(statement, asked)
     ]
-    letters = [
+    dead_letters = [
         DocumentEvent(at, kind, what, who, job_id=job_id, detail=detail)
         for at, kind, what, who, job_id, detail in connection.execute(_DEAD_LETTER_EVENTS, asked)
     ]
-    return sorted([*arrival, *tries, *questions, *letters, *links, *now], key=lambda event: event.at)
+    return sorted([*arrival, *attempts, *questions, *dead_letters, *links, *now], key=lambda event: event.at)

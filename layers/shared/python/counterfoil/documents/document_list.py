@@ -16,7 +16,7 @@ from pydantic import Field
 
 from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import files
-from counterfoil.documents.matching.normalise import KINDS, reference
+from counterfoil.documents.matching.normalize import KINDS, reference
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
 from counterfoil.documents.three_way_match import ClusterStatus
 
@@ -25,13 +25,13 @@ StageState = Literal["none", "pending", "in-progress", "succeeded", "failed", "s
 STAGES: tuple[StageName, ...] = get_args(StageName)
 STATES: tuple[StageState, ...] = get_args(StageState)
 
-SCANNED = (200, 2_000, 10_000)
+SCAN_LIMIT = (200, 2_000, 10_000)
 """Numbers of documents read for a page with filters. The next number applies if the page is not full."""
 RARE = 1_000
 """Maximum frequency of a word that is used as the starting point of a search."""
 MAX_WORDS = 8
 """Maximum number of words in a search. Further words are ignored."""
-MAX_NUMBERED = 500
+MAX_ID_MATCHES = 500
 """Documents of one number that a search finds."""
 
 _PLACES = {
@@ -101,7 +101,7 @@ class DocumentSummary:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DocumentFilter:
     """Filters of a document list."""
 
     type: str | None = None
@@ -113,17 +113,17 @@ class Wanted:
     """Exclusive."""
 
     @property
-    def is_narrow(self) -> bool:
+    def is_selective(self) -> bool:
         """Return whether the filters may exclude documents of the requested time."""
         return self.type is not None or self.stage is not None
 
 
-class Found(NamedTuple):
+class DocumentListPage(NamedTuple):
     """A page of documents."""
 
     documents: Sequence[DocumentSummary]
     """Newest first."""
-    next: PageCursor | None
+    next_cursor: PageCursor | None
     """Cursor of the next page; None on the last page. A page may be short and still have a next page."""
 
 
@@ -138,7 +138,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
     return Total(amount, int(minor) if is_exact else None, currency)
 
 
-def says(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
+def header_fields(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return number, date, supplier, buyer and total of a document of a type. Pure."""
     roles, data = ROLES.get(DocumentType(kind)) if kind is not None else None, data or {}
     if roles is None:
@@ -198,7 +198,7 @@ CROSS JOIN LATERAL (
                 WHEN bool_or(o.status = 'in-progress') THEN 'in-progress'
                 WHEN bool_or(o.status = 'pending') THEN 'pending'
                 WHEN bool_or(o.status = 'succeeded') THEN 'succeeded' ELSE 'skipped' END AS state,
-           min(coalesce(o.error, o.reason)) AS reason
+           min(coalesce(o.error, o.skip_reason)) AS reason
     FROM output_job o
     WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
@@ -210,8 +210,8 @@ SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structu
        d.received_at, d.cluster_id,
        (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
-       ARRAY[coalesce(a.error, a.reason), coalesce(i.error, i.reason), coalesce(d.matching_error, d.matching_reason),
-             told.reason]
+       ARRAY[coalesce(a.error, a.skip_reason), coalesce(i.error, i.skip_reason),
+             coalesce(d.matching_error, d.matching_skip_reason), told.reason]
 FROM {JOINED}
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
@@ -229,7 +229,7 @@ def of_ids(
     connection: Connection,
     tenant_id: UUID,
     ids: Sequence[UUID],
-    wanted: Wanted = Wanted(),  # it is frozen
+    wanted: DocumentFilter = DocumentFilter(),  # it is frozen
     *,
     limit: int | None = None,
     after: PageCursor | None = None,
@@ -244,7 +244,7 @@ def of_ids(
     return [_summary(row) for row in connection.execute(statement.encode(), values)]
 
 
-def _values(tenant_id: UUID, wanted: Wanted, after: PageCursor | None) -> dict[str, Any]:
+def _values(tenant_id: UUID, wanted: DocumentFilter, after: PageCursor | None) -> dict[str, Any]:
     return {
         "tenant": tenant_id,
         **vars(wanted),
@@ -271,7 +271,7 @@ def _summary(row: Sequence[Any]) -> DocumentSummary:
         missing=unread,
         stages=stages,
         dead_letter=None,
-        **says(kind, data),
+        **header_fields(kind, data),
     )
 
 
@@ -298,12 +298,12 @@ _TIMES = ("since", "until", "after_at")
 def page(
     connection: Connection,
     tenant_id: UUID,
-    wanted: Wanted,
+    wanted: DocumentFilter,
     *,
     text: str | None = None,
     limit: int,
     after: PageCursor | None = None,
-) -> Found:
+) -> DocumentListPage:
     """Return at most `limit` documents after `after`, and files that failed before they became a document.
 
     With `text`, these match: documents with this number, however it is written; documents and files whose names contain
@@ -314,7 +314,7 @@ def page(
     merged = sorted([*documents, *files], key=_place, reverse=True)
     if following is not None:  # older documents may come before older files
         merged = [one for one in merged if _place(one) >= following]
-    return _cut(merged, limit) if len(merged) > limit else Found(merged, following)
+    return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, following)
 
 
 _FAILED_FILES = """
@@ -326,16 +326,21 @@ WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
   AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
   AND (%(after_at)s::timestamptz IS NULL OR (a.created_at, a.id) < (%(after_at)s, %(after_id)s))
   AND (%(text)s::text IS NULL OR a.id::text = lower(%(text)s) OR NOT EXISTS (
-      SELECT FROM words_of(%(text)s) AS sought (word)
-      WHERE sought.word NOT IN (SELECT * FROM words_of(regexp_replace(a.key, '^.*/', '')))
-  ) AND EXISTS (SELECT FROM words_of(%(text)s)))
+      SELECT FROM tokenize(%(text)s) AS sought (word)
+      WHERE sought.word NOT IN (SELECT * FROM tokenize(regexp_replace(a.key, '^.*/', '')))
+  ) AND EXISTS (SELECT FROM tokenize(%(text)s)))
 ORDER BY a.created_at DESC, a.id DESC LIMIT %(limit)s
 """
 _FILE_STATES: Mapping[StageName, StageState] = {"source": "failed"}
 
 
 def _failed_files(
-    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: PageCursor | None
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: DocumentFilter,
+    text: str | None,
+    limit: int,
+    after: PageCursor | None,
 ) -> list[DocumentSummary]:
     """Return the next `limit` + 1 failed files whose dead letter is stored.
 
@@ -358,7 +363,7 @@ def _failed_files(
             ),
             missing=(),
             dead_letter=dead_letter,
-            **says(None, None),
+            **header_fields(None, None),
             type=None,
         )
         for id_, tenant, key, received_at, error, dead_letter in connection.execute(_FAILED_FILES, values)
@@ -366,8 +371,13 @@ def _failed_files(
 
 
 def _documents(
-    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: PageCursor | None
-) -> Found:
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: DocumentFilter,
+    text: str | None,
+    limit: int,
+    after: PageCursor | None,
+) -> DocumentListPage:
     if text is not None and (id_ := _id(text)) is not None:
         return _cut(of_ids(connection, tenant_id, [id_], wanted, limit=limit + 1, after=after), limit)
     words = None if text is None else _words(connection, text)
@@ -377,7 +387,7 @@ def _documents(
     if words is not None and lead is None:  # no document has one of the words
         return _cut(found, limit)
     until: PageCursor | None = None
-    for most in SCANNED if wanted.is_narrow or lead is not None else (limit + 1,):
+    for most in SCAN_LIMIT if wanted.is_selective or lead is not None else (limit + 1,):
         ids, until = _walked(connection, tenant_id, wanted, after, most, lead, words or [])
         more = of_ids(connection, tenant_id, ids, wanted, limit=limit + 1)
         if until is None or len(more) > limit:
@@ -385,13 +395,13 @@ def _documents(
     merged = sorted({one.id: one for one in (*found, *more)}.values(), key=_place, reverse=True)
     if until is not None:  # older items may be among documents that were not scanned
         merged = [one for one in merged if _place(one) >= until]
-    return _cut(merged, limit) if len(merged) > limit else Found(merged, until)
+    return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, until)
 
 
 def _walked(  # the walk needs all of these values
     connection: Connection,
     tenant_id: UUID,
-    wanted: Wanted,
+    wanted: DocumentFilter,
     after: PageCursor | None,
     most: int,
     lead: str | None,
@@ -414,9 +424,9 @@ def _walked(  # the walk needs all of these values
     return ids, PageCursor(*places[-1][:2]) if len(places) == most else None
 
 
-def _cut(found: Sequence[DocumentSummary], limit: int) -> Found:
+def _cut(found: Sequence[DocumentSummary], limit: int) -> DocumentListPage:
     shown = found[:limit]
-    return Found(shown, _place(shown[-1]) if len(found) > limit else None)
+    return DocumentListPage(shown, _place(shown[-1]) if len(found) > limit else None)
 
 
 def _place(document: DocumentSummary) -> PageCursor:
@@ -435,7 +445,7 @@ def _id(text: str) -> UUID | None:
 
 def _words(connection: Connection, text: str) -> list[str]:
     """Return the words of a search, split like those of documents by the trigger."""
-    return [word for (word,) in connection.execute("SELECT words_of(%s)", [text])][:MAX_WORDS]
+    return [word for (word,) in connection.execute("SELECT tokenize(%s)", [text])][:MAX_WORDS]
 
 
 _FREQUENCY = """
@@ -453,10 +463,11 @@ def _lead(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str 
 
 
 _NUMBERED = """
-SELECT few.document_id FROM unnest(%(types)s::text[]) AS wanted (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (key)
+SELECT few.document_id
+    FROM unnest(%(types)s::text[]) AS wanted (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (value)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = form.key LIMIT %(most)s
+    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = form.value LIMIT %(most)s
 ) AS few
 """
 
@@ -473,6 +484,6 @@ def numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
         "tenant": tenant_id,
         "types": [f"own:{kind}" for kind in KINDS],
         "keys": forms,
-        "most": MAX_NUMBERED,
+        "most": MAX_ID_MATCHES,
     }
     return list(dict.fromkeys(id_ for (id_,) in connection.execute(_NUMBERED, values)))

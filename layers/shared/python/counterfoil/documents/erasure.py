@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.documents import matching
 from counterfoil.documents.kinds import ACQUISITION, BY_WORKER
-from counterfoil.documents.removal import Removal, remove
+from counterfoil.documents.removal import DeletionResult, delete_document
 
 LONGEST_ATTEMPT = timedelta(minutes=20)
 """Longer than a function runs. A stale attempt may write objects until then, but no rows."""
@@ -26,7 +26,7 @@ _JOBS = ("ingestion", "matching")
 class Erasure:
     """Result of an erasure."""
 
-    removal: Removal
+    removal: DeletionResult
     files: int
     """Uploads and mails that are erased."""
     retained_files: int
@@ -34,7 +34,7 @@ class Erasure:
 
 
 _DELETED_BEFORE = """
-SELECT document_id FROM document_removal WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
+SELECT document_id FROM document_deletion WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
 ORDER BY document_id <> %(id)s, document_id
 """
 _ERASE = "SELECT jobs, retained FROM erase_documents(%s, %s, %s)"
@@ -49,19 +49,19 @@ def erase(
     A document that was deleted or replaced before is erased, too. `by` is written to the audit trail, and the hash of
     `reason`. The transaction keeps the tenant's matching lock to its end.
     """
-    removal = remove(connection, tenant_id, document_id, now, by=by, erase=True)
+    removal = delete_document(connection, tenant_id, document_id, now, by=by, erase=True)
     if removal is None:
         before = tuple(id_ for (id_,) in connection.execute(_DELETED_BEFORE, {"id": document_id}))
         if not before:
             return None
-        removal = Removal(before, (), 0, ())
+        removal = DeletionResult(before, (), 0, ())
     ids = list(removal.documents)
     ((jobs, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
     dead_letters = [BY_WORKER[worker].job_id(id_) for worker in _JOBS for id_ in ids]
     dead_letters += [ACQUISITION.job_id(id_) for id_ in jobs]
     connection.execute(_ERASE_DEAD_LETTERS, [dead_letters])
-    matching.note_loss(connection, tenant_id)
+    matching.record_key_deletion(connection, tenant_id)
     detail = {"documents": len(ids), "files": len(jobs), "retained_files": retained}
     targets = [str(id_) for id_ in ids]
-    audit.record(connection, tenant_id, Operation(by, "document erased", targets, now, note=reason, detail=detail))
+    audit.record(connection, tenant_id, AuditRecord(by, "document erased", targets, now, note=reason, detail=detail))
     return Erasure(removal, len(jobs), retained)

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents.filetype import FileKind, check_size, misnamed, recognise
+from counterfoil.documents.filetype import FileKind, check_size, misnamed, recognize
 from counterfoil.documents.reading import boundaries, model, ocr
 from counterfoil.documents.reading.cache import CachedLlm
-from counterfoil.documents.reading.grounding import Grounds
-from counterfoil.documents.reading.merge import Completeness, Read, check_completeness, lines_agree, merge_fields
-from counterfoil.documents.reading.model import Said
+from counterfoil.documents.reading.grounding import Grounding
+from counterfoil.documents.reading.merge import Completeness, ReadFields, check_completeness, lines_agree, merge_fields
+from counterfoil.documents.reading.model import LlmExtraction
 from counterfoil.documents.reading.ocr import CachedOcr, Recognition
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Split
-from counterfoil.documents.structured import ROLES, DocumentType, ExtractionResult, Method, structure
+from counterfoil.documents.structured import ROLES, DocumentType, ExtractionResult, Method, to_structured_data
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence
 from counterfoil.errors import ContextWindowError, InvalidDocumentError
-from counterfoil.llm import BudgetSpentError, RefusedQuestionError
+from counterfoil.llm import BudgetExceededError, PromptRejectedError
 
 SPLIT_CHANGED = (
     "The file was split before, and would be split differently now. Its parts stay as they are. "
@@ -67,7 +67,7 @@ def extract(
     exact = read.extraction
     if exact.structured_data is not None:
         return exact
-    kind = recognise(content)
+    kind = recognize(content)
     if kind is FileKind.IMAGE:
         pages = ocr.ocr_image(content, tools.ocr, tools.deadline)
     elif kind is FileKind.PDF:
@@ -114,29 +114,31 @@ def _read(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
-    found = None if reading is None else Read(reading.type, reading.fields, reading.evidence)
+    found = None if reading is None else ReadFields(reading.type, reading.fields, reading.evidence)
     refused: str | None = None
     if tools.llm is not None and (found is None or not _reviewed(found).is_good):
         try:
-            found = merge_fields(found, model.counted(*_ask(tools.llm, tools.deadline, pages, found)))
-        except BudgetSpentError as error:
+            found = merge_fields(found, model.grounded_fields(*_ask(tools.llm, tools.deadline, pages, found)))
+        except BudgetExceededError as error:
             refused = str(error)
-        except RefusedQuestionError:
+        except PromptRejectedError:
             refused = "The language model refused to read the document."
         except ContextWindowError:
             refused = "The document is too long for the language model."
     return _result(found, pages, refused)
 
 
-def _ask(llm: CachedLlm, deadline: Deadline, pages: Recognition, found: Read | None) -> tuple[Said, Grounds]:
+def _ask(
+    llm: CachedLlm, deadline: Deadline, pages: Recognition, found: ReadFields | None
+) -> tuple[LlmExtraction, Grounding]:
     """Return the model's answer and the grounds to check it.
 
     The answer has no line items if the rules are sure of theirs.
     """
-    grounds = Grounds(pages.pages)
+    grounds = Grounding(pages.pages)
 
-    def ask(*, lines: bool) -> Said:
-        return llm.ask(model.question(pages.pages, lines=lines), model.form(grounds), deadline).said
+    def ask(*, lines: bool) -> LlmExtraction:
+        return llm.complete_json(model.question(pages.pages, lines=lines), model.form(grounds), deadline).said
 
     if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
         return ask(lines=False), grounds
@@ -146,11 +148,11 @@ def _ask(llm: CachedLlm, deadline: Deadline, pages: Recognition, found: Read | N
         return ask(lines=False), grounds
 
 
-def _reviewed(read: Read) -> Completeness:
+def _reviewed(read: ReadFields) -> Completeness:
     return check_completeness(read.type, read.fields, read.evidence)
 
 
-def _result(read: Read | None, pages: Recognition, refused: str | None) -> ExtractionResult:
+def _result(read: ReadFields | None, pages: Recognition, refused: str | None) -> ExtractionResult:
     lost = totals.unreadable_warning(pages.pages, {} if read is None else read.fields)
     further = [sentence for sentence in (refused, lost, pages.warning) if sentence]
     unread = frozenset(pages.unread)
@@ -163,10 +165,10 @@ def _result(read: Read | None, pages: Recognition, refused: str | None) -> Extra
         return ExtractionResult(read.type, method, None, " ".join([reason, *further]), unread=unread)
     read = _without_nameless(read)
     try:
-        record, remarks = structure(read.type, read.fields)
+        record, remarks = to_structured_data(read.type, read.fields)
     except InvalidDocumentError as error:
         return ExtractionResult(read.type, method, None, " ".join([str(error), *further]), unread=unread)
-    told = (*read.remarks, *remarks, *_problems(_reviewed(read)), *further)
+    told = (*read.warnings, *remarks, *_problems(_reviewed(read)), *further)
     data = record.data()
     return ExtractionResult(read.type, method, data, None, told, _evidence(data, read, pages), unread)
 
@@ -179,7 +181,7 @@ def _problems(found: Completeness) -> Iterable[str]:
     yield from found.contradictions
 
 
-def _without_nameless(read: Read) -> Read:
+def _without_nameless(read: ReadFields) -> ReadFields:
     """Leave out parties without a name."""
     roles = ROLES[read.type]
     gone = [side for side in (roles.seller, roles.buyer) if side in read.fields and not read.fields[side].get("name")]
@@ -190,16 +192,16 @@ def _without_nameless(read: Read) -> Read:
     return replace(read, fields=fields, evidence=evidence)
 
 
-def _method(read: Read, pages: Recognition) -> Method:
+def _method(read: ReadFields, pages: Recognition) -> Method:
     if any(one.source == model.SOURCE for one in read.evidence.values()):
         return "model"
     return "ocr" if pages.sure else "text"
 
 
-def _evidence(data: Mapping[str, Any], read: Read, pages: Recognition) -> dict[str, dict[str, Any]]:
+def _evidence(data: Mapping[str, Any], read: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
     """Return the evidence of each field in `data`."""
     found = {path: read.evidence[path] for path in _paths(data) if path in read.evidence}
-    return {path: _told(one, pages.sure.get(one.page)) for path, one in found.items()}
+    return {path: _evidence_as_json(one, pages.sure.get(one.page)) for path, one in found.items()}
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
@@ -214,7 +216,7 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def _told(evidence: Evidence, sure: float | None) -> dict[str, Any]:
+def _evidence_as_json(evidence: Evidence, sure: float | None) -> dict[str, Any]:
     """Return evidence as JSON.
 
     Its source `text:label` is a text layer, and `ocr:label` is OCR with confidence `sure`.

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from counterfoil import aws
 from counterfoil.db import Connection
-from counterfoil.delivery.work import JOB_NAMESPACE, Intake, Message, Send, enqueue, read_message
+from counterfoil.delivery.work import JOB_NAMESPACE, Message, OutboxMessage, ParsedMessage, enqueue, read_message
 from counterfoil.documents.filetype import MAX_FILE_BYTES, check_size
 from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
@@ -69,11 +69,11 @@ class Upload:
         return rest.split("/", 1)[0] if rest != self.key and "/" in rest else ""
 
 
-def read_event(body: str) -> Intake:
+def read_event(body: str) -> ParsedMessage:
     """Read a message of the acquisition queue: an S3 notification, or a message from the outbox.
 
     Raises:
-        InvalidMessageError, NewerSchemaError: as `read_message`.
+        InvalidMessageError, UnsupportedSchemaError: as `read_message`.
     """
     try:
         event = from_json(body)
@@ -82,7 +82,7 @@ def read_event(body: str) -> Intake:
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
         ours = read_message(body)
         works = [message.work_id for message in ours.messages]
-        return Intake(ours.messages, lambda connection, _now: find_tenants(connection, works))
+        return ParsedMessage(ours.messages, lambda connection, _now: find_tenants(connection, works))
     try:
         records = event.get("Records", [])
         if not isinstance(records, list):
@@ -91,7 +91,7 @@ def read_event(body: str) -> Intake:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise InvalidMessageError("The S3 event has no readable bucket, key, sequencer or size") from None
     messages = [Message(work_id=upload.job_id, revision=1, send_number=0) for upload in uploads]
-    return Intake(messages, lambda connection, now: register_uploads(connection, uploads, now))
+    return ParsedMessage(messages, lambda connection, now: register_uploads(connection, uploads, now))
 
 
 def _created(record: dict[str, Any]) -> bool:
@@ -155,8 +155,8 @@ def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
 
     Also sets it in their dead letters, because otherwise the tenant's next failure could not reopen them.
     """
-    letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
-    connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": letters, "pattern": f"{PREFIX}%/%"})
+    dead_letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
+    connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": dead_letters, "pattern": f"{PREFIX}%/%"})
 
 
 def register_uploads(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
@@ -191,7 +191,7 @@ RETURNING id, tenant_id, revision, send_number
 """
 
 
-def job_of_tenant(mail_job: UUID, tenant_id: UUID) -> UUID:
+def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
     """Return the id of a tenant's job for a mail: UUIDv5 of the mail's own job and the tenant."""
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
@@ -206,12 +206,12 @@ def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
     return [tenant_id for (tenant_id,) in rows]
 
 
-def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[Send]:
+def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
     """Create the job of each tenant of a mail and enqueue its message, as the delivery role.
 
     An existing job stays.
     """
-    ids = [job_of_tenant(mail_job, tenant_id) for tenant_id in tenants]
+    ids = [tenant_job_id(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
     return enqueue(connection, ACQUISITION, rows, now, now)
 
@@ -230,7 +230,7 @@ class File:
 
 def _chunks(file: File) -> Generator[bytes]:
     version: dict[str, Any] = {"VersionId": file.version} if file.version else {}
-    with aws.errors_mapped():
+    with aws.translate_errors():
         answer = aws.client("s3").get_object(Bucket=file.bucket, Key=file.key, **version)
         check_size(answer["ContentLength"])
         with closing(answer["Body"]) as body:
@@ -238,7 +238,7 @@ def _chunks(file: File) -> Generator[bytes]:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedFile:
     """A downloaded file."""
 
     size: int
@@ -248,7 +248,7 @@ class Fetched:
     """None unless `keep` requested it."""
 
 
-def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
+def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
     """Download a file in pieces.
 
     `keep` receives the first one, and returns whether to keep the content.
@@ -266,10 +266,10 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
         size += len(chunk)
         if kept is not None:
             kept.write(chunk)
-    return Fetched(size, digest.digest(), None if kept is None else kept.getvalue())
+    return FetchedFile(size, digest.digest(), None if kept is None else kept.getvalue())
 
 
-def head(file: File) -> bytes:
+def read_header(file: File) -> bytes:
     """Return the first MiB of a file, or all of a smaller one. Raises the same errors as `fetch`."""
     with closing(_chunks(file)) as chunks:
         return next(chunks, b"")
@@ -291,7 +291,7 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected it.
     """
-    with aws.errors_mapped():
+    with aws.translate_errors():
         answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
     return File(bucket, key, answer.get("VersionId"))
 
@@ -299,7 +299,7 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
 VALID_SECONDS = 15 * 60
 LONGEST_NAME = 255
 """Maximum characters of a file name."""
-LONGEST_KEY = 1024
+MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
 _NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
 """Paths, control characters, and the variable that S3 replaces by the sender's file name."""
@@ -331,9 +331,9 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
             f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
-    if not 0 < _bytes(key) <= LONGEST_KEY:
+    if not 0 < _bytes(key) <= MAX_KEY_CHARS:
         raise RejectedRequestError("file_name is too long for S3, or is no valid Unicode: shorten or rename it")
-    with aws.errors_mapped():
+    with aws.translate_errors():
         post = aws.client("s3").generate_presigned_post(
             Bucket=bucket,
             Key=key,

@@ -50,7 +50,7 @@ class Dialect(StrEnum):
     """XML that Counterfoil does not read."""
 
 
-def recognise(content: bytes) -> FileKind:
+def recognize(content: bytes) -> FileKind:
     """Tell the kind of a file from its first bytes."""
     head = content[:_PDF_HEADER_WITHIN]
     if _HTML_START.match(head):
@@ -93,7 +93,7 @@ ROOTS = (
 """The root elements of the vocabularies that are read, as patterns of {namespace}name."""
 
 
-def recognise_dialect(root: etree._Element) -> Dialect:
+def recognize_dialect(root: etree._Element) -> Dialect:
     """Tell the vocabulary of an XML document from the namespace and name of its root element."""
     tag = str(root.tag)
     return next((dialect for pattern, dialect in ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)

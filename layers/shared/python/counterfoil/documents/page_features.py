@@ -1,7 +1,7 @@
 """Features of a page: its type, number, sender, header, and position in its document. Pure.
 
 Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns apply to folded text: lower
-case, without accents, with plain quotes and blanks (`folding.fold`).
+case, without accents, with plain quotes and blanks (`folding.normalize_text`).
 """
 
 import re
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from counterfoil.documents.lexicon import SPLITTER
-from counterfoil.documents.lexicon.folding import fold
+from counterfoil.documents.lexicon.folding import normalize_text
 from counterfoil.documents.text.page import Line, Page, Word
 
 _COURSE = (
@@ -148,7 +148,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Mention:
+class TypeMention:
     """A document type named on a page, with its number if stated."""
 
     kind: str
@@ -177,9 +177,9 @@ class PagePlace:
 class PageFeatures:
     """Features found on a page."""
 
-    own: Mention | None
+    own: TypeMention | None
     """Type and number that the page or its document states about itself."""
-    named: tuple[Mention, ...]
+    named: tuple[TypeMention, ...]
     """All types named on the page."""
     unnamed: str | None
     """Number stated as its own, without a type."""
@@ -222,7 +222,7 @@ def read(page: Page) -> PageFeatures:
     lines = [(line, tuple(_segments(line))) for line in page.lines()]
     height = max(page.height, 1.0)
     usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
-    texts = [fold(line.text) for line, _ in lines]
+    texts = [normalize_text(line.text) for line, _ in lines]
     goods = next((place for place, text in enumerate(texts) if _GOODS.search(text)), len(lines))
     mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual, goods)]
     own = _own(mentions)
@@ -269,7 +269,7 @@ def _segments(line: Line) -> Iterator[Segment]:
         parts[-1].append(right)
     for part in parts:
         yield Segment(
-            fold(" ".join(word.text for word in part)),
+            normalize_text(" ".join(word.text for word in part)),
             part[0].left,
             max(word.right for word in part),
             min(word.top for word in part),
@@ -280,7 +280,7 @@ def _segments(line: Line) -> Iterator[Segment]:
 Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
-def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Mention]:
+def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[TypeMention]:
     """Yield the types named in a line, with the number beside each, or below it if it is a label.
 
     `goods` is the index of the first line with an amount. Text after it describes line items, not the page.
@@ -303,7 +303,7 @@ def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Me
         is_reference = label is not None and (found.re is _LABEL or ":" in label)
         is_heading = is_alone and not is_reference and place < goods
         style: Style = "title" if is_large else "heading" if is_heading else "label"
-        yield Mention(_kind(found), _plain(number), style, segment.height, place / len(lines))
+        yield TypeMention(_kind(found), _plain(number), style, segment.height, place / len(lines))
 
 
 def _kind(found: Match[str]) -> str:
@@ -336,7 +336,7 @@ def _plain(number: str | None) -> str | None:
     return None if number is None else "".join(character for character in number if character.isalnum())
 
 
-def _own(mentions: Sequence[Mention]) -> Mention | None:
+def _own(mentions: Sequence[TypeMention]) -> TypeMention | None:
     """Return the type and number of the page itself: the most prominent, and of those the latest stage.
 
     Documents cite earlier ones. If an order and an invoice are equally prominent, the page is an invoice.
@@ -366,7 +366,7 @@ def _unnamed(upper: Iterable[Sequence[Segment]]) -> str | None:
 def _places(lines: Lines, height: float) -> Iterator[PagePlace]:
     for line, segments in lines:
         in_margin = line.bottom <= _MARGIN * height or line.top >= (1 - _MARGIN) * height
-        text = fold(line.text)
+        text = normalize_text(line.text)
         found = _PAGE_PLACE.search(text)
         if found is None and in_margin:
             found = next((bare for part in segments if (bare := _BARE_PLACE.fullmatch(part.text))), None)

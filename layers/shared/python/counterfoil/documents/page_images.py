@@ -1,7 +1,7 @@
 """Pages of documents' files as images, and sizes of images: bounded in pixels, bytes, memory and time.
 
-`picture` is for the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium read files
-that anyone may send: a crash or an endless page does not end the caller.
+`render_page` is for the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium read
+files that anyone may send: a crash or an endless page does not end the caller.
 """
 
 import io
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from counterfoil.documents.filetype import FileKind, recognise
+from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.sandbox.process import Limits, run
 from counterfoil.errors import InvalidDocumentError, ParserError, RejectedRequestError
 
@@ -46,16 +46,16 @@ _STRETCH = (0.25, 4.0)
 """Plausible ratios of the two resolutions of a fax."""
 
 
-class UnshowableError(RejectedRequestError):
+class RenderError(RejectedRequestError):
     """A file has no pages that could be shown, or this page cannot be shown."""
 
 
-class NoPageError(RejectedRequestError):
+class PageNotFoundError(RejectedRequestError):
     """A file has fewer pages."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class PageImage:
     """A page as an image."""
 
     content: bytes
@@ -64,26 +64,26 @@ class Picture:
     """Number of pages in the file."""
 
 
-def picture(content: bytes, number: int) -> Picture:
+def render_page(content: bytes, number: int) -> PageImage:
     """Return a page of a file as an image of at most `MAX_BYTES`. Pages count from 1.
 
     Raises:
-        NoPageError: the file has fewer pages.
-        UnshowableError: the file is not a PDF, JPEG, PNG or TIFF, is damaged, or takes too much time or memory.
+        PageNotFoundError: the file has fewer pages.
+        RenderError: the file is not a PDF, JPEG, PNG or TIFF, is damaged, or takes too much time or memory.
     """
-    kind = recognise(content)
+    kind = recognize(content)
     if kind not in {FileKind.PDF, FileKind.IMAGE}:
-        raise UnshowableError(_UNSHOWABLE[kind])
+        raise RenderError(_UNSHOWABLE[kind])
     try:
         (frame,) = run("render", content, {"is_pdf": kind is FileKind.PDF, "number": number}, LIMITS)
     except (InvalidDocumentError, ParserError):
-        raise UnshowableError(_GAVE_UP) from None
+        raise RenderError(_GAVE_UP) from None
     problem, pages, media_type = frame.value["problem"], frame.value["pages"], frame.value["media_type"]
     if problem == "pages":
-        raise NoPageError(f"The document has {pages} page{'s' if pages != 1 else ''}.")
+        raise PageNotFoundError(f"The document has {pages} page{'s' if pages != 1 else ''}.")
     if problem is not None:
-        raise UnshowableError(_PROBLEMS[problem])
-    return Picture(frame.content or content, media_type, pages)
+        raise RenderError(_PROBLEMS[problem])
+    return PageImage(frame.content or content, media_type, pages)
 
 
 _GAVE_UP = (
@@ -166,7 +166,7 @@ def _rendered(image: "Image.Image", content: bytes, number: int, pages: int) -> 
     whole = _resizable(image)
     if whole is None:
         return Rendered("form", pages)
-    return _smallest((_shown(whole, side, stretch) for side in SIDES), pages)
+    return _smallest((_scale(whole, side, stretch) for side in SIDES), pages)
 
 
 def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
@@ -264,7 +264,7 @@ def _resizable(image: "Image.Image") -> "Image.Image | None":
     return ImageOps.exif_transpose(image)
 
 
-def _shown(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
+def _scale(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
     """Return the image at most `side` pixels long, with 8 bits per channel, over white."""
     width, height = image.width, image.height * stretch
     scale = min(1.0, side / max(width, height))

@@ -135,7 +135,7 @@ def _encrypted() -> InvalidDocumentError:
 
 
 @contextmanager
-def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
+def open_pdf(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
     """Open a PDF in pdfium for one thread at a time. Use the document only within the context.
 
     Raises `InvalidDocumentError` for damaged files and for more than `MAX_PAGES` pages.
@@ -164,7 +164,7 @@ def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[f
     }
     if not few:
         return {}, noisy
-    with opened(content) as document:
+    with open_pdf(content) as document:
         return dict(_drawn(document, few, noisy)), noisy
 
 
@@ -196,7 +196,7 @@ def _is_picture(page: pypdfium2.PdfPage) -> bool:
     return False
 
 
-def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+def extract_pages(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield a separate PDF for each range of pages, first and last, counted from 1.
 
     The same pages of the same file result in the same bytes. Raises `InvalidDocumentError` for damaged files.

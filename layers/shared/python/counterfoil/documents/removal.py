@@ -1,11 +1,11 @@
 """Removal of documents, and their replacement by another file.
 
 A removal is one transaction. It deletes the document with its keys, matches, jobs and children, and keeps a record of
-who removed it and why (`document_removal`). Children stay if another file of the tenant has the same content
-(`document_copy`), and belong to that file then. Documents that matched the removed ones, or waited for them, are
-matched again. Their clusters get new ids and are computed again, and destinations are notified. An attempt in progress
-loses its claim with the row and changes nothing. The file stays in S3, because other documents may come from it and
-accounting must keep it. `erasure` deletes both.
+who removed it and why (`document_deletion`). Children stay if another file of the tenant has the same content
+(`document_duplicate_file`), and belong to that file then. Documents that matched the removed ones, or waited for them,
+are matched again. Their clusters get new ids and are computed again, and destinations are notified. An attempt in
+progress loses its claim with the row and changes nothing. The file stays in S3, because other documents may come from
+it and accounting must keep it. `erasure` deletes both.
 
 A replacement gives a new document to a new file, because matches, cached answers and deliveries belong to the old
 content. It has three steps, each in a transaction with its cause. The intention is stored before the file is uploaded.
@@ -19,10 +19,10 @@ from datetime import datetime
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import renew, settle
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.files import File
 from counterfoil.documents.kinds import BY_WORKER
@@ -30,11 +30,11 @@ from counterfoil.webhooks.destinations import enqueue
 
 _JOBS = ("ingestion", "matching")
 """Queues whose work items are deleted with a document."""
-WHY = "A document that it was matched with, or could have been, was removed."
+REASON = "A document that it was matched with, or could have been, was removed."
 
 
 @dataclass(frozen=True)
-class Removal:
+class DeletionResult:
     """Result of a removal."""
 
     documents: tuple[UUID, ...]
@@ -43,19 +43,19 @@ class Removal:
     """Parts that another file contains as well, and that belong to it now."""
     rematched: int
     """Number of re-matched documents."""
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
 # Wait for writers of the row. Children are locked after their parent, which prevents new ones.
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
-_HAND_OVER = "SELECT hand_over_parts(%s)"
-_ERASE_JUDGMENTS = "SELECT erase_judgements(%s)"
-_REMOVE = "SELECT remove_documents(%(ids)s, %(by)s, %(reason)s, %(replaced_by)s, %(now)s)"
+_HAND_OVER = "SELECT promote_duplicate_file(%s)"
+_ERASE_JUDGMENTS = "SELECT erase_llm_judgments(%s)"
+_REMOVE = "SELECT delete_documents(%(ids)s, %(by)s, %(reason)s, %(replaced_by)s, %(now)s)"
 
 
-def remove(
+def delete_document(
     connection: Connection,
     tenant_id: UUID,
     document_id: UUID,
@@ -65,34 +65,36 @@ def remove(
     reason: str | None = None,
     replaced_by: UUID | None = None,
     erase: bool = False,
-) -> Removal | None:
+) -> DeletionResult | None:
     """Remove a document in the caller's tenant transaction; None if the tenant has no such document.
 
     `by` is the author and `reason` a note, both for people. The tenant's matching lock lasts until the transaction
     ends. With `erase`, answers of the language model about its neighbors that quote it are deleted as well.
     """
-    matching.wait_for_lock(connection, tenant_id)
+    matching.lock_tenant_blocking(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
         return None
     parts = [id_ for (id_,) in connection.execute(_LOCK_PARTS, [document_id])]
     kept = sorted(id_ for (id_,) in connection.execute(_HAND_OVER, [document_id]))
     ids = [document_id, *(id_ for id_ in parts if id_ not in kept)]
-    leaving = matching.leaving(connection, tenant_id, ids)
+    leaving = matching.load_departing(connection, tenant_id, ids)
     for worker in _JOBS:
         notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
         settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
-    clusters = matching.left(connection, leaving)
-    sends = renew(connection, "matching", leaving.touched, now, actor=by, why=WHY)
-    sends += diagnostics.request(connection, tenant_id, clusters, now, document_ids=leaving.neighbours.union(kept))
+    clusters = matching.finish_departure(connection, leaving)
+    sends = renew(connection, "matching", leaving.touched, now, actor=by, why=REASON)
+    sends += diagnostics.enqueue_diagnostics(
+        connection, tenant_id, clusters, now, document_ids=leaving.neighbors.union(kept)
+    )
     for id_ in ids:
         sends += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
-    return Removal(tuple(ids), tuple(kept), len(leaving.touched), sends)
+    return DeletionResult(tuple(ids), tuple(kept), len(leaving.touched), sends)
 
 
-STAYS = "The document that it is to replace stays until it has been read."
+KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."
 _WHY = "The same file was uploaded again, to replace another document."
 
 _INTEND = """
@@ -102,7 +104,7 @@ WHERE id = %(document)s AND tenant_id = %(tenant)s
 """
 
 
-def intend(
+def request_replacement(
     connection: Connection,
     tenant_id: UUID,
     document_id: UUID,
@@ -127,7 +129,7 @@ def intend(
     }
     if connection.execute(_INTEND, values).rowcount == 0:
         return False
-    operation = Operation(by, "document replacement requested", [str(document_id)], now, reason)
+    operation = AuditRecord(by, "document replacement requested", [str(document_id)], now, reason)
     audit.record(connection, tenant_id, operation)
     return True
 
@@ -144,11 +146,11 @@ class Replacement:
 
 _INTENDED = """
 SELECT id, document_id, requested_by, reason FROM document_replacement
-WHERE tenant_id = %s AND bucket = %s AND key = %s AND settled_at IS NULL
+WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 """
 
 
-def intended(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
+def find_requested(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
     """Return the replacement that a file was uploaded for, and take the tenant's matching lock for it.
 
     Call it before the transaction locks a document.
@@ -156,23 +158,23 @@ def intended(connection: Connection, tenant_id: UUID, file: File) -> Replacement
     row = connection.execute(_INTENDED, [tenant_id, file.bucket, file.key]).fetchone()
     if row is None:
         return None
-    matching.wait_for_lock(connection, tenant_id)
+    matching.lock_tenant_blocking(connection, tenant_id)
     return Replacement(*row)
 
 
-_APPOINT = "UPDATE document_replacement SET successor = %s WHERE id = %s"
+_APPOINT = "UPDATE document_replacement SET replacement_id = %s WHERE id = %s"
 _IS_READ = """
 SELECT FROM document d WHERE id = %s AND (
     structured_data IS NOT NULL OR EXISTS (SELECT FROM document part WHERE part.parent_id = d.id)
-    OR EXISTS (SELECT FROM document_copy part WHERE part.parent_id = d.id)
+    OR EXISTS (SELECT FROM document_duplicate_file part WHERE part.parent_id = d.id)
 )
 """
 _WAS_BEGUN = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
 
 
-def appoint(
+def link_successor(
     connection: Connection, replacement: Replacement, new_id: UUID | None, now: datetime, *, is_new: bool
-) -> tuple[list[Send], str]:
+) -> tuple[list[OutboxMessage], str]:
     """Appoint the document of the file as successor. Replace at once if it was extracted before.
 
     None means that the file became several documents or none, and the old document stays. A successor that the tenant
@@ -196,34 +198,34 @@ def appoint(
     return sends, "It replaces an earlier document, which stays until this one has been read."
 
 
-_AWAITED = "SELECT tenant_id FROM document_replacement WHERE successor = %s AND settled_at IS NULL LIMIT 1"
+_AWAITED = "SELECT tenant_id FROM document_replacement WHERE replacement_id = %s AND closed_at IS NULL LIMIT 1"
 _NEXT = """
 SELECT tenant_id, id, document_id, requested_by, reason FROM document_replacement
-WHERE successor = %s AND settled_at IS NULL ORDER BY requested_at, id LIMIT 1
+WHERE replacement_id = %s AND closed_at IS NULL ORDER BY requested_at, id LIMIT 1
 """
 # A successor that is replaced itself passes its replacements to the newer one.
-_HAND_ON = "UPDATE document_replacement SET successor = %s WHERE successor = %s AND settled_at IS NULL"
+_HAND_ON = "UPDATE document_replacement SET replacement_id = %s WHERE replacement_id = %s AND closed_at IS NULL"
 
 
-def lock_awaited(connection: Connection, new_id: UUID) -> None:
+def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
     """Take the tenant's matching lock if a document replaces another. Call it before locking documents."""
     for (tenant_id,) in connection.execute(_AWAITED, [new_id]):
-        matching.wait_for_lock(connection, tenant_id)
+        matching.lock_tenant_blocking(connection, tenant_id)
 
 
-def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tuple[list[Send], str | None]:
+def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tuple[list[OutboxMessage], str | None]:
     """Remove the documents that a document replaces, in the transaction that stores its extraction.
 
     Return messages to send and a sentence for people, or None if it replaces nothing.
     """
-    sends: list[Send] = []
+    sends: list[OutboxMessage] = []
     told = None
     while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
         tenant_id, replacement = row[0], Replacement(*row[1:])
         _settle_replacement(connection, replacement.id, now)
         if replacement.document_id == new_id:  # the two documents replace each other
             continue
-        removal = remove(
+        removal = delete_document(
             connection,
             tenant_id,
             replacement.document_id,
@@ -242,4 +244,4 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
 
 
 def _settle_replacement(connection: Connection, id_: UUID, now: datetime) -> None:
-    connection.execute("UPDATE document_replacement SET settled_at = %s WHERE id = %s", [now, id_])
+    connection.execute("UPDATE document_replacement SET closed_at = %s WHERE id = %s", [now, id_])

@@ -17,7 +17,7 @@ from counterfoil.operations.engine import Applied, Definition, Turns
 from counterfoil.operations.store import REPROCESSING, NewOperation, Operation
 
 Kind = Literal["extract", "match"]
-WHY = {"extract": "The document is extracted again.", "match": "The document is matched again."}
+REASON = {"extract": "The document is extracted again.", "match": "The document is matched again."}
 
 
 def request(  # the facts of a request
@@ -79,7 +79,7 @@ class Reprocessing(Definition):
         sends = turns.begin(connection, [(worker, id_) for id_, _ in found])
         jobs = [BY_WORKER[worker].job_id(id_) for id_, _ in found]
         if jobs:
-            by, why = operation.requested_by, WHY[operation.action]
+            by, why = operation.requested_by, REASON[operation.action]
             settle(connection, jobs, "retried", turns.now, actor=by, note=why)
         cursor = (found[-1][1], found[-1][0]) if found else None
-        return Applied({"done": len(found)}, sends, is_last=len(found) < limit, cursor=cursor)
+        return Applied({"succeeded": len(found)}, sends, is_last=len(found) < limit, cursor=cursor)

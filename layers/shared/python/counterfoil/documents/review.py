@@ -3,7 +3,7 @@
 Each decision is one transaction under the tenant's matching lock. It writes user and reason to the audit trail, and
 updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their computation,
 and re-matches documents whose question to a language model changes. It is refused if the documents have changed since
-the reviewer read them. A pair with a newer decision requires its number in `supersedes`.
+the reviewer read them. A pair with a newer decision requires its number in `overrides`.
 
 The queue lists ambiguous documents with their candidates. The evidence of a candidate lists the bits of each feature,
 and their running sum.
@@ -19,22 +19,22 @@ from uuid import UUID
 from pydantic import Field
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import renew
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.document_list import missing
-from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, sql
-from counterfoil.documents.matching.evidence import waterfall
+from counterfoil.documents.matching import Decision, ManualDecisionResult, Pair, Verdict, sql
+from counterfoil.documents.matching.evidence import evidence_steps
 from counterfoil.documents.matching.sql import Review, State, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
 
-WHY = "A reviewer decided about a match."
+REASON = "A reviewer decided about a match."
 
 
 @dataclass(frozen=True)
-class Done:
+class DecisionApplied:
     """Result of a reviewer's decision."""
 
     decided: tuple[Pair, ...]
@@ -43,7 +43,7 @@ class Done:
     """Old and new ids of the changed clusters."""
     rematched: int
     """Number of re-matched documents."""
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
     @property
@@ -53,39 +53,39 @@ class Done:
             "verdict": self.verdict,
             "decided": [list(pair) for pair in self.decided],
             "clusters": sorted(self.clusters),
-            "matched_anew": self.rematched,
+            "rematched_documents": self.rematched,
         }
 
 
 @dataclass(frozen=True)
-class Who:
+class DecisionContext:
     """Author and reason of a decision."""
 
     by: str
     reason: str | None
-    supersedes: Collection[int] | None = ()
+    overrides: Collection[int] | None = ()
     """Numbers of the decisions that this one may replace. None means any decision."""
 
     def may_replace(self, decision: int) -> bool:
         """Return whether this decision may replace the one with this number."""
-        return self.supersedes is None or decision in self.supersedes
+        return self.overrides is None or decision in self.overrides
 
 
 @dataclass(frozen=True)
-class Refused:
+class DecisionRejected:
     """Reason why a decision was refused, in a sentence."""
 
     why: Literal["gone", "changed"]
     """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
-    sentence: str
+    message: str
 
 
-Answer = Done | Refused
-_GONE = Refused("gone", "There is no such document, or it is of a kind that is not matched.")
+Answer = DecisionApplied | DecisionRejected
+_GONE = DecisionRejected("gone", "There is no such document, or it is of a kind that is not matched.")
 
 
 def confirm(
-    connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, who: Who
+    connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, who: DecisionContext
 ) -> Answer:
     """Link two documents that are linked already or need review as a pair.
 
@@ -96,7 +96,12 @@ def confirm(
 
 
 def reject(
-    connection: Connection, tenant_id: UUID, document_id: UUID, others: Collection[UUID], now: datetime, who: Who
+    connection: Connection,
+    tenant_id: UUID,
+    document_id: UUID,
+    others: Collection[UUID],
+    now: datetime,
+    who: DecisionContext,
 ) -> Answer:
     """Reject all links and candidates between a document and the others, or none of them."""
     answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, who)
@@ -104,51 +109,58 @@ def reject(
 
 
 def merge(  # both documents
-    connection: Connection, tenant_id: UUID, one: UUID, other: UUID, now: datetime, who: Who, *, exact: bool = False
+    connection: Connection,
+    tenant_id: UUID,
+    one: UUID,
+    other: UUID,
+    now: datetime,
+    who: DecisionContext,
+    *,
+    exact: bool = False,
 ) -> Answer:
     """Link two documents and their clusters, whatever automatic matching has decided.
 
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
-    matching.wait_for_lock(connection, tenant_id)
+    matching.lock_tenant_blocking(connection, tenant_id)
     clusters = matching.clusters(connection, {one, other})
     if not exact and clusters.get(one) is not None and clusters.get(one) == clusters.get(other):
-        return Refused("changed", "The two are in one cluster already.")
+        return DecisionRejected("changed", "The two are in one cluster already.")
     pair = Pair.of(one, other) if exact else matching.best_pair(connection, one, other)
     answer = _decide(connection, tenant_id, [pair], "confirmed", now, who, in_question=False)
     return _recorded(connection, tenant_id, answer, now, who)
 
 
-def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, who: Who) -> Answer:
+def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, who: DecisionContext) -> Answer:
     """Remove a document from its cluster: reject all its edges, and those that would replace them.
 
     Edges to contracts stay, because they do not join clusters.
     """
-    matching.wait_for_lock(connection, tenant_id)
+    matching.lock_tenant_blocking(connection, tenant_id)
     members = matching.members(connection, document_id) - {document_id}
-    done: Done | None = None
+    done: DecisionApplied | None = None
     while pairs := [pair for pair in matching.pairs_of(connection, document_id) if members.intersection(pair)]:
         answer = _decide(connection, tenant_id, pairs, "rejected", now, who)
-        if isinstance(answer, Refused):
+        if isinstance(answer, DecisionRejected):
             return answer
         done = answer if done is None else _together(done, answer)
     if done is not None:
         return _recorded(connection, tenant_id, done, now, who)
     if not matching.members(connection, document_id):
         return _GONE
-    return Refused("changed", "The document is already alone in its cluster.")
+    return DecisionRejected("changed", "The document is already alone in its cluster.")
 
 
-def _recorded(connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, who: Who) -> Answer:
+def _recorded(connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, who: DecisionContext) -> Answer:
     """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
-    if isinstance(answer, Done):
+    if isinstance(answer, DecisionApplied):
         targets = sorted({str(end) for pair in answer.decided for end in pair})
-        audit.record(connection, tenant_id, Operation(who.by, f"match {answer.verdict}", targets, now, who.reason))
+        audit.record(connection, tenant_id, AuditRecord(who.by, f"match {answer.verdict}", targets, now, who.reason))
     return answer
 
 
-def _together(one: Done, other: Done) -> Done:
-    return Done(
+def _together(one: DecisionApplied, other: DecisionApplied) -> DecisionApplied:
+    return DecisionApplied(
         (*one.decided, *other.decided),
         one.verdict,
         one.clusters | other.clusters,
@@ -163,12 +175,12 @@ def _decide(
     wanted: Collection[tuple[UUID, UUID]],
     verdict: Verdict,
     now: datetime,
-    who: Who,
+    who: DecisionContext,
     *,
     in_question: bool = True,
 ) -> Answer:
     """Decide about pairs after validating each under the lock."""
-    matching.wait_for_lock(connection, tenant_id)
+    matching.lock_tenant_blocking(connection, tenant_id)
     pairs = sorted({Pair.of(*pair) for pair in wanted})
     if not matching.matchable(connection, {end for pair in pairs for end in pair}):
         return _GONE
@@ -180,24 +192,30 @@ def _decide(
     return _follow_up(connection, tenant_id, pairs, verdict, settled, now, who)
 
 
-def _refused(connection: Connection, pair: Pair, verdict: Verdict, who: Who, *, in_question: bool) -> Refused | None:
+def _refused(
+    connection: Connection, pair: Pair, verdict: Verdict, who: DecisionContext, *, in_question: bool
+) -> DecisionRejected | None:
     """Return the reason why a decision about a pair is refused; None if it is valid."""
     if pair.a == pair.b:
-        return Refused("changed", "A document cannot be decided against itself: name two.")
+        return DecisionRejected("changed", "A document cannot be decided against itself: name two.")
     last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
     if last is not None and last.verdict == verdict:
-        return Refused("changed", f"{_told(last)}. No change is needed.")
+        return DecisionRejected("changed", f"{_describe_decision(last)}. No change is needed.")
     if last is not None and not who.may_replace(last.id):
-        return Refused("changed", f"{_told(last)} (decision {last.id}): say that you supersede it, or leave it.")
+        return DecisionRejected(
+            "changed", f"{_describe_decision(last)} (decision {last.id}): say that you supersede it, or leave it."
+        )
     if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
         return None
-    doubts = sql.reviews(connection, pair)
-    if any(review.state == "open" and review.candidates.intersection(pair) for review in doubts.values()):
+    ambiguous_matches = sql.reviews(connection, pair)
+    if any(review.state == "open" and review.candidates.intersection(pair) for review in ambiguous_matches.values()):
         return None
-    return Refused("changed", "The two documents are not linked, and neither needs review because of the other.")
+    return DecisionRejected(
+        "changed", "The two documents are not linked, and neither needs review because of the other."
+    )
 
 
-def _told(last: Decision) -> str:
+def _describe_decision(last: Decision) -> str:
     return f"{last.by} {last.verdict} this pair on {last.at:%Y-%m-%d at %H:%M} UTC"
 
 
@@ -206,14 +224,16 @@ def _follow_up(
     tenant_id: UUID,
     pairs: Sequence[Pair],
     verdict: Verdict,
-    settled: Settled,
+    settled: ManualDecisionResult,
     now: datetime,
-    who: Who,
-) -> Done:
+    who: DecisionContext,
+) -> DecisionApplied:
     """Request computation of what changed, and re-match documents with changed model questions."""
-    sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=WHY)
-    sends += diagnostics.request(connection, tenant_id, settled.clusters, now, document_ids=settled.documents)
-    return Done(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)
+    sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=REASON)
+    sends += diagnostics.enqueue_diagnostics(
+        connection, tenant_id, settled.clusters, now, document_ids=settled.documents
+    )
+    return DecisionApplied(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)
 
 
 @dataclass(frozen=True)
@@ -235,8 +255,8 @@ class ReviewFilter:
     """Tenant slugs."""
     kind: str | None = None
     """Type of the ambiguous document."""
-    min_chance: float | None = None
-    max_chance: float | None = None
+    min_probability: float | None = None
+    max_probability: float | None = None
     """Match probability of the most likely candidate."""
     after: tuple[datetime, UUID] | None = None
     """Opening time and id of the last review on the previous page."""
@@ -248,7 +268,7 @@ FROM document_review r JOIN tenant t ON t.id = r.tenant_id
 WHERE r.state = %(state)s
   AND (%(tenants)s::text[] IS NULL OR t.slug = ANY(%(tenants)s))
   AND (%(kind)s::text IS NULL OR r.type = %(kind)s)
-  AND r.chance >= coalesce(%(min)s::float8, 0) AND r.chance <= coalesce(%(max)s::float8, 1)
+  AND r.probability >= coalesce(%(min)s::float8, 0) AND r.probability <= coalesce(%(max)s::float8, 1)
   AND (%(after_at)s::timestamptz IS NULL OR (r.opened_at, r.document_id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 """
@@ -261,8 +281,8 @@ def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[Rev
         "state": wanted.state,
         "tenants": None if wanted.tenants is None else list(wanted.tenants),
         "kind": wanted.kind,
-        "min": wanted.min_chance,
-        "max": wanted.max_chance,
+        "min": wanted.min_probability,
+        "max": wanted.max_probability,
         "after_at": at,
         "after_id": id_,
         "limit": limit,
@@ -289,7 +309,7 @@ class ReviewDocument:
 
 
 @dataclass(frozen=True)
-class Item:
+class ReviewItem:
     """A review with all facts for a decision."""
 
     tenant: str
@@ -308,15 +328,15 @@ class Item:
             "tenant": self.tenant,
             "state": review.state,
             "type": review.type,
-            "chance": review.chance,
+            "probability": review.probability,
             "weights": review.weights,
             "opened_at": review.opened_at.isoformat(),
             "changed_at": review.changed_at.isoformat(),
             "closed_at": review.closed_at and review.closed_at.isoformat(),
             "document": self._document(review.document_id),
-            "doubts": [
+            "ambiguous_matches": [
                 {**doubt, "candidates": [self._candidate(one) for one in doubt["candidates"]]}
-                for doubt in review.doubts
+                for doubt in review.ambiguous_matches
             ],
             "decisions": [
                 {
@@ -334,40 +354,41 @@ class Item:
     def _candidate(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "document": self._document(UUID(candidate["document"])),
-            "chance": candidate["chance"],
-            "bits": candidate["bits"],
-            "evidence": [asdict(step) for step in waterfall(candidate["evidence"])],
+            "probability": candidate["probability"],
+            "weight_bits": candidate["bits"],
+            "evidence": [asdict(step) for step in evidence_steps(candidate["evidence"])],
         }
 
     def _document(self, id_: UUID) -> ReviewDocument:
         return self.documents.get(id_, ReviewDocument(id_))
 
 
-def items(database: Database, found: Iterable[ReviewCursor]) -> list[Item]:
+def items(database: Database, found: Iterable[ReviewCursor]) -> list[ReviewItem]:
     """Return the reviews at these positions, in order of opening; each is read as its tenant."""
     of: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
     for place in found:
         of[place.tenant_id, place.tenant].append(place.document_id)
-    read: dict[UUID, Item] = {}
+    read: dict[UUID, ReviewItem] = {}
     for (tenant_id, slug), ids in of.items():
         with database.tenant(tenant_id) as connection:
             read |= _read(connection, slug, ids)
     return sorted(read.values(), key=lambda item: (item.review.opened_at, item.review.document_id))
 
 
-def item(database: Database, tenant_id: UUID, slug: str, document_id: UUID) -> Item | None:
+def item(database: Database, tenant_id: UUID, slug: str, document_id: UUID) -> ReviewItem | None:
     """Return the review of a document in any state; None if it was never ambiguous."""
     with database.tenant(tenant_id) as connection:
         return _read(connection, slug, [document_id]).get(document_id)
 
 
-def _read(connection: Connection, slug: str, ids: Collection[UUID]) -> dict[UUID, Item]:
+def _read(connection: Connection, slug: str, ids: Collection[UUID]) -> dict[UUID, ReviewItem]:
     found = reviews(connection, ids)
     decided = decisions(connection, found)
     shown = {id_ for review in found.values() for id_ in (review.document_id, *review.candidates)}
     known = summaries(connection, shown)
     return {
-        id_: Item(slug, review, known, [one for one in decided if id_ in one.pair]) for id_, review in found.items()
+        id_: ReviewItem(slug, review, known, [one for one in decided if id_ in one.pair])
+        for id_, review in found.items()
     }
 
 

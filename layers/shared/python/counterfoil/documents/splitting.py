@@ -14,8 +14,8 @@ from math import exp
 from typing import Literal, NamedTuple
 
 from counterfoil.documents.lexicon import SPLITTER
-from counterfoil.documents.lexicon.folding import fold
-from counterfoil.documents.page_features import Mention, PageFeatures, PagePlace, read
+from counterfoil.documents.lexicon.folding import normalize_text
+from counterfoil.documents.page_features import PageFeatures, PagePlace, TypeMention, read
 from counterfoil.documents.text.page import Page
 
 SURE = 0.9
@@ -94,10 +94,10 @@ class Split:
     @property
     def is_sure(self) -> bool:
         """Return whether every boundary is certain."""
-        return not self.doubts
+        return not self.uncertain_boundaries
 
     @property
-    def doubts(self) -> tuple[Boundary, ...]:
+    def uncertain_boundaries(self) -> tuple[Boundary, ...]:
         """The doubtful boundaries."""
         return tuple(boundary for boundary in self.boundaries if not boundary.is_sure)
 
@@ -106,8 +106,8 @@ class Split:
         """Reason why the file is not split, in one or two sentences; None if all boundaries are certain."""
         if self.is_sure:
             return None
-        pages = [boundary.page for boundary in self.doubts]
-        least = min(self.doubts, key=lambda boundary: boundary.confidence)
+        pages = [boundary.page for boundary in self.uncertain_boundaries]
+        least = min(self.uncertain_boundaries, key=lambda boundary: boundary.confidence)
         why = f" At page {least.page}: {' '.join(least.evidence)}" if least.evidence else ""
         return (
             f"The file may contain several documents, and it is unclear whether one starts at {_pages(pages)}. It "
@@ -122,7 +122,7 @@ class Split:
         beside = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
         return f"The file holds {documents} document{'s' * (documents != 1)}{beside}, which were separated."
 
-    def settled(self, decisions: Mapping[int, Boundary]) -> "Split":
+    def resolve(self, decisions: Mapping[int, Boundary]) -> "Split":
         """Replace doubtful boundaries by decisions. Certain ones stay."""
         kept = (
             boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
@@ -160,14 +160,16 @@ _LISTED = 2
 _FEWEST_FAX_LABELS = 2
 
 
-def covers(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, str]:
+def cover_pages(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, str]:
     """Return the covers by page index, each with a sentence that names its kind.
 
     A separator sheet may be anywhere. Cover letters and lists only count at the start of the file, because later pages
     of an invoice may mention enclosures and list delivery notes as well. They must be followed by a page that starts a
     document.
     """
-    found = {place: _told(place, "is a separator sheet") for place, page in enumerate(pages) if _is_separator(page)}
+    found = {
+        place: _cover_sentence(place, "is a separator sheet") for place, page in enumerate(pages) if _is_separator(page)
+    }
     following = Counter(number for one in signs if (number := one.number) is not None)
     leading: dict[int, str] = {}
     for place, (page, own) in enumerate(zip(pages, signs, strict=True)):
@@ -178,16 +180,16 @@ def covers(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, st
         kind = _kind(page, own, {number for number, count in following.items() if count > 0})
         if kind is None:
             return found | leading if _begins(own) else found
-        leading[place] = _told(place, kind)
+        leading[place] = _cover_sentence(place, kind)
     return found  # if all pages are covers, each may be a document
 
 
-def _told(place: int, kind: str) -> str:
+def _cover_sentence(place: int, kind: str) -> str:
     return f"Page {place + 1} {kind}."
 
 
 def _is_separator(page: Page) -> bool:
-    return len(page.words) <= _SEPARATOR_WORDS and _SEPARATOR.search(fold(page.text)) is not None
+    return len(page.words) <= _SEPARATOR_WORDS and _SEPARATOR.search(normalize_text(page.text)) is not None
 
 
 def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
@@ -204,7 +206,7 @@ def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
         return None
     if _is_fax_cover(page):
         return "is the cover of a fax"
-    return "goes with the documents that follow" if _COVERING.search(fold(page.text)) else None
+    return "goes with the documents that follow" if _COVERING.search(normalize_text(page.text)) else None
 
 
 def _names_alike(signs: PageFeatures, listed: Set[str]) -> bool:
@@ -221,11 +223,11 @@ def _begins(signs: PageFeatures) -> bool:
 
 def _words(page: Page) -> set[str]:
     """Return the words of a page in the form of numbers."""
-    return {"".join(character for character in fold(word.text) if character.isalnum()) for word in page.words}
+    return {"".join(character for character in normalize_text(word.text) if character.isalnum()) for word in page.words}
 
 
 def _is_fax_cover(page: Page) -> bool:
-    lines = [fold(line.text) for line in page.lines()]
+    lines = [normalize_text(line.text) for line in page.lines()]
     labels = sum(any(pattern.search(line) for line in lines) for pattern in _FAX_LABELS)
     return labels >= _FEWEST_FAX_LABELS and any(_FAX.match(line) for line in lines)
 
@@ -246,11 +248,11 @@ _BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
 
 
 @dataclass(frozen=True)
-class Sign:
+class BoundaryEvidence:
     """A feature for (positive) or against (negative) a boundary, in log-odds."""
 
     weight: float
-    sentence: str
+    message: str
 
 
 class _Current:
@@ -259,7 +261,7 @@ class _Current:
     def __init__(self, first: PageFeatures) -> None:
         self.first = self.last = first
         self.count = 0
-        self.own: Mention | None = None
+        self.own: TypeMention | None = None
         self.has_total = False
         """Whether its total has been found."""
         self.numbers: set[str] = set()
@@ -300,7 +302,7 @@ class _Current:
 def split(pages: Sequence[Page]) -> Split:
     """Return the documents and covers of a file with at least one page."""
     signs = [read(page) for page in pages]
-    covering = covers(pages, signs)
+    covering = cover_pages(pages, signs)
     boundaries: list[Boundary] = []
     current = _Current(signs[0])
     for place in range(1, len(signs)):
@@ -323,20 +325,20 @@ def _is_rest(before: PageFeatures, page: PageFeatures) -> bool:
     return len(page.lines & before.lines) >= _FEWEST_SHARED and len(page.lines - before.lines) <= _MOST_LEFT
 
 
-def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
+def _weighed(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
     score = _PRIOR + sum(sign.weight for sign in signs)
     confidence = 1 / (1 + exp(-abs(score)))
     weights = [sign.weight for sign in signs]
     if weights and max(weights) >= _STRONG and min(weights) <= -_STRONG:
         confidence = min(confidence, _CONTRADICTED)
     ordered = sorted(signs, key=lambda sign: -abs(sign.weight))
-    return Boundary(page, score > 0, confidence, tuple(sign.sentence for sign in ordered))
+    return Boundary(page, score > 0, confidence, tuple(sign.message for sign in ordered))
 
 
-def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
+def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[BoundaryEvidence]:
     """Yield the features for and against a document that starts at `page`."""
     if page.words == 0:
-        yield Sign(-_STRONG, "The page has no text.")
+        yield BoundaryEvidence(-_STRONG, "The page has no text.")
         return
     yield from _by_place(current, page, following)
     yield from _by_number(current, page)
@@ -347,26 +349,26 @@ def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | N
 # -- page numbers ---------------------------------------------------------------------------------------------------
 
 
-def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
+def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[BoundaryEvidence]:
     before, here = current.last.places, page.places
     if _counts_on(before, here):
-        yield Sign(-5.0, "Its page number follows the previous one.")
+        yield BoundaryEvidence(-5.0, "Its page number follows the previous one.")
         return
     if any(place.place == 1 for place in here):
-        yield Sign(5.0, "Its page number is 1.")
+        yield BoundaryEvidence(5.0, "Its page number is 1.")
     elif here:
         is_expected = not before and min(place.place for place in here) == current.count + 1
         strength = -4.0 if is_expected else -_STRONG
-        yield Sign(strength, "Its page number is not 1.")
+        yield BoundaryEvidence(strength, "Its page number is not 1.")
         if before:
-            yield Sign(_STRONG, "Its page number does not follow the previous one.")
+            yield BoundaryEvidence(_STRONG, "Its page number does not follow the previous one.")
     elif following is not None and _is_second(following) and not _counts_on(before, following.places):
-        yield Sign(_STRONG, "The page after it is page 2.")
+        yield BoundaryEvidence(_STRONG, "The page after it is page 2.")
     counted = [place for place in before if place.count is not None]
     if counted and all(place.place == place.count for place in counted):
-        yield Sign(2.5, "The previous page is the last one of its document, by its page number.")
+        yield BoundaryEvidence(2.5, "The previous page is the last one of its document, by its page number.")
     elif counted and not here and all(place.place != place.count for place in counted):
-        yield Sign(-2.5, "By its page number, the page before is not the last one of its document.")
+        yield BoundaryEvidence(-2.5, "By its page number, the page before is not the last one of its document.")
 
 
 def _is_second(page: PageFeatures) -> bool:
@@ -382,7 +384,7 @@ def _counts_on(before: Sequence[PagePlace], here: Sequence[PagePlace]) -> bool:
 # -- numbers and kinds ----------------------------------------------------------------------------------------------
 
 
-def _by_number(current: _Current, page: PageFeatures) -> Iterator[Sign]:
+def _by_number(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     own, known = page.own, current.own
     if own is None:
         yield from _by_unnamed(current, page)
@@ -390,28 +392,30 @@ def _by_number(current: _Current, page: PageFeatures) -> Iterator[Sign]:
         yield from _by_kind(known, own, page)
     elif own.number is None:
         if own.style == "title" or (own.style == "heading" and current.has_ended):
-            yield Sign(2.0 if own.style == "title" else 1.0, f"It is headed as {_a(own)}.")
+            yield BoundaryEvidence(2.0 if own.style == "title" else 1.0, f"It is headed as {_a(own)}.")
     elif not current.numbers:
-        yield Sign(_strength(own) / 2, f"It states the number of {_a(own)}, and the current document has none so far.")
+        yield BoundaryEvidence(
+            _strength(own) / 2, f"It states the number of {_a(own)}, and the current document has none so far."
+        )
     elif own.number in current.numbers:
         # After its end, the same number may be on a copy, or on another company's document.
-        yield Sign(-2.0 if current.has_ended else -4.5, "It states the number of the current document.")
+        yield BoundaryEvidence(-2.0 if current.has_ended else -4.5, "It states the number of the current document.")
     elif any(other.kind == own.kind and other.number in current.numbers for other in page.named):
-        yield Sign(-_STRONG, "It states the number of the current document, and another one.")
+        yield BoundaryEvidence(-_STRONG, "It states the number of the current document, and another one.")
     else:
-        yield Sign(_strength(own), f"It states another number of {_a(own)} than the current document.")
+        yield BoundaryEvidence(_strength(own), f"It states another number of {_a(own)} than the current document.")
 
 
-def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[Sign]:
+def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.unnamed is None or not current.numbers:
         return
     if page.unnamed in current.numbers:
-        yield Sign(-4.0, "It states the number of the current document.")
+        yield BoundaryEvidence(-4.0, "It states the number of the current document.")
     else:
-        yield Sign(2.0, "It states another number.")
+        yield BoundaryEvidence(2.0, "It states another number.")
 
 
-def _by_kind(known: Mention, own: Mention, page: PageFeatures) -> Iterator[Sign]:
+def _by_kind(known: TypeMention, own: TypeMention, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     """Compare the type of a page with that of the current document, and with the types it refers to.
 
     Later pages of an invoice name its order and its delivery notes, also on their own lines. An order does not name
@@ -419,22 +423,22 @@ def _by_kind(known: Mention, own: Mention, page: PageFeatures) -> Iterator[Sign]
     """
     if own.style == "title" or own.stage > known.stage:
         if own.style != "label" or not _is_counterpart(own, page):
-            yield Sign(_strength(own), f"It is {_a(own)}, and the current document is {_a(known)}.")
+            yield BoundaryEvidence(_strength(own), f"It is {_a(own)}, and the current document is {_a(known)}.")
     elif own.style == "heading" and own.above <= _MIDDLE:
-        yield Sign(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, as {_a(known)} may do.")
+        yield BoundaryEvidence(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, as {_a(known)} may do.")
 
 
-def _strength(own: Mention) -> float:
+def _strength(own: TypeMention) -> float:
     return _BY_STYLE[own.style] * (1.0 if own.above <= _MIDDLE else 0.4)
 
 
-def _is_counterpart(own: Mention, page: PageFeatures) -> bool:
+def _is_counterpart(own: TypeMention, page: PageFeatures) -> bool:
     """Return whether a page names several types in the same style, so that they are its references."""
     kinds = {other.kind for other in page.named if other.style == own.style} | {own.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 
 
-def _a(mention: Mention) -> str:
+def _a(mention: TypeMention) -> str:
     name = mention.kind.replace("_", " ")
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
@@ -449,36 +453,36 @@ def _is_named(current: _Current, page: PageFeatures) -> bool:
 # -- sender and layout ----------------------------------------------------------------------------------------------
 
 
-def _by_sender(current: _Current, page: PageFeatures) -> Iterator[Sign]:
+def _by_sender(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.sender and current.sender and not page.sender & current.sender:
-        yield Sign(_STRONG, "Header and footer have other VAT ids and accounts.")
+        yield BoundaryEvidence(_STRONG, "Header and footer have other VAT ids and accounts.")
     if page.firms and current.firms and not page.firms & current.firms:
-        yield Sign(2.0, "The header names another company.")
+        yield BoundaryEvidence(2.0, "The header names another company.")
     earlier = current.last.header
     if current.count > 1 and page.header == current.first.header != earlier and page.header:
-        yield Sign(1.5, "The header is again that of the first page.")
+        yield BoundaryEvidence(1.5, "The header is again that of the first page.")
 
 
-def _by_layout(current: _Current, page: PageFeatures) -> Iterator[Sign]:
+def _by_layout(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.carries_in or current.last.carries_out:
-        yield Sign(-4.0, "Something is carried on from the page before.")
+        yield BoundaryEvidence(-4.0, "Something is carried on from the page before.")
     if page.is_annex:
-        yield Sign(-_STRONG, "It is headed as an annex or as terms and conditions.")
+        yield BoundaryEvidence(-_STRONG, "It is headed as an annex or as terms and conditions.")
     names_itself = _is_named(current, page) or bool(page.places)
     head = page.head if names_itself else [figures for figures in page.head if not figures & current.figures]
     if len(head) > 1:
         weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
-        yield Sign(weight, f"It has {so_much} head of a first page.")
+        yield BoundaryEvidence(weight, f"It has {so_much} head of a first page.")
     if current.is_known and not (names_itself or head) and _is_rest(current.last, page):
-        yield Sign(-2.0, "It repeats the previous page, apart from a few lines.")
+        yield BoundaryEvidence(-2.0, "It repeats the previous page, apart from a few lines.")
     if current.is_known and not names_itself:
         is_headed = not page.large <= current.large
         if not page.head and not is_headed:
-            yield Sign(-_STRONG, "It has no feature of a first page.")
+            yield BoundaryEvidence(-_STRONG, "It has no feature of a first page.")
         else:
             weight = -0.5 if is_headed else -1.0 if len(head) > 1 else -1.5 if current.has_ended else -2.0
-            yield Sign(weight, "It has no number and names no document type.")
+            yield BoundaryEvidence(weight, "It has no number and names no document type.")
     if current.last.has_total:
-        yield Sign(1.2, "The previous page ends with a total.")
+        yield BoundaryEvidence(1.2, "The previous page ends with a total.")
     elif not names_itself and current.own and current.own.kind in _BILLS and not current.has_total:
-        yield Sign(-1.0, "The current invoice has no total yet.")
+        yield BoundaryEvidence(-1.0, "The current invoice has no total yet.")

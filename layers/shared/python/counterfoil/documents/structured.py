@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, m
 from pydantic_core import PydanticCustomError
 
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.validation import Problem, validate
+from counterfoil.validation import ValidationProblem, validate
 
 if TYPE_CHECKING:
     from counterfoil.documents.splitting import Split
@@ -226,7 +226,7 @@ class OtherDocument(Record):
 
 
 @dataclass(frozen=True)
-class Roles:
+class FieldRoles:
     """Names of the fields that differ by document type."""
 
     number: str
@@ -235,15 +235,15 @@ class Roles:
     buyer: str
 
 
-ROLES: Mapping[DocumentType, Roles] = MappingProxyType(
+ROLES: Mapping[DocumentType, FieldRoles] = MappingProxyType(
     {
-        DocumentType.INVOICE: Roles("invoice_number", "invoice_date", "issuer", "recipient"),
-        DocumentType.CREDIT_NOTE: Roles("credit_note_number", "credit_note_date", "issuer", "recipient"),
-        DocumentType.PURCHASE_ORDER: Roles("po_number", "order_date", "supplier", "buyer"),
-        DocumentType.ORDER_CONFIRMATION: Roles("confirmation_number", "confirmation_date", "supplier", "buyer"),
-        DocumentType.DELIVERY_NOTE: Roles("delivery_note_number", "delivery_date", "supplier", "buyer"),
-        DocumentType.GOODS_RECEIPT: Roles("receipt_number", "receipt_date", "supplier", "buyer"),
-        DocumentType.CONTRACT: Roles("contract_number", "contract_date", "supplier", "buyer"),
+        DocumentType.INVOICE: FieldRoles("invoice_number", "invoice_date", "issuer", "recipient"),
+        DocumentType.CREDIT_NOTE: FieldRoles("credit_note_number", "credit_note_date", "issuer", "recipient"),
+        DocumentType.PURCHASE_ORDER: FieldRoles("po_number", "order_date", "supplier", "buyer"),
+        DocumentType.ORDER_CONFIRMATION: FieldRoles("confirmation_number", "confirmation_date", "supplier", "buyer"),
+        DocumentType.DELIVERY_NOTE: FieldRoles("delivery_note_number", "delivery_date", "supplier", "buyer"),
+        DocumentType.GOODS_RECEIPT: FieldRoles("receipt_number", "receipt_date", "supplier", "buyer"),
+        DocumentType.CONTRACT: FieldRoles("contract_number", "contract_date", "supplier", "buyer"),
     }
 )
 
@@ -276,7 +276,7 @@ class ExtractionResult:
     structured_data: dict[str, Any] | None
     """Fields of the type. None if the file is stored without data; `reason` explains why."""
     reason: str | None = None
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Sentences about missing, doubtful, contradictory and unreadable fields."""
     evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Source, confidence and page of each field that was read from pages, by path."""
@@ -286,7 +286,7 @@ class ExtractionResult:
     """Parts of a PDF with several documents, or a split that must not be applied because of `reason`."""
 
 
-def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
+def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
     """Validate and normalize fields. Return the record, and remarks about omitted fields.
 
     Fields that the type does not have are ignored. An invalid tax rate of a line item is omitted with a remark. Raises
@@ -315,7 +315,7 @@ def _without_unreadable_rates(
     return kept, tuple(remarks)
 
 
-def _invalid(document_type: DocumentType, problem: Problem) -> InvalidDocumentError:
+def _invalid(document_type: DocumentType, problem: ValidationProblem) -> InvalidDocumentError:
     name, place = document_type.value.replace("_", " "), problem.place
     if problem.type == "missing" and len(place) == 1:
         message = f"The {name} does not state its number ({place[0]}); ask its sender for a complete one."

@@ -14,10 +14,15 @@ from psycopg.types.json import Jsonb
 from counterfoil import audit
 from counterfoil.audit import Change
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, differences
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances
-from counterfoil.documents.three_way_match.decisions import Found, Proposal, propose, told
+from counterfoil.documents.three_way_match.decisions import (
+    SuggestionResult,
+    ToleranceSuggestion,
+    format_size,
+    suggest_tolerances,
+)
 from counterfoil.documents.three_way_match.tolerances import as_json
 
 MOST_AT_ONCE = 500
@@ -42,13 +47,13 @@ class Entry:
 
 
 _ENTRIES = """
-SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article, coalesce(set_by, ''),
-    reason, evidence
-FROM tolerance WHERE tenant_id = %s ORDER BY key, supplier NULLS FIRST, article NULLS FIRST
+SELECT variance_type, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article,
+    coalesce(set_by, ''), reason, evidence
+FROM tolerance WHERE tenant_id = %s ORDER BY variance_type, supplier NULLS FIRST, article NULLS FIRST
 """
 _PUT = """
-INSERT INTO tolerance (tenant_id, key, supplier, article, lower_absolute, lower_percent, upper_absolute, upper_percent,
-    set_by, reason, evidence)
+INSERT INTO tolerance (tenant_id, variance_type, supplier, article, lower_absolute, lower_percent, upper_absolute,
+    upper_percent, set_by, reason, evidence)
 VALUES (%(tenant)s, %(key)s, %(supplier)s, %(article)s, %(lower_absolute)s, %(lower_percent)s, %(upper_absolute)s,
     %(upper_percent)s, %(by)s, %(reason)s, %(evidence)s)
 """
@@ -107,7 +112,7 @@ def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) 
     """Return supplier and article as keyed hashes, because the audit trail contains no names."""
     scope = {"supplier": tolerance.supplier, "article": tolerance.article}
     return {
-        name: None if value is None else audit.keyed(connection, change.tenant_id, value.encode()).hex()
+        name: None if value is None else audit.hmac_digest(connection, change.tenant_id, value.encode()).hex()
         for name, value in scope.items()
     }
 
@@ -115,7 +120,7 @@ def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) 
 def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool:
     """Remove tolerances whose normalized supplier and article are equal."""
     found = connection.execute(
-        "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND key = %s",
+        "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND variance_type = %s",
         [change.tenant_id, unwanted.key],
     ).fetchall()
     same = [
@@ -130,37 +135,39 @@ def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool
 # -- suggestions ------------------------------------------------------------------------------------------------------
 
 
-def suggest(connection: Connection, tenant_id: UUID) -> list[Found]:
+def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
     """Return tolerances that follow from reviewers' decisions, and why there are no others."""
-    return propose(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
+    return suggest_tolerances(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
 
 
 def accept(connection: Connection, change: Change, suggestion_id: str, reason: str | None) -> bool:
     """Set the tolerance of a suggestion. Returns False if decisions or tolerances no longer suggest it."""
     _lock(connection, change)
     found = suggest(connection, change.tenant_id)
-    chosen = next((one for one in found if isinstance(one, Proposal) and one.id == suggestion_id), None)
+    chosen = next((one for one in found if isinstance(one, ToleranceSuggestion) and one.id == suggestion_id), None)
     if chosen is None:
         return False
     put(connection, change, chosen.tolerance, reason, chosen.record)
     return True
 
 
-def title(found: Found) -> str:
+def title(found: SuggestionResult) -> str:
     """Return the supplier, the key and the direction of a suggestion, for people."""
     is_name = found.supplier_name == found.supplier
     supplier = found.supplier_name if is_name else f"{found.supplier_name} ({found.supplier})"
     return f"{supplier}, {_ABOUT[found.key]}, {found.direction} than expected"
 
 
-def sentences(proposal: Proposal) -> list[str]:
+def sentences(proposal: ToleranceSuggestion) -> list[str]:
     """Return a suggestion and its evidence, for people."""
     found = proposal.evidence
     who = f"{', '.join(found.people[:3])}{' and others' if len(found.people) > 3 else ''}"
     days = f"on {found.since}" if found.since == found.until else f"from {found.since} to {found.until}"
     smallest = found.smallest_disputed
-    disputed = "none was disputed" if smallest is None else f"the smallest disputed is {told(smallest, proposal.sort)}"
-    limit, largest = told(proposal.limit, proposal.sort), told(found.largest_accepted, proposal.sort)
+    disputed = (
+        "none was disputed" if smallest is None else f"the smallest disputed is {format_size(smallest, proposal.sort)}"
+    )
+    limit, largest = format_size(proposal.limit, proposal.sort), format_size(found.largest_accepted, proposal.sort)
     return [
         f"Tolerated now: {proposal.before.words}. Proposed: {proposal.limits.words}.",
         f"Accepted in {found.accepted} documents by {who}, {days}: 95 of 100 within {limit}, the largest {largest}; "
@@ -174,18 +181,18 @@ def sentences(proposal: Proposal) -> list[str]:
 
 _COMPARED = """
 SELECT id FROM cluster_diagnostics
-WHERE (outcome IS NOT NULL OR status = 'in-progress') AND (%(after)s::uuid IS NULL OR id > %(after)s)
+WHERE (match_status IS NOT NULL OR status = 'in-progress') AND (%(after)s::uuid IS NULL OR id > %(after)s)
 ORDER BY id LIMIT %(limit)s
 """
 
 
 def recompare(
     connection: Connection, tenant_id: UUID, after: UUID | None, now: datetime
-) -> tuple[Sequence[UUID], list[Send]]:
+) -> tuple[Sequence[UUID], list[OutboxMessage]]:
     """Request the comparison of the next clusters of a tenant. Return their ids and the messages to send.
 
     A cluster whose first comparison is in progress may have read the previous tolerances.
     """
     values = {"after": after, "limit": MOST_AT_ONCE}
     ids = [id_ for (id_,) in connection.execute(_COMPARED, values)]
-    return ids, diagnostics.request(connection, tenant_id, ids, now)
+    return ids, diagnostics.enqueue_diagnostics(connection, tenant_id, ids, now)

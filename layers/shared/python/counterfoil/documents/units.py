@@ -18,7 +18,7 @@ _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
 
-def code(text: str) -> str | None:
+def unit_code(text: str) -> str | None:
     """Return the Rec 20 code of a printed unit (`Stk.`, `m²`, `Liter(s)`, `HUR`); None if ambiguous."""
     written = text.strip(" .,:;/()[]")
     if written in _PRINTED_CODES:
@@ -34,5 +34,5 @@ def canonical(text: str | None) -> str | None:
     """
     if not text or not (written := text.strip().upper()):
         return None
-    found = _ALIKE.get(written) or code(text) or written
+    found = _ALIKE.get(written) or unit_code(text) or written
     return _ALIKE.get(found, found)

@@ -5,8 +5,8 @@
 | waiting | its next attempt has not started |
 | working | an attempt is in progress |
 | succeeded | it was extracted, and matched if it can be |
-| kept | it is stored, but there is no data to match; the note says why |
-| seen-again | the tenant has a file with the same content, so there is no second document |
+| ignored | it is stored, but there is no data to match; the note says why |
+| duplicate | the tenant has a file with the same content, so there is no second document |
 | removed | it was deleted or replaced; the note names the person |
 | failed | its attempts are exhausted or useless; the note says why, and it has a dead letter |
 """
@@ -22,7 +22,7 @@ from pydantic import Field
 
 from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import document_list
-from counterfoil.documents.removal import STAYS
+from counterfoil.documents.removal import KEEP_ORIGINAL_REASON
 from counterfoil.documents.structured import ROLES
 
 
@@ -32,8 +32,8 @@ class State(StrEnum):
     WAITING = "waiting"
     WORKING = "working"
     SUCCEEDED = "succeeded"
-    KEPT = "kept"
-    SEEN_AGAIN = "seen-again"
+    IGNORED = "ignored"
+    DUPLICATE = "duplicate"
     REMOVED = "removed"
     FAILED = "failed"
 
@@ -80,12 +80,12 @@ class Page(NamedTuple):
     """One page of uploads."""
 
     uploads: Sequence[Upload]
-    next: PageCursor | None
+    next_cursor: PageCursor | None
     """None on the last page."""
 
 
 _NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLES.values())
-_JOBS = "acquisition_job WHERE reason IS DISTINCT FROM 'The file was erased.'"
+_JOBS = "acquisition_job WHERE skip_reason IS DISTINCT FROM 'The file was erased.'"
 _PLACES = f"""
 SELECT created_at, id FROM {_JOBS} AND tenant_id = %(tenant)s
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
@@ -94,18 +94,18 @@ ORDER BY created_at, id LIMIT %(limit)s
 _UPLOADS = f"""
 WITH d AS (
     SELECT id, source_id, file_name, type, coalesce({_NUMBERS}) AS number, content_hash, cluster_id, matching_status,
-           coalesce(matching_error, matching_reason) AS note, false AS is_removed, structured_data
+           coalesce(matching_error, matching_skip_reason) AS note, false AS is_removed, structured_data
     FROM document d
     UNION ALL
     SELECT document_id, source_id, file_name, type, NULL, content_hash, NULL, NULL,
-           CASE WHEN replaced_by IS NULL THEN 'Deleted by ' ELSE 'Replaced by ' END || removed_by
+           CASE WHEN replaced_by IS NULL THEN 'Deleted by ' ELSE 'Replaced by ' END || deleted_by
                || coalesce(': ' || reason, ''), true, NULL
-    FROM document_removal
+    FROM document_deletion
 )
-SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
-       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason), EXISTS (
+SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.skip_reason),
+       i.id IS NOT NULL, i.status, coalesce(i.error, i.skip_reason), EXISTS (
            SELECT FROM document_replacement r JOIN document replaced ON replaced.id = r.document_id
-           WHERE r.successor = d.id AND r.settled_at IS NULL
+           WHERE r.replacement_id = d.id AND r.closed_at IS NULL
        ),
        d.matching_status, d.note, coalesce(d.is_removed, false),
        d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id, d.structured_data
@@ -117,7 +117,7 @@ WHERE a.id = ANY(%(ids)s)
 ORDER BY a.created_at, a.id, d.id
 """  # noqa: S608  # constants
 _UNASSIGNED = f"""
-SELECT id, key, created_at, status, coalesce(error, reason) FROM {_JOBS}
+SELECT id, key, created_at, status, coalesce(error, skip_reason) FROM {_JOBS}
   AND tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' AND (%(key)s::text IS NULL OR key = %(key)s)
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at, id LIMIT %(limit)s
@@ -195,14 +195,14 @@ def _upload(tenant: str | None, row: tuple[Any, ...]) -> Upload:
         stage, status, note = Stage.INGESTION, ingested, ingestion_note
         if ingested == "succeeded":
             stage, status, note = Stage.MATCHING, matched, matching_note
-    states = {None: State.KEPT, "pending": State.WAITING, "in-progress": State.WORKING}
+    states = {None: State.IGNORED, "pending": State.WAITING, "in-progress": State.WORKING}
     state = states.get(status) or State(status)
     if is_removed:
         stage, state, note = Stage.MATCHING, State.REMOVED, matching_note
     elif stage is Stage.ACQUISITION and state is State.SUCCEEDED:
-        state = State.SEEN_AGAIN
+        state = State.DUPLICATE
     elif is_awaited:
-        note = f"{note.rstrip('.')}. {STAYS}" if note else STAYS
+        note = f"{note.rstrip('.')}. {KEEP_ORIGINAL_REASON}" if note else KEEP_ORIGINAL_REASON
     if missing := document_list.missing(type_, data):
         note = " ".join(filter(None, (note, f"Not read: {', '.join(missing)}.")))
     return Upload(

@@ -1,26 +1,26 @@
 """Calls to language and embedding models, with retries, response schemas and budgets."""
 
-from counterfoil.llm.answers import RefusedQuestionError, Turn
+from counterfoil.llm.answers import ChatTurn, PromptRejectedError
 from counterfoil.llm.client import (
     CHAT,
-    Answered,
-    Asks,
-    BudgetSpentError,
+    BudgetExceededError,
     Llm,
-    Question,
+    LlmClient,
+    LlmRequest,
+    LlmResponse,
     Vector,
-    refuse_spent_chats,
+    check_chat_budget,
 )
 
 __all__ = [
     "CHAT",
-    "Answered",
-    "Asks",
-    "BudgetSpentError",
+    "BudgetExceededError",
+    "ChatTurn",
     "Llm",
-    "Question",
-    "RefusedQuestionError",
-    "Turn",
+    "LlmClient",
+    "LlmRequest",
+    "LlmResponse",
+    "PromptRejectedError",
     "Vector",
-    "refuse_spent_chats",
+    "check_chat_budget",
 ]

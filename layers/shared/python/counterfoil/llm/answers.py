@@ -9,18 +9,18 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from counterfoil.errors import InvalidAnswerError, RejectedRequestError
-from counterfoil.validation import Problem, validate_json
+from counterfoil.errors import InvalidLlmResponseError, RejectedRequestError
+from counterfoil.validation import ValidationProblem, validate_json
 
 TEMPERATURE = 0.0
 """Temperature of every call: the most likely answer, and the same one each time."""
 
 
-class RefusedQuestionError(RejectedRequestError):
+class PromptRejectedError(RejectedRequestError):
     """A model's API refuses this question because of its content. It may answer others."""
 
 
-class FixedTemperatureError(RejectedRequestError):
+class UnsupportedTemperatureError(RejectedRequestError):
     """A model's API rejects the temperature: this model has a fixed one."""
 
 
@@ -39,14 +39,14 @@ class Reply:
     """Whether the model or its filter declined to answer. The text is then not an answer."""
 
 
-class Turn(NamedTuple):
+class ChatTurn(NamedTuple):
     """A user's earlier message in a conversation, and the model's reply."""
 
     user: str
     assistant: str
 
 
-def chat_messages(user: str, history: Sequence[Turn]) -> list[tuple[str, str]]:
+def chat_messages(user: str, history: Sequence[ChatTurn]) -> list[tuple[str, str]]:
     """Return a conversation as (role, text), `user` last."""
     earlier = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
     return [*earlier, ("user", user)]
@@ -68,14 +68,16 @@ class Provider(Protocol):
     def model(self) -> str:
         """Name of the model at the provider."""
 
-    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+    def reply(
+        self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
+    ) -> Reply:
         """Make one call of at most `total` seconds. `history` precedes `user`, oldest first.
 
         Raises:
             ServiceUnavailableError: the call was throttled, failed or timed out.
-            InvalidAnswerError: the response does not have this API's form.
+            InvalidLlmResponseError: the response does not have this API's form.
             ContextWindowError: the prompt exceeds the model's context window.
-            RefusedQuestionError: the content of the question is refused.
+            PromptRejectedError: the content of the question is refused.
             RejectedRequestError: this and every other question is rejected.
         """
 
@@ -84,7 +86,9 @@ _FIXED: set[tuple[str, str]] = set()
 """APIs and models that have rejected the temperature in this process."""
 
 
-def at_low_temperature(api: str, model: str, call: Callable[[float | None, float], Reply], total: float) -> Reply:
+def with_temperature_fallback(
+    api: str, model: str, call: Callable[[float | None, float], Reply], total: float
+) -> Reply:
     """Call at TEMPERATURE, or at the model's own temperature if it has a fixed one, as newer models do.
 
     `call` takes the temperature and its time limit. It runs again if the temperature was rejected. `total` (seconds)
@@ -94,7 +98,7 @@ def at_low_temperature(api: str, model: str, call: Callable[[float | None, float
     if (api, model) not in _FIXED:
         try:
             return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
-        except FixedTemperatureError:
+        except UnsupportedTemperatureError:
             pass
     reply = call(None, max(0.001, total - (monotonic() - began)))
     _FIXED.add((api, model))
@@ -119,13 +123,13 @@ _OF_THE_SETTINGS = re.compile(
 )
 
 
-def is_too_long(message: str) -> bool:
+def is_context_overflow(message: str) -> bool:
     """Return whether a refusal says that the prompt exceeds the context window."""
     return _TOO_LONG.search(message) is not None
 
 
-def is_about_the_settings(message: str) -> bool:
-    """Return whether a refusal blames the settings. Call `is_too_long` first."""
+def is_parameter_error(message: str) -> bool:
+    """Return whether a refusal blames the settings. Call `is_context_overflow` first."""
     return _OF_THE_SETTINGS.search(message) is not None
 
 
@@ -139,7 +143,7 @@ _OF_THE_TEMPERATURE = re.compile(
 )
 
 
-def is_about_the_temperature(message: str) -> bool:
+def is_temperature_error(message: str) -> bool:
     """Return whether a refusal rejects the temperature."""
     return _OF_THE_TEMPERATURE.search(message) is not None
 
@@ -164,30 +168,30 @@ def read(text: str, form: type[M]) -> M:
     be stored.
 
     Raises:
-        InvalidAnswerError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
+        InvalidLlmResponseError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
             first PREVIEW characters.
     """
     stripped = _storable(text).strip()
     if not stripped:
-        raise InvalidAnswerError("The answer is empty")
+        raise InvalidLlmResponseError("The answer is empty")
     fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
 
-    def wrong(problem: Problem) -> InvalidAnswerError:
+    def wrong(problem: ValidationProblem) -> InvalidLlmResponseError:
         fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
-        return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
+        return InvalidLlmResponseError(f"The answer {fails}", preview=preview(stripped))
 
     return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
 
 
-def words(text: str) -> str:
+def extract_json_text(text: str) -> str:
     """Return an answer without a form. Characters are replaced as in `read`.
 
     Raises:
-        InvalidAnswerError: the answer is empty.
+        InvalidLlmResponseError: the answer is empty.
     """
     stripped = _characters(text).strip()
     if not stripped:
-        raise InvalidAnswerError("The answer is empty")
+        raise InvalidLlmResponseError("The answer is empty")
     return stripped
 
 

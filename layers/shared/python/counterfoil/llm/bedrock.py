@@ -8,19 +8,19 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
-from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
+from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidLlmResponseError, ServiceUnavailableError
 from counterfoil.llm.answers import (
-    FixedTemperatureError,
-    RefusedQuestionError,
+    ChatTurn,
+    PromptRejectedError,
     Reply,
-    Turn,
-    at_low_temperature,
+    UnsupportedTemperatureError,
     chat_messages,
-    is_about_the_settings,
-    is_about_the_temperature,
-    is_too_long,
+    is_context_overflow,
+    is_parameter_error,
+    is_temperature_error,
     read,
     vector_reply,
+    with_temperature_fallback,
 )
 from counterfoil.validation import validate
 
@@ -61,10 +61,12 @@ class Bedrock:
     def __init__(self, model: str) -> None:
         self.model = model
 
-    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+    def reply(
+        self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
+    ) -> Reply:
         """See `Provider`."""
         said = chat_messages(user, history)
-        return at_low_temperature(
+        return with_temperature_fallback(
             self.name, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
@@ -74,7 +76,7 @@ class Bedrock:
         told = {} if temperature is None else {"temperature": temperature}
 
         def converse() -> Any:
-            with aws.errors_mapped():
+            with aws.translate_errors():
                 try:
                     return aws.client("bedrock-runtime").converse(
                         modelId=self.model,
@@ -86,7 +88,7 @@ class Bedrock:
                     raise _mapped(error) from None
 
         try:
-            return _reply(http.within(total, converse))
+            return _reply(http.run_with_deadline(total, converse))
         except TimeoutError:
             message = f"Bedrock did not answer within {total:g} seconds"
             raise ServiceUnavailableError(message) from None
@@ -105,14 +107,14 @@ class BedrockEmbeddings:
         system: str,  # noqa: ARG002
         user: str,
         *,
-        history: Sequence[Turn] = (),  # noqa: ARG002
+        history: Sequence[ChatTurn] = (),  # noqa: ARG002
         max_tokens: int,  # noqa: ARG002
         total: float,
     ) -> Reply:
         """See `Provider`."""
 
         def invoke() -> Any:
-            with aws.errors_mapped():
+            with aws.translate_errors():
                 try:
                     answer = aws.client("bedrock-runtime").invoke_model(
                         modelId=self.model, body=json.dumps({"inputText": user}), contentType="application/json"
@@ -122,7 +124,7 @@ class BedrockEmbeddings:
                 return answer["body"].read()
 
         try:
-            body = http.within(total, invoke)
+            body = http.run_with_deadline(total, invoke)
         except TimeoutError:
             message = f"Bedrock did not answer within {total:g} seconds"
             raise ServiceUnavailableError(message) from None
@@ -134,18 +136,18 @@ def _mapped(error: ClientError) -> CounterfoilError:
     """Translate an error like other AWS errors, apart from those specific to models."""
     about: Any = error.response
     code, text = about.get("Error", {}).get("Code", ""), about.get("Error", {}).get("Message", "")
-    if code == "ValidationException" and is_too_long(text):
+    if code == "ValidationException" and is_context_overflow(text):
         return ContextWindowError(
             "Bedrock answered with ValidationException: the prompt is longer than the model reads"
         )
-    if code == "ValidationException" and is_about_the_temperature(text):
-        return FixedTemperatureError("Bedrock answered with ValidationException: the model takes no temperature")
-    if code == "ValidationException" and not is_about_the_settings(text):
-        return RefusedQuestionError("Bedrock answered with ValidationException")
+    if code == "ValidationException" and is_temperature_error(text):
+        return UnsupportedTemperatureError("Bedrock answered with ValidationException: the model takes no temperature")
+    if code == "ValidationException" and not is_parameter_error(text):
+        return PromptRejectedError("Bedrock answered with ValidationException")
     retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
     if code == "ModelErrorException":  # status 424, but caused by the model
         return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)
-    ours = aws.mapped(error)
+    ours = aws.translate_error(error)
     if isinstance(ours, ServiceUnavailableError):
         ours.retry_after = retry_after
     return ours
@@ -155,7 +157,7 @@ def _reply(answer: Any) -> Reply:
     found = validate(
         _Conversation,
         answer,
-        lambda problem: InvalidAnswerError(f"Bedrock's answer failed schema validation ({problem.type})"),
+        lambda problem: InvalidLlmResponseError(f"Bedrock's answer failed schema validation ({problem.type})"),
     )
     return Reply(
         "".join(block.text for block in found.output.message.content),

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools import Logger
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from counterfoil.aws import Name, secret
+from counterfoil.aws import Name, get_secret
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.errors import (
@@ -27,15 +27,15 @@ from counterfoil.errors import (
     ContextWindowError,
     CounterfoilError,
     DeferredError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     InvalidSettingsError,
     PermanentError,
     RejectedRequestError,
     ServiceUnavailableError,
-    sentence,
+    safe_message,
 )
-from counterfoil.llm.answers import Provider, RefusedQuestionError, Reply, Turn, read, words
-from counterfoil.metrics import Metric, record
+from counterfoil.llm.answers import ChatTurn, PromptRejectedError, Provider, Reply, extract_json_text, read
+from counterfoil.metrics import Metric, emit
 from counterfoil.settings import Settings
 
 CHAT = "chat"
@@ -51,16 +51,16 @@ ON CONFLICT DO NOTHING RETURNING id
 
 # Callers for the same tenant wait here until this transaction ends.
 _COUNT = """
-INSERT INTO llm_day (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
-ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_day.calls + 1
+INSERT INTO llm_daily_usage (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
+ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_daily_usage.calls + 1
 RETURNING calls
 """
 _COUNT_CHAT = """
-INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%(tenant_id)s, %(day)s, 0, 1)
-ON CONFLICT (tenant_id, day) DO UPDATE SET chats = llm_day.chats + 1
-RETURNING chats
+INSERT INTO llm_daily_usage (tenant_id, day, calls, chat_calls) VALUES (%(tenant_id)s, %(day)s, 0, 1)
+ON CONFLICT (tenant_id, day) DO UPDATE SET chat_calls = llm_daily_usage.chat_calls + 1
+RETURNING chat_calls
 """
-_CHATS = "SELECT chats FROM llm_day WHERE tenant_id = %s AND day = %s"
+_CHATS = "SELECT chat_calls FROM llm_daily_usage WHERE tenant_id = %s AND day = %s"
 _OF_WORK = (
     "SELECT count(*) FROM llm_call WHERE work_id = %(work_id)s AND created_at >= %(since)s AND created_at < %(until)s"
 )
@@ -82,7 +82,7 @@ ON CONFLICT DO NOTHING
 """
 
 
-class BudgetSpentError(DeferredError):
+class BudgetExceededError(DeferredError):
     """The budget permits no further call before `until`.
 
     No call was made. The caller may continue without an answer.
@@ -101,7 +101,7 @@ class Budget:
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
         """Return the configured budget."""
-        return cls(settings.llm_questions_per_day, settings.llm_questions_per_document, settings.chat_questions_per_day)
+        return cls(settings.llm_calls_per_day, settings.llm_calls_per_document, settings.chat_calls_per_day)
 
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
         """Return the counters for this purpose: their scope, their maximum, and their name."""
@@ -128,10 +128,10 @@ class _Day:
     def until(self) -> datetime:
         return self.since + timedelta(days=1)
 
-    def spent(self, limit: int, told: str) -> BudgetSpentError:
+    def spent(self, limit: int, told: str) -> BudgetExceededError:
         whose = f"today's budget of {limit} questions{told}"
         message = f"The language model was not asked: {whose} is used up ({self.date:%Y-%m-%d}, UTC)."
-        return BudgetSpentError(message, until=self.until)
+        return BudgetExceededError(message, until=self.until)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class End:
+class LlmCallResult:
     """Result of a call. Tokens and cost are None if the response did not include them."""
 
     outcome: str
@@ -158,11 +158,11 @@ class End:
     cost_usd: float | None
 
 
-def refuse_spent_chats(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
+def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
     """Check whether a tenant may call for a conversation today, in its transaction. Counts nothing.
 
     Raises:
-        BudgetSpentError: the budget is spent.
+        BudgetExceededError: the budget is spent.
     """
     day = _Day.of(now)
     row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
@@ -175,7 +175,7 @@ def begin(database: Database, call: Call, budget: Budget) -> None:
     """Log a tenant's call and count it. A call without a tenant is not counted.
 
     Raises:
-        BudgetSpentError: the call must not be made. It is neither logged nor counted.
+        BudgetExceededError: the call must not be made. It is neither logged nor counted.
         CounterfoilError: mapped from psycopg's errors. The call must not be made.
     """
     if call.tenant_id is None:
@@ -198,7 +198,7 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
                 raise day.spent(limit, told)
 
 
-def end(database: Database, call: Call, how: End) -> None:
+def end(database: Database, call: Call, how: LlmCallResult) -> None:
     """Log the result of a call. A failure is only logged, because the answer is more important."""
     try:
         try:
@@ -207,11 +207,11 @@ def end(database: Database, call: Call, how: End) -> None:
             _end(database, call, how)
     except CounterfoilError as error:
         logger.warning(
-            "How a call to the language model ended is not on record", call_id=str(call.id), error=sentence(error)
+            "How a call to the language model ended is not on record", call_id=str(call.id), error=safe_message(error)
         )
 
 
-def _end(database: Database, call: Call, how: End) -> None:
+def _end(database: Database, call: Call, how: LlmCallResult) -> None:
     if call.tenant_id is None:
         with database.delivery() as connection:
             connection.execute(_WRITE, vars(call) | vars(how))
@@ -223,19 +223,19 @@ def _end(database: Database, call: Call, how: End) -> None:
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
-TRIES = 3
-LONGEST_PAUSE_SECONDS = 8.0
-LEAST_SECONDS = 1.0
+MAX_ATTEMPTS = 3
+MAX_BACKOFF_SECONDS = 8.0
+MIN_SECONDS_LEFT = 1.0
 """Minimum remaining time to start a call. A shorter one would be aborted."""
 PROBE_SECONDS = 10.0
 PROBE_TOKENS = 16
 
 _OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
-    (InvalidAnswerError, "invalid_answer"),
+    (InvalidLlmResponseError, "invalid_answer"),
     (ContextWindowError, "too_long"),
     (RejectedRequestError, "rejected"),
     (ServiceUnavailableError, "unavailable"),
-    (CancelledError, "cancelled"),
+    (CancelledError, "canceled"),
 )
 
 
@@ -247,7 +247,7 @@ class Breakers(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
+class LlmRequest:
     """A prompt with its purpose and work item.
 
     `user` may contain untrusted text; neither part is logged.
@@ -258,17 +258,17 @@ class Question:
     purpose: str
     tenant_id: UUID | None = None
     work_id: UUID | None = None
-    history: Sequence[Turn] = field(default=(), repr=False)
+    history: Sequence[ChatTurn] = field(default=(), repr=False)
     """Earlier messages, oldest first."""
     prompt_version: str = ""
     """Version of `system`, for the key of a cached answer."""
 
 
-_PROBE = Question("Answer with one word.", "Are you there?", "probe")
+_PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
 
 
 @dataclass(frozen=True)
-class Answered(Generic[T]):
+class LlmResponse(Generic[T]):
     """An answer with its details."""
 
     said: T
@@ -279,7 +279,7 @@ class Answered(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Limits:
+class LlmLimits:
     """Limits and prices. Seconds; US dollars per million tokens."""
 
     total_seconds: float
@@ -290,11 +290,11 @@ class Limits:
     budget: Budget
 
 
-class Asks(Protocol):
+class LlmClient(Protocol):
     """A language model that answers questions in a schema."""
 
-    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
-        """Return an answer in this schema. Raises the same errors as `Llm.ask`."""
+    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
+        """Return an answer in this schema. Raises the same errors as `Llm.complete_json`."""
 
 
 class Llm:
@@ -305,7 +305,7 @@ class Llm:
         provider: Provider,
         database: Database,
         breakers: Breakers,
-        limits: Limits,
+        limits: LlmLimits,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = monotonic,
@@ -334,7 +334,7 @@ class Llm:
         provider = _provider(settings)
         if provider is None:
             return None
-        limits = Limits(
+        limits = LlmLimits(
             settings.llm_total_timeout_seconds,
             settings.llm_max_tokens,
             settings.llm_retry_base_seconds,
@@ -344,7 +344,7 @@ class Llm:
         )
         return cls(provider, database, breakers, limits)
 
-    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
+    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return the model's answer in the form of `answer`, with its temperature and tokens.
 
         It makes up to TRIES calls, with pauses of base x 2^n seconds. `deadline` is checked before each call, because
@@ -355,30 +355,30 @@ class Llm:
         otherwise be deferred forever.
 
         Raises:
-            ServiceUnavailableError, InvalidAnswerError: the last call failed.
-            RefusedQuestionError: the model or its API refuses the content of the question.
+            ServiceUnavailableError, InvalidLlmResponseError: the last call failed.
+            PromptRejectedError: the model or its API refuses the content of the question.
             RejectedRequestError, ContextWindowError: no call can succeed.
-            BudgetSpentError: the day's budget does not permit another call.
+            BudgetExceededError: the day's budget does not permit another call.
             BreakerOpenError: the breaker is open, and no call was made.
-            CancelledError: the deadline was cancelled, or leaves no time to ask.
+            CancelledError: the deadline was canceled, or leaves no time to ask.
             StaleClaimError: a newer claim exists.
         """
         return self._answered(question, lambda text: read(text, answer), deadline)
 
-    def chat(self, question: Question, deadline: Deadline) -> Answered[str]:
-        """Return the model's answer in its own words. Raises as `ask`."""
-        return self._answered(question, words, deadline)
+    def chat(self, question: LlmRequest, deadline: Deadline) -> LlmResponse[str]:
+        """Return the model's answer in its own words. Raises as `complete_json`."""
+        return self._answered(question, extract_json_text, deadline)
 
-    def _answered(self, question: Question, parse: Callable[[str], T], deadline: Deadline) -> Answered[T]:
-        def use(reply: Reply) -> Answered[T]:
+    def _answered(self, question: LlmRequest, parse: Callable[[str], T], deadline: Deadline) -> LlmResponse[T]:
+        def use(reply: Reply) -> LlmResponse[T]:
             _check(reply)
-            return Answered(parse(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
+            return LlmResponse(parse(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
 
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(MAX_ATTEMPTS)):
             deadline.check()
-            if deadline.remaining() < LEAST_SECONDS:
+            if deadline.remaining() < MIN_SECONDS_LEFT:
                 raise CancelledError("Too little time to call the language model")
             try:
                 return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=deadline.remaining)
@@ -386,23 +386,23 @@ class Llm:
                 if failure is None:
                     raise
                 raise failure from None
-            except (ServiceUnavailableError, InvalidAnswerError) as error:
+            except (ServiceUnavailableError, InvalidLlmResponseError) as error:
                 failure = error
                 asked_for = getattr(error, "retry_after", None) or 0.0
-                seconds = max(min(pause, LONGEST_PAUSE_SECONDS), asked_for)
-                if tries_left == 0 or seconds + LEAST_SECONDS > deadline.remaining():
+                seconds = max(min(pause, MAX_BACKOFF_SECONDS), asked_for)
+                if tries_left == 0 or seconds + MIN_SECONDS_LEFT > deadline.remaining():
                     raise
-            if self._wait(deadline.cancelled, seconds):
+            if self._wait(deadline.canceled, seconds):
                 raise CancelledError("Stopped while waiting to ask the language model again")
             pause *= 2
         raise AssertionError  # the last attempt returns or raises
 
     def probe(self) -> None:
-        """Make the smallest possible call to check whether the service is available. Raises like `ask`."""
+        """Check with a minimal call whether the service is available. Raises like `complete_json`."""
         self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
 
     def _call(
-        self, question: Question, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
+        self, question: LlmRequest, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
     ) -> T:
         """Make one logged call behind the breaker."""
         with self._breakers.guard(f"llm:{self.provider.name}"):
@@ -420,7 +420,7 @@ class Llm:
             finally:
                 self._end(call, outcome, reply, self._monotonic() - began)
 
-    def _reply(self, question: Question, max_tokens: int, time_left: Callable[[], float]) -> Reply:
+    def _reply(self, question: LlmRequest, max_tokens: int, time_left: Callable[[], float]) -> Reply:
         total = min(self._limits.total_seconds, time_left())
         try:
             return self.provider.reply(
@@ -432,7 +432,7 @@ class Llm:
                 raise CancelledError("The time ended before the language model answered") from None
             raise
 
-    def _begin(self, question: Question) -> Call:
+    def _begin(self, question: LlmRequest) -> Call:
         call = Call(
             uuid4(),
             question.tenant_id,
@@ -444,26 +444,26 @@ class Llm:
         )
         try:
             begin(self._database, call, self._limits.budget)
-        except BudgetSpentError:
-            record({Metric.LLM_BUDGET_EXCEEDED: 1}, provider=self.provider.name)
+        except BudgetExceededError:
+            emit({Metric.LLM_BUDGET_EXCEEDED: 1}, provider=self.provider.name)
             raise
         return call
 
     def _end(self, call: Call, outcome: str, reply: Reply | None, seconds: float) -> None:
-        record({Metric.LLM_CALLS: 1, Metric.LLM_FAILURES: int(outcome != "answered")}, provider=self.provider.name)
+        emit({Metric.LLM_CALLS: 1, Metric.LLM_FAILURES: int(outcome != "answered")}, provider=self.provider.name)
         tokens: tuple[int | None, int | None] = (None, None)
         cost = None
         if reply is not None:
             tokens = reply.input_tokens, reply.output_tokens
             spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
             cost = spent / 1_000_000
-        end(self._database, call, End(outcome, *tokens, round(seconds * 1000), cost))
+        end(self._database, call, LlmCallResult(outcome, *tokens, round(seconds * 1000), cost))
 
 
 def _check(reply: Reply) -> None:
     """Raise if the reply is incomplete or refused."""
     if reply.is_refused:
-        raise RefusedQuestionError("The language model declined to answer")
+        raise PromptRejectedError("The language model declined to answer")
     if not reply.is_complete:
         message = f"The answer was cut off, at {reply.output_tokens} tokens"
         raise ContextWindowError(message)
@@ -485,7 +485,7 @@ def _provider(settings: Settings) -> Provider | None:
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
         raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
-    key = key_of(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
+    key = api_key(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
     if name == "anthropic":
         from counterfoil.llm.providers import Anthropic
 
@@ -495,14 +495,14 @@ def _provider(settings: Settings) -> Provider | None:
     return OpenAi(settings, settings.llm_model, key)
 
 
-def key_of(settings: Settings, name: Name, needed_by: str) -> SecretStr:
+def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
     """Return the key of an API.
 
     Raises:
         ServiceUnavailableError: no usable key. The message names the setting that needs it.
     """
     try:
-        key = secret(settings, name)
+        key = get_secret(settings, name)
     except PermanentError as error:  # the secret is missing, not readable or invalid
         message = f"{name} could not be read, and {needed_by} needs it: {error}"
         raise ServiceUnavailableError(message) from error
@@ -573,7 +573,7 @@ def embedding_model(settings: Settings, database: Database, breakers: Breakers) 
     Raises:
         ServiceUnavailableError: no usable key.
     """
-    limits = Limits(
+    limits = LlmLimits(
         min(LONGEST_CALL_SECONDS, settings.llm_total_timeout_seconds),
         0,
         settings.llm_retry_base_seconds,
@@ -591,4 +591,4 @@ def _embedding_provider(settings: Settings, model: str) -> Provider:
         return BedrockEmbeddings(model)
     from counterfoil.llm.providers import OpenAiEmbeddings
 
-    return OpenAiEmbeddings(settings, model, key_of(settings, "EMBEDDING_API_KEY", "EMBEDDING_PROVIDER=openai"))
+    return OpenAiEmbeddings(settings, model, api_key(settings, "EMBEDDING_API_KEY", "EMBEDDING_PROVIDER=openai"))

@@ -10,17 +10,17 @@ from pydantic import BaseModel, Field, SecretStr
 from counterfoil import http
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm.answers import (
-    FixedTemperatureError,
-    RefusedQuestionError,
+    ChatTurn,
+    PromptRejectedError,
     Reply,
-    Turn,
-    at_low_temperature,
+    UnsupportedTemperatureError,
     chat_messages,
-    is_about_the_settings,
-    is_about_the_temperature,
-    is_too_long,
+    is_context_overflow,
+    is_parameter_error,
+    is_temperature_error,
     read,
     vector_reply,
+    with_temperature_fallback,
 )
 from counterfoil.settings import Settings
 
@@ -44,7 +44,7 @@ class Api:
     def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
         """Make one call and parse the API's response.
 
-        Raises like `Provider.reply`, and FixedTemperatureError.
+        Raises like `Provider.reply`, and UnsupportedTemperatureError.
 
         None values in `body` are omitted.
         """
@@ -65,13 +65,13 @@ def _check(response: httpx.Response) -> None:
     if response.status_code in _ABOUT_THE_QUESTION:
         text = response.content.decode(errors="replace")
         message = f"{response.request.url.host} answered with HTTP {response.status_code}"
-        if is_too_long(text):
+        if is_context_overflow(text):
             told = f"{message}: the prompt is longer than the model reads"
             raise ContextWindowError(told)
-        if is_about_the_temperature(text):
-            raise FixedTemperatureError(message)
-        if not is_about_the_settings(text):
-            raise RefusedQuestionError(message)
+        if is_temperature_error(text):
+            raise UnsupportedTemperatureError(message)
+        if not is_parameter_error(text):
+            raise PromptRejectedError(message)
     http.check(response)
 
 
@@ -111,10 +111,12 @@ class Anthropic:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+    def reply(
+        self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
+    ) -> Reply:
         """See `Provider`."""
         said = chat_messages(user, history)
-        return at_low_temperature(
+        return with_temperature_fallback(
             self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
@@ -190,10 +192,12 @@ class OpenAi:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+    def reply(
+        self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
+    ) -> Reply:
         """See `Provider`."""
         said = chat_messages(user, history)
-        return at_low_temperature(
+        return with_temperature_fallback(
             self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
@@ -233,7 +237,7 @@ class OpenAiEmbeddings:
         system: str,  # noqa: ARG002
         user: str,
         *,
-        history: Sequence[Turn] = (),  # noqa: ARG002
+        history: Sequence[ChatTurn] = (),  # noqa: ARG002
         max_tokens: int,  # noqa: ARG002
         total: float,
     ) -> Reply:

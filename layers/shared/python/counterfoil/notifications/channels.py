@@ -5,11 +5,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from counterfoil import aws, http
-from counterfoil.aws import secret
+from counterfoil.aws import get_secret
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
-from counterfoil.http import within
-from counterfoil.notifications.notice import Fact, Text, one_line
+from counterfoil.http import run_with_deadline
+from counterfoil.notifications.notice import NotificationField, RenderedNotification, one_line
 from counterfoil.settings import Settings
 
 
@@ -25,7 +25,7 @@ class Channel(Protocol):
         PostgreSQL stores them until the notice is purged, so they must be names or addresses, never secrets.
         """
 
-    def send(self, text: Text, recipient: str, key: str) -> None:
+    def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
         """Send one notice, within about 15 seconds.
 
         `key` is the same for every attempt to send this notice to this recipient, for services with idempotency keys.
@@ -58,18 +58,18 @@ class Slack:
 
     @classmethod
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Slack | None":
-        """Return the channel if SLACK or SLACK_WEBHOOK_URL is set.
+        """Return the channel if SLACK_ENABLED or SLACK_WEBHOOK_URL is set.
 
         This does not depend on the secret. While the secret has no address or cannot be read, notices for Slack are
         enqueued, fail and are retried.
         """
-        return cls(settings, breakers) if settings.slack or settings.slack_webhook_url is not None else None
+        return cls(settings, breakers) if settings.slack_enabled or settings.slack_webhook_url is not None else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  # the webhook is everybody's
         """Return the webhook as the only recipient."""
         return ["webhook"]
 
-    def send(self, text: Text, recipient: str, key: str) -> None:  # noqa: ARG002  # there is one webhook
+    def send(self, text: RenderedNotification, recipient: str, key: str) -> None:  # noqa: ARG002  # there is one webhook
         """Post one notice. Slack has no idempotency keys and ignores the header.
 
         Raises:
@@ -95,8 +95,8 @@ class Slack:
             ServiceUnavailableError: it is not available.
         """
         try:
-            with aws.errors_mapped():
-                url = http.within(SECRET_SECONDS, lambda: secret(self._settings, "SLACK_WEBHOOK_URL"))
+            with aws.translate_errors():
+                url = http.run_with_deadline(SECRET_SECONDS, lambda: get_secret(self._settings, "SLACK_WEBHOOK_URL"))
         except CounterfoilError as error:
             message = f"SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: {error}"
             raise ServiceUnavailableError(message) from None
@@ -117,13 +117,13 @@ def _host(url: str) -> str:
     return host
 
 
-def layout(text: Text) -> str:
+def layout(text: RenderedNotification) -> str:
     """Render a notice in Slack's mrkdwn."""
     lines = [f"*{_escaped(text.headline)}*", *(_slack_line(fact) for fact in text.facts), _escaped(text.closing)]
     return "\n".join(lines)
 
 
-def _slack_line(fact: Fact) -> str:
+def _slack_line(fact: NotificationField) -> str:
     value = _escaped(fact.value)
     if fact.url is not None:
         value = f"<{_escaped(fact.url)}|{value}>"
@@ -150,13 +150,13 @@ class Mail:
     @classmethod
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Mail | None":
         """Return the channel if EMAIL_FROM is set."""
-        return cls(settings.email_from, settings.email_to, breakers) if settings.email_from else None
+        return cls(settings.email_from, settings.alert_emails, breakers) if settings.email_from else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
         """Return the tenant's admins and the recipients for all tenants, without duplicates."""
         return list({address.lower(): address for address in (*self._everywhere, *admins)}.values())
 
-    def send(self, text: Text, recipient: str, key: str) -> None:
+    def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
         """Send one notice. SES has no idempotency keys; the header identifies duplicates for recipients.
 
         Raises:
@@ -171,8 +171,8 @@ class Mail:
                 {"Name": "X-Counterfoil-Notice", "Value": key},
             ],
         }
-        with self._breakers.guard("ses"), aws.errors_mapped():
-            within(
+        with self._breakers.guard("ses"), aws.translate_errors():
+            run_with_deadline(
                 TOTAL_SECONDS,
                 lambda: aws.client("sesv2").send_email(
                     FromEmailAddress=self._sender,
@@ -182,18 +182,18 @@ class Mail:
             )
 
 
-def subject(text: Text) -> str:
+def subject(text: RenderedNotification) -> str:
     """Return the subject in one line, because a line break in a name could add headers."""
     return one_line(f"Counterfoil: {text.headline}", LONGEST_SUBJECT)
 
 
-def body(text: Text) -> str:
+def body(text: RenderedNotification) -> str:
     """Render the message as plain text."""
     width = max(len(fact.label) for fact in text.facts) + 2
     lines = [f"{text.headline}.", "", *(_mail_line(fact, width) for fact in text.facts), "", text.closing]
     return "\n".join(lines) + "\n"
 
 
-def _mail_line(fact: Fact, width: int) -> str:
+def _mail_line(fact: NotificationField, width: int) -> str:
     value = fact.value if fact.url is None else fact.url if fact.value in fact.url else f"{fact.value}  {fact.url}"
     return f"{fact.label + ':':<{width}}{value}"

@@ -22,7 +22,7 @@ WORK = ("piece of work", "pieces of work")
 OPERATION = "bulk"
 """Used instead of a worker for a bulk operation that stopped."""
 LONGEST_NAME = 80
-LONGEST_ERROR = 1000
+MAX_ERROR_CHARS = 1000
 """Maximum characters of an error in a notice."""
 
 
@@ -53,7 +53,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Notice:
+class NotificationDigest:
     """Failures of one tenant with the same fingerprint: the first one, or those of a digest window."""
 
     id: UUID
@@ -68,7 +68,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Fact:
+class NotificationField:
     """A line of a notice. `value` is a link to `url`, if set."""
 
     label: str
@@ -77,15 +77,15 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Text:
+class RenderedNotification:
     """Text of a notice, for a channel to render. Every string is one printable line and not escaped."""
 
     headline: str
-    facts: tuple[Fact, ...]
+    facts: tuple[NotificationField, ...]
     closing: str
 
 
-def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Text:
+def render(notice: NotificationDigest, console_url: str | None, digest_seconds: float) -> RenderedNotification:
     """Return the text of a notice.
 
     `console_url` is the base of its links; without one it names a command. `digest_seconds` is the window in which
@@ -98,42 +98,42 @@ def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Te
     of_which = "" if single else " of the first"
     between = f"{_time(notice.since)} and {_time(notice.until)}"
     facts = (
-        Fact(f"Error{of_which}", one_line(failure.error, LONGEST_ERROR)),
-        Fact(f"Attempts{of_which}", str(failure.attempts)),
-        Fact("Tenant", _tenant(notice.tenant)),
-        Fact("Worker", failure.worker),
-        Fact("Failed at", _time(notice.since)) if single else Fact("Failed between", between),
+        NotificationField(f"Error{of_which}", one_line(failure.error, MAX_ERROR_CHARS)),
+        NotificationField(f"Attempts{of_which}", str(failure.attempts)),
+        NotificationField("Tenant", _tenant(notice.tenant)),
+        NotificationField("Worker", failure.worker),
+        NotificationField("Failed at", _time(notice.since)) if single else NotificationField("Failed between", between),
         *_subjects(notice, console_url),
     )
     closing = f"{'It stays' if single else 'They stay'} failed until a person acts."
     if digest_seconds:
         every = _duration(digest_seconds)
         closing += f" Further failures of this kind are reported in one message every {every}."
-    return Text(_headline(notice), facts, closing)
+    return RenderedNotification(_headline(notice), facts, closing)
 
 
-def _of_operation(notice: Notice, console_url: str | None) -> Text:
+def _of_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
     """Return the text about a stopped operation, by its latest stop."""
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
     facts = [
-        Fact("Why", one_line(failure.error, LONGEST_ERROR)),
-        Fact("Tenant", _tenant(notice.tenant)),
-        Fact("Halted at", _time(notice.until)),
-        Fact("Operation", str(failure.job_id), url),
+        NotificationField("Why", one_line(failure.error, MAX_ERROR_CHARS)),
+        NotificationField("Tenant", _tenant(notice.tenant)),
+        NotificationField("Halted at", _time(notice.until)),
+        NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
-        facts.append(Fact("Progress", f"counterfoil operations show {failure.job_id}"))
+        facts.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "The letters that it has not come to stay as they are until a person acts."
-    return Text(f"An operation on dead letters{_whose(notice)} does not go on", tuple(facts), closing)
+    return RenderedNotification(f"An operation on dead letters{_whose(notice)} does not go on", tuple(facts), closing)
 
 
-def _whose(notice: Notice) -> str:
+def _whose(notice: NotificationDigest) -> str:
     return f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
 
 
-def _headline(notice: Notice) -> str:
+def _headline(notice: NotificationDigest) -> str:
     failure = notice.first[0]
     many = notice.count > 1
     if failure.work_id is None:
@@ -148,7 +148,7 @@ def _tenant(tenant: Tenant | None) -> str:
     return f"{one_line(tenant.name, LONGEST_NAME)} ({tenant.slug}, {tenant.id})" if tenant else "none is named"
 
 
-def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
+def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:
     """Return the failures, each with a link to its document, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
@@ -162,11 +162,11 @@ def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
             else f"dead-letters/{failure.job_id}"
         )
         url = f"{console}/{page}?tenant={tenant}" if console else None
-        facts.append(Fact(named[0], str(named[1]), url))
+        facts.append(NotificationField(named[0], str(named[1]), url))
     if notice.count > len(notice.first):
-        facts.append(Fact("And", f"{notice.count - len(notice.first)} more"))
+        facts.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
     if console is None:
-        facts.append(Fact("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
+        facts.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
     return facts
 
 

@@ -17,12 +17,12 @@ from datetime import datetime, timedelta
 from aws_lambda_powertools import Logger
 
 from counterfoil.circuit_breaker import Breakers
-from counterfoil.db import Database, retry_conflicts
-from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, sentence
-from counterfoil.metrics import Metric, record
+from counterfoil.db import Database, retry_on_conflict
+from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, safe_message
+from counterfoil.metrics import Metric, emit
 from counterfoil.notifications import store
 from counterfoil.notifications.channels import Channel, Factory, Mail, Slack
-from counterfoil.notifications.notice import one_line, worded
+from counterfoil.notifications.notice import one_line, render
 from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
@@ -35,20 +35,20 @@ FIRST_WAIT = timedelta(seconds=30)
 """Delay after the first failed attempt; it doubles."""
 LONGEST_WAIT = timedelta(hours=1)
 """Maximum delay, including delays requested by a service."""
-TRIED_FOR = timedelta(days=3)
+GIVE_UP_AFTER = timedelta(days=3)
 """Deliveries are abandoned after this time."""
 RETENTION = timedelta(days=30)
 """Longer than a dead-letter queue stores a message, so that its failure is not reported twice."""
 MARGIN_SECONDS = 19.0
 """Minimum remaining time for another delivery, including the address lookup and the stored result."""
-LONGEST_ERROR = 500
+MAX_ERROR_CHARS = 500
 """Maximum stored characters of a delivery error."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
-class Notified:
+class DeliveryStats:
     """Result of a run."""
 
     notices: int
@@ -76,7 +76,7 @@ class Notifier:
         channels: Mapping[str, Factory] = CHANNELS,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`database` must connect as counterfoil_keeper."""
+        """`database` must connect as counterfoil_maintenance."""
         self._settings = settings
         self._database = database
         self._breakers = breakers
@@ -88,7 +88,7 @@ class Notifier:
         """Return the watchdog's notifier."""
         return cls(settings, database, breakers)
 
-    def run(self, time_left: Callable[[], float]) -> Notified:
+    def run(self, time_left: Callable[[], float]) -> DeliveryStats:
         """Create the due notices and send due deliveries while `time_left()` seconds allow.
 
         A failing channel affects neither other channels nor work items. Its deliveries are retried.
@@ -97,20 +97,20 @@ class Notifier:
             DatabaseUnavailableError, ConflictError: the rest is for the next run.
         """
         now = self._clock()
-        abandoned = retry_conflicts(lambda: store.abandon(self._database, now - TRIED_FOR, now))
+        abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - GIVE_UP_AFTER, now))
         for name, number in Counter(abandoned).items():
             logger.error("Notices are given up", channel=name, number=number)
-            record({Metric.NOTIFICATION_FAILURES: number}, channel=name)
+            emit({Metric.NOTIFICATION_FAILURES: number}, channel=name)
         channels = self._channels()
-        window = timedelta(seconds=self._settings.notification_digest_seconds)
+        window = timedelta(seconds=self._settings.notification_digest_interval_seconds)
 
         def recipients(admins: Sequence[str]) -> list[tuple[str, str]]:
             return [(name, one) for name, channel in channels.items() for one in channel.recipients(admins)]
 
-        made = retry_conflicts(lambda: store.group(self._database, recipients, window, now))
+        made = retry_on_conflict(lambda: store.group(self._database, recipients, window, now))
         outcomes = self._send(channels, time_left)
-        purged = retry_conflicts(lambda: store.purge(self._database, now - RETENTION))
-        return Notified(made, outcomes["sent"], outcomes["failed"], outcomes["deferred"], len(abandoned), purged)
+        purged = retry_on_conflict(lambda: store.purge(self._database, now - RETENTION))
+        return DeliveryStats(made, outcomes["sent"], outcomes["failed"], outcomes["deferred"], len(abandoned), purged)
 
     def _channels(self) -> dict[str, Channel]:
         """Return the enabled channels."""
@@ -119,8 +119,8 @@ class Notifier:
             try:
                 channel = factory(self._settings, self._breakers)
             except Exception as error:  # noqa: BLE001  # a channel that cannot even be made does not stop the others
-                logger.error("A notification channel cannot be created", channel=name, error=sentence(error))
-                record({Metric.NOTIFICATION_FAILURES: 1}, channel=name)
+                logger.error("A notification channel cannot be created", channel=name, error=safe_message(error))
+                emit({Metric.NOTIFICATION_FAILURES: 1}, channel=name)
                 continue
             if channel is not None:
                 channels[name] = channel
@@ -142,13 +142,13 @@ class Notifier:
 
     def _send_next(self, name: str, channel: Channel) -> tuple[str, bool]:
         """Send the channel's oldest due delivery. Return the result, and whether the channel may continue."""
-        taken = store.take(self._database, name, self._clock(), LEASE)
+        taken = store.claim_delivery(self._database, name, self._clock(), LEASE)
         if taken is None:
             return "none", False
         delivery, notice = taken
         try:
-            key = f"{delivery.notice_id}/{name}/{delivery.recipient}"
-            text = worded(notice, self._settings.console_url, self._settings.notification_digest_seconds)
+            key = f"{delivery.digest_id}/{name}/{delivery.recipient}"
+            text = render(notice, self._settings.console_url, self._settings.notification_digest_interval_seconds)
             channel.send(text, delivery.recipient, key)
         except BreakerOpenError as error:
             store.deferred(self._database, delivery, max(error.until, self._clock()))
@@ -157,24 +157,24 @@ class Notifier:
             self._failed(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
         store.sent(self._database, delivery, self._clock())
-        record({Metric.NOTIFICATIONS_SENT: 1}, channel=name)
+        emit({Metric.NOTIFICATIONS_SENT: 1}, channel=name)
         return "sent", True
 
     def _failed(self, delivery: Delivery, error: Exception) -> None:
-        said = one_line(sentence(error), LONGEST_ERROR)
-        wait = max(wait_after(delivery.attempt), _asked_for(error))
-        record({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
+        said = one_line(safe_message(error), MAX_ERROR_CHARS)
+        wait = max(backoff(delivery.attempt), _asked_for(error))
+        emit({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
         logger.warning(
             "A notice was not sent",
             channel=delivery.channel,
-            notice=str(delivery.notice_id),
+            notice=str(delivery.digest_id),
             attempt=delivery.attempt,
             error=said,
         )
         store.failed(self._database, delivery, said, self._clock() + wait)
 
 
-def wait_after(attempts: int) -> timedelta:
+def backoff(attempts: int) -> timedelta:
     """Return the delay after `attempts` (>= 1) failed attempts.
 
     It is 30 s * 2^(attempts - 1), at most an hour.

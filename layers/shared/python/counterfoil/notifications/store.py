@@ -7,8 +7,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from counterfoil.db import Connection, Database, keeper
-from counterfoil.notifications.notice import Failure, Notice, Tenant
+from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.notifications.notice import Failure, NotificationDigest, Tenant
 
 SHOWN = 5
 """Maximum number of failures listed in a notice."""
@@ -20,7 +20,7 @@ GROUPS = 1000
 class Delivery:
     """A notice for one recipient, and the current attempt."""
 
-    notice_id: UUID
+    digest_id: UUID
     channel: str
     recipient: str
     attempt: int
@@ -28,7 +28,7 @@ class Delivery:
 
 
 _OWE_ONE = """
-INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+INSERT INTO failure_event (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
 VALUES (%(tenant)s, %(worker)s, %(job)s, %(revision)s, %(fingerprint)s, %(payload)s, %(now)s)
 ON CONFLICT (job_id, revision) DO NOTHING
 """
@@ -69,35 +69,35 @@ def enqueue_notification(
 _GROUP = """
 WITH waiting AS (
     SELECT tenant_id, fingerprint, min(created_at) AS since, (array_agg(id ORDER BY created_at, id))[1] AS first
-    FROM notification WHERE notice_id IS NULL GROUP BY tenant_id, fingerprint
+    FROM failure_event WHERE digest_id IS NULL GROUP BY tenant_id, fingerprint
 ), due AS (
-    SELECT uuidv7() AS notice_id, w.tenant_id, w.fingerprint,
+    SELECT uuidv7() AS digest_id, w.tenant_id, w.fingerprint,
            CASE WHEN last.told_at IS NULL OR w.since >= last.told_at + %(window)s THEN w.first END AS alone
     FROM waiting w LEFT JOIN LATERAL (
-        SELECT max(n.created_at) AS told_at FROM notice n
+        SELECT max(n.created_at) AS told_at FROM notification_digest n
         WHERE n.created_at > w.since - %(window)s AND n.fingerprint = w.fingerprint
           AND n.tenant_id IS NOT DISTINCT FROM w.tenant_id
     ) last ON true
     WHERE last.told_at IS NULL OR last.told_at + %(window)s <= %(now)s
     ORDER BY w.since LIMIT %(limit)s
 ), made AS (
-    INSERT INTO notice (id, tenant_id, fingerprint, created_at)
-    SELECT notice_id, tenant_id, fingerprint, %(now)s FROM due
+    INSERT INTO notification_digest (id, tenant_id, fingerprint, created_at)
+    SELECT digest_id, tenant_id, fingerprint, %(now)s FROM due
 ), told AS (
-    UPDATE notification n SET notice_id = due.notice_id FROM due
-    WHERE n.notice_id IS NULL AND n.fingerprint = due.fingerprint AND n.tenant_id IS NOT DISTINCT FROM due.tenant_id
+    UPDATE failure_event n SET digest_id = due.digest_id FROM due
+    WHERE n.digest_id IS NULL AND n.fingerprint = due.fingerprint AND n.tenant_id IS NOT DISTINCT FROM due.tenant_id
       AND n.id = coalesce(due.alone, n.id)
 )
-SELECT due.notice_id, due.tenant_id,
+SELECT due.digest_id, due.tenant_id,
        array(SELECT email FROM tenant_admin a WHERE a.tenant_id = due.tenant_id ORDER BY email)
 FROM due
 """
 
 _OWE = """
-INSERT INTO notice_delivery (notice_id, tenant_id, channel, recipient, next_attempt_at)
-SELECT notice_id, tenant_id, channel, recipient, %(now)s
+INSERT INTO notification_delivery (digest_id, tenant_id, channel, recipient, next_attempt_at)
+SELECT digest_id, tenant_id, channel, recipient, %(now)s
 FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(recipients)s::text[])
-    AS owed (notice_id, tenant_id, channel, recipient)
+    AS owed (digest_id, tenant_id, channel, recipient)
 """
 
 
@@ -112,14 +112,14 @@ def group(
     `recipients` returns the pairs of channel and recipient for a tenant's admins. Only one of two concurrent watchdogs
     creates them.
     """
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
         if not alone:
             return 0
         made = connection.execute(_GROUP, {"window": window, "now": now, "limit": GROUPS}).fetchall()
         owed = [
-            (notice_id, tenant_id, channel, recipient)
-            for notice_id, tenant_id, admins in made
+            (digest_id, tenant_id, channel, recipient)
+            for digest_id, tenant_id, admins in made
             for channel, recipient in recipients(admins)
         ]
         if owed:
@@ -138,53 +138,55 @@ def group(
 # The sender holds the row until `lost_at`, like an SQS visibility timeout. After a crash it becomes due again.
 _TAKE = """
 WITH due AS MATERIALIZED (
-    SELECT notice_id, channel, recipient FROM notice_delivery
-    WHERE channel = %(channel)s AND sent_at IS NULL AND abandoned_at IS NULL AND next_attempt_at <= %(now)s
-    ORDER BY next_attempt_at, notice_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
+    SELECT digest_id, channel, recipient FROM notification_delivery
+    WHERE channel = %(channel)s AND sent_at IS NULL AND gave_up_at IS NULL AND next_attempt_at <= %(now)s
+    ORDER BY next_attempt_at, digest_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
 )
-UPDATE notice_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s FROM due
-WHERE (d.notice_id, d.channel, d.recipient) = (due.notice_id, due.channel, due.recipient)
-RETURNING d.notice_id, d.channel, d.recipient, d.attempts
+UPDATE notification_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s FROM due
+WHERE (d.digest_id, d.channel, d.recipient) = (due.digest_id, due.channel, due.recipient)
+RETURNING d.digest_id, d.channel, d.recipient, d.attempts
 """
 
 _NOTICE = """
 SELECT t.id, t.slug, t.name, f.count, f.since, f.until
-FROM notice n LEFT JOIN tenant t ON t.id = n.tenant_id
+FROM notification_digest n LEFT JOIN tenant t ON t.id = n.tenant_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, min(created_at) AS since, max(created_at) AS until
-    FROM notification WHERE notice_id = n.id
+    FROM failure_event WHERE digest_id = n.id
 ) f
 WHERE n.id = %s
 """
 
 _FIRST = """
 SELECT payload ->> 'work_id', job_id, worker, payload ->> 'error', (payload ->> 'attempts')::int
-FROM notification WHERE notice_id = %s ORDER BY created_at, id LIMIT %s
+FROM failure_event WHERE digest_id = %s ORDER BY created_at, id LIMIT %s
 """
 
 
-def take(database: Database, channel: str, now: datetime, lease: timedelta) -> tuple[Delivery, Notice] | None:
+def claim_delivery(
+    database: Database, channel: str, now: datetime, lease: timedelta
+) -> tuple[Delivery, NotificationDigest] | None:
     """Claim the longest due delivery of a channel for `lease`; None if none is due."""
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         row = connection.execute(_TAKE, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
         if row is None:
             return None
         delivery = Delivery(*row)
-        tenant_id, slug, name, count, since, until = connection.execute(_NOTICE, [delivery.notice_id]).fetchall()[0]
-        first = connection.execute(_FIRST, [delivery.notice_id, SHOWN]).fetchall()
+        tenant_id, slug, name, count, since, until = connection.execute(_NOTICE, [delivery.digest_id]).fetchall()[0]
+        first = connection.execute(_FIRST, [delivery.digest_id, SHOWN]).fetchall()
     failures = tuple(
         Failure(UUID(work_id) if work_id else None, job_id, worker, error, attempts)
         for work_id, job_id, worker, error, attempts in first
     )
     tenant = None if tenant_id is None else Tenant(tenant_id, slug, name)
-    return delivery, Notice(delivery.notice_id, tenant, count, failures, since, until)
+    return delivery, NotificationDigest(delivery.digest_id, tenant, count, failures, since, until)
 
 
 _ENDED = """
-UPDATE notice_delivery SET {}
-WHERE notice_id = %(notice_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
+UPDATE notification_delivery SET {}
+WHERE digest_id = %(digest_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
 """
-_SENT = _ENDED.format("sent_at = %(now)s, abandoned_at = NULL, error = NULL")
+_SENT = _ENDED.format("sent_at = %(now)s, gave_up_at = NULL, error = NULL")
 _FAILED = _ENDED.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
 _DEFERRED = _ENDED.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
 
@@ -205,17 +207,17 @@ def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
 
 
 def _end(database: Database, statement: str, delivery: Delivery, **values: object) -> None:
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         connection.execute(statement.encode(), vars(delivery) | values)
 
 
-def abandon(database: Database, made_before: datetime, now: datetime) -> list[str]:
+def abandon_expired(database: Database, made_before: datetime, now: datetime) -> list[str]:
     """Abandon deliveries of notices created before a time. Return the channel of each."""
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         rows = connection.execute(
             """
-            UPDATE notice_delivery d SET abandoned_at = %s FROM notice n
-            WHERE n.id = d.notice_id AND n.created_at < %s AND d.sent_at IS NULL AND d.abandoned_at IS NULL
+            UPDATE notification_delivery d SET gave_up_at = %s FROM notification_digest n
+            WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.gave_up_at IS NULL
             RETURNING d.channel
             """,
             [now, made_before],
@@ -225,11 +227,11 @@ def abandon(database: Database, made_before: datetime, now: datetime) -> list[st
 
 def purge(database: Database, made_before: datetime) -> int:
     """Delete the oldest notices created before a time, at most GROUPS, and return their number."""
-    with keeper(database) as connection:
+    with keeper_connection(database) as connection:
         return connection.execute(
             """
-            DELETE FROM notice
-            WHERE id IN (SELECT id FROM notice WHERE created_at < %s ORDER BY created_at LIMIT %s)
+            DELETE FROM notification_digest
+            WHERE id IN (SELECT id FROM notification_digest WHERE created_at < %s ORDER BY created_at LIMIT %s)
             """,
             [made_before, GROUPS],
         ).rowcount

@@ -23,7 +23,7 @@ LAST = (1 << 32) - 1
 """Keys are `score << 32 | LAST - number`: higher is better, and of equal scores the lower number is."""
 
 
-def places(people: int, part: int, parts: int, most: int, day: date) -> Ints:
+def assign_slots(people: int, part: int, parts: int, most: int, day: date) -> Ints:
     """Return the maximum number of users in one part per candidate, by the candidate's number.
 
     The shares of all parts add up to `most` and differ by at most one. The extra places rotate by candidate and day.
@@ -32,7 +32,7 @@ def places(people: int, part: int, parts: int, most: int, day: date) -> Ints:
     return most // parts + (turn < most % parts).astype(np.int64)
 
 
-def capped(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:
+def apply_exposure_cap(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:
     """Return the keys of each user's candidates, best first, shape (users, offers), -1 after the last.
 
     Args:

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from counterfoil.offers.capped import LAST, NOBODY, Ints, capped
-from counterfoil.offers.pool import UNIT, People
+from counterfoil.offers.capped import LAST, NOBODY, Ints, apply_exposure_cap
+from counterfoil.offers.pool import UNIT, ProfileArrays
 from counterfoil.offers.schedule import Rules
 
 BITS = 16
@@ -76,11 +76,11 @@ ALIKE, FAR, YEAR = 3000.0, 2500.0, 75.0
 """Weights of traits, of distance, and of a year."""
 YEARS = 20
 """Maximum age difference that affects the score."""
-AGES_TOGETHER = 5
+AGE_BUCKET_WIDTH = 5
 """Users whose ages are in the same multiple of this many years share a candidate list."""
 
 EARTH_KM = 6371.0088
-EVERYWHERE = float((2 * UNIT + 2) ** 2)
+UNLIMITED_REACH = float((2 * UNIT + 2) ** 2)
 """Square of a line longer than any through the earth, between rounded places."""
 
 _AT_ONCE = 64
@@ -110,10 +110,10 @@ class Columns(NamedTuple):
     """Length of the traits; infinite if all are 0, so that they have no effect."""
 
     @classmethod
-    def of(cls, people: People, day: date) -> "Columns":
+    def of(cls, people: ProfileArrays, day: date) -> "Columns":
         """Return the columns of people, in their order."""
         rows = people.rows
-        reaches, which = np.unique(rows["reach_km"], return_inverse=True)
+        reaches, which = np.unique(rows["max_distance_km"], return_inverse=True)
         squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
         x, y, z = rows["place"].T.astype(np.float64)
         return cls(
@@ -141,7 +141,7 @@ def squared_line(km: int) -> float:
     """
     half = km / (2 * EARTH_KM)
     if half > 1.5707:
-        return EVERYWHERE
+        return UNLIMITED_REACH
     term = sine = half
     for power in range(3, 31, 2):
         term = -term * half * half / (power * (power - 1))
@@ -156,8 +156,8 @@ class Pool:
         ValueError: a person occurs twice.
     """
 
-    def __init__(self, people: People, day: date) -> None:
-        self.people = People(people.rows[np.argsort(people.ids)])
+    def __init__(self, people: ProfileArrays, day: date) -> None:
+        self.people = ProfileArrays(people.rows[np.argsort(people.ids)])
         """Sorted by id."""
         if (self.people.ids[1:] == self.people.ids[:-1]).any():
             raise ValueError("a person is in the pool twice")
@@ -174,24 +174,24 @@ class Pool:
         self._order = place << 32 | order
         rows, sound = self.people.rows[order], np.ones(len(order), bool)
         sound[self._stands[list(self.people.faults)]] = False
-        self._gender, self._seeks = rows["gender"] * sound, rows["seeks"].astype(np.int16)
+        self._gender, self._seeks = rows["gender"] * sound, rows["seeks_genders"].astype(np.int16)
         self._suited: dict[int, NDArray[np.int32]] = {}
 
-    def suited(self, kind: int) -> NDArray[np.int32]:
-        """Return the positions along the curve of people who may suit users of a kind (`kinds`)."""
+    def eligible(self, kind: int) -> NDArray[np.int32]:
+        """Return the positions along the curve of people who may suit users of a kind (`preference_groups`)."""
         if kind not in self._suited:
-            gender, seeks, age = kind >> 10, kind >> 7 & 7, kind & 127
-            those = (self._gender & seeks != 0) & (self._seeks & gender != 0)
-            those &= (self.columns.youngest < age + AGES_TOGETHER) & (self.columns.oldest >= age)
+            gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
+            those = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
+            those &= (self.columns.youngest < age + AGE_BUCKET_WIDTH) & (self.columns.oldest >= age)
             self._suited[kind] = np.flatnonzero(those).astype(np.int32)
         return self._suited[kind]
 
-    def stands(self, ids: NDArray[np.bytes_]) -> Indices:
+    def is_before(self, ids: NDArray[np.bytes_]) -> Indices:
         """Return the positions of people along the curve, -1 if they are not in the pool."""
         stands: Indices = np.append(self._stands, -1)[self.people.find(ids)]
         return stands
 
-    def before(self, users: People) -> Indices:
+    def older_rows(self, users: ProfileArrays) -> Indices:
         """Return how many people of the pool precede each user along the curve.
 
         The users may be outside the pool.
@@ -203,16 +203,16 @@ class Pool:
         return before
 
 
-def kinds(users: People, ages: NDArray[np.int16]) -> NDArray[np.int32]:
+def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[np.int32]:
     """Return a number for users with the same candidate list; 0 for users with invalid records."""
-    ages = (ages // AGES_TOGETHER * AGES_TOGETHER).clip(0, 127)
-    numbers = users.rows["gender"].astype(np.int32) << 10 | users.rows["seeks"].astype(np.int32) << 7 | ages
+    ages = (ages // AGE_BUCKET_WIDTH * AGE_BUCKET_WIDTH).clip(0, 127)
+    numbers = users.rows["gender"].astype(np.int32) << 10 | users.rows["seeks_genders"].astype(np.int32) << 7 | ages
     numbers[list(users.faults)] = 0
     return numbers
 
 
 @dataclass(frozen=True)
-class Computed:
+class OfferResults:
     """Offers of some users, user by user, best first."""
 
     counts: Ints
@@ -224,20 +224,20 @@ class Computed:
     """By user: the error in an invalid record."""
 
 
-class Banned(NamedTuple):
+class ExclusionSet(NamedTuple):
     """Exclusions of users."""
 
     first: Indices
-    """By user: index of the user's first exclusion in `stands`."""
+    """By user: index of the user's first exclusion in `is_before`."""
     stands: Indices
     """Positions along the curve, -1 for people who are not in the pool."""
 
     @classmethod
-    def of(cls, pool: Pool, users: People, excluded: NDArray[Any]) -> "Banned":
+    def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
         """Return the exclusions, including each user for their own offers."""
         number = np.concatenate([excluded["user"], np.arange(len(users))])
         order = np.argsort(number, kind="stable")
-        stands = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
+        stands = pool.is_before(np.concatenate([excluded["candidate"], users.ids]))
         return cls(np.searchsorted(number[order], np.arange(len(users) + 1)), stands[order])
 
     def cells(self, users: Indices, near: NDArray[np.int32], starts: Indices, width: int) -> tuple[Indices, Indices]:
@@ -255,28 +255,30 @@ class Banned(NamedTuple):
         return lines[inside], columns[inside]
 
 
-def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints | None = None) -> Computed:
+def compute(
+    pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, already: Ints | None = None
+) -> OfferResults:
     """Compute the offers of users, who may be outside the pool.
 
     Args:
         pool: candidates.
         users: recipients of the offers.
-        excluded: excluded candidates by user (`people.EXCLUSION`).
+        excluded: excluded candidates by user (`people.PACKED_EXCLUSION`).
         rules: parameters of the computation.
         already: number of existing offers on the day, by index of the person in the pool. It counts only with an
             exposure cap; None means zero.
     """
     if rules.most_offered is None:
-        best = ranked(pool, users, excluded, rules.candidates, rules.offers)
+        best = rank_candidates(pool, users, excluded, rules.candidates, rules.offers)
     else:
         none = np.zeros(len(pool.people), np.int64)
         best = _capped(pool, users, excluded, rules, none if already is None else already)
     offered = best[best != NOBODY]
-    return Computed((best != NOBODY).sum(axis=1), LAST - (offered & LAST), offered >> 32, users.faults)
+    return OfferResults((best != NOBODY).sum(axis=1), LAST - (offered & LAST), offered >> 32, users.faults)
 
 
-def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints) -> Ints:
-    """Return the offers of users under the exposure cap, in the form of `ranked`."""
+def _capped(pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, already: Ints) -> Ints:
+    """Return the offers of users under the exposure cap, in the form of `rank_candidates`."""
     assert rules.most_offered is not None  # otherwise there is no cap
     order = np.argsort(users.ids)
     number = np.empty_like(order)
@@ -287,15 +289,15 @@ def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, alr
         number[order[some]] = np.arange(len(some))
         theirs = excluded[number[excluded["user"]] != NOBODY].copy()
         theirs["user"] = number[theirs["user"]]
-        return ranked(pool, People(users.rows[order[some]]), theirs, rules.candidates, depth, after)
+        return rank_candidates(pool, ProfileArrays(users.rows[order[some]]), theirs, rules.candidates, depth, after)
 
     best = np.empty((len(users), rules.offers), np.int64)
-    best[order] = capped(more, len(users), already, rules.offers, rules.most_offered)
+    best[order] = apply_exposure_cap(more, len(users), already, rules.offers, rules.most_offered)
     return best
 
 
-def ranked(
-    pool: Pool, users: People, excluded: NDArray[Any], width: int, depth: int, after: Ints | None = None
+def rank_candidates(
+    pool: Pool, users: ProfileArrays, excluded: NDArray[Any], width: int, depth: int, after: Ints | None = None
 ) -> Ints:
     """Return the best `depth` candidates of each user, best first, shape (users, depth).
 
@@ -305,11 +307,11 @@ def ranked(
     only candidates below a number are returned.
     """
     best = np.full((len(users), depth), NOBODY, np.int64)
-    columns, before = Columns.of(users, pool.day), pool.before(users)
-    banned = Banned.of(pool, users, excluded)
-    kind_of = kinds(users, columns.age)
+    columns, before = Columns.of(users, pool.day), pool.older_rows(users)
+    banned = ExclusionSet.of(pool, users, excluded)
+    kind_of = preference_groups(users, columns.age)
     for kind in np.unique(kind_of[kind_of > 0]).tolist():
-        members, near = np.flatnonzero(kind_of == kind), pool.suited(kind)
+        members, near = np.flatnonzero(kind_of == kind), pool.eligible(kind)
         size = min(width, len(near))
         starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(near) - size)
         lines, cells = banned.cells(members, near, starts, size)
@@ -321,7 +323,7 @@ def ranked(
             found[lines[of_some] - first, cells[of_some]] = NOBODY
             if after is not None:
                 found[found >= after[members[some], None]] = NOBODY
-            highest = highest_of(found, depth)
+            highest = top_k(found, depth)
             best[members[some], : highest.shape[1]] = highest
     return best
 
@@ -372,7 +374,7 @@ def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
     return np.where(suits, found, NOBODY)
 
 
-def highest_of(found: Ints, depth: int) -> Ints:
+def top_k(found: Ints, depth: int) -> Ints:
     """Return the `depth` highest numbers of each row, descending. Modifies `found`."""
     if depth > _ONE_BY_ONE:
         return np.sort(found, axis=1)[:, : -depth - 1 : -1]

@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send, enqueue
+from counterfoil.delivery.work import OutboxMessage, enqueue
 from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.schedule import VERSION, Due, Rules
 
@@ -23,7 +23,7 @@ _AS_ALWAYS = "SET LOCAL enable_nestloop TO DEFAULT"
 
 
 @contextmanager
-def of_many(connection: Connection) -> Iterator[None]:
+def force_hash_plans(connection: Connection) -> Iterator[None]:
     """Disable nested loops, and use memory for the offers of ten thousand users.
 
     Later statements of the same transaction are about few rows. Without loops, they would read whole tables.
@@ -36,7 +36,7 @@ def of_many(connection: Connection) -> Iterator[None]:
 NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
 """Namespace of pool ids."""
 WORKER = "offers"
-BOUNDED_USERS = 50_000
+CAPPED_POOL_SHARD_SIZE = 50_000
 """Users of one shard with an exposure cap, whatever the settings are. More users compete better, but are written in one
 transaction."""
 
@@ -75,31 +75,31 @@ _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
 # consecutive numbers after one UUIDv7: they are in order and save a third of the time of random ones.
 _SHARE_OUT = """
 WITH there AS MATERIALIZED (
-    SELECT user_id, packed FROM profile p
+    SELECT user_id, packed_row FROM profile p
     WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
       AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
     ORDER BY user_id LIMIT %(most)s FOR KEY SHARE OF p
 ), waiting AS MATERIALIZED (
-    SELECT user_id, packed, ((row_number() OVER in_order - 1) / %(each)s)::integer AS number,
+    SELECT user_id, packed_row, ((row_number() OVER in_order - 1) / %(each)s)::integer AS number,
            ((SELECT left(uuidv7()::text, 28)) || lpad(to_hex(row_number() OVER in_order), 8, '0'))::uuid AS job_id
     FROM there WINDOW in_order AS (ORDER BY user_id)
 ), queued AS (
     INSERT INTO matchmaking_jobs (id, date, timezone, user_id, status, tenant_id, shard_id)
     SELECT job_id, %(date)s, %(zone)s, user_id, 'pending', %(tenant)s, (%(ids)s::uuid[])[number + 1] FROM waiting
 ), part AS MATERIALIZED (
-    SELECT number, array_agg(user_id ORDER BY user_id) AS users, string_agg(packed, '' ORDER BY user_id) AS people
+    SELECT number, array_agg(user_id ORDER BY user_id) AS users, string_agg(packed_row, '' ORDER BY user_id) AS profiles
     FROM waiting GROUP BY number
 )"""
 _PIN = f"""{_SHARE_OUT}, pool AS (
-    INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people,
-                            digest, pinned_at)
+    INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, user_count,
+                            profiles_hash, pinned_at)
     SELECT %(pool)s, %(tenant)s, %(date)s, %(zone)s, %(offered_at)s, %(expires_at)s, %(version)s, %(rules)s,
-           sum(cardinality(users)), sha256(string_agg(people, '' ORDER BY number)), %(now)s
+           sum(cardinality(users)), sha256(string_agg(profiles, '' ORDER BY number)), %(now)s
     FROM part HAVING count(*) > 0
 )
-INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, people, revision)
+INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, profiles, revision)
 SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
-       %(now)s, users, people, 1 FROM part
+       %(now)s, users, profiles, 1 FROM part
 RETURNING id, tenant_id, revision, send_number
 """  # noqa: S608  # of statements alone
 _PIN_LATE = f"""{_SHARE_OUT}
@@ -110,7 +110,7 @@ RETURNING id, tenant_id, revision, send_number
 """  # noqa: S608  # likewise
 
 
-class Waiting(NamedTuple):
+class PendingPool(NamedTuple):
     """Active people of a zone without a job of a date."""
 
     due: Due
@@ -127,7 +127,7 @@ def zones(connection: Connection, tenant_id: UUID) -> list[str]:
     return [zone for (zone,) in connection.execute(_ZONES, {"tenant": tenant_id})]
 
 
-def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
+def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
     """Return the zones and dates with pinned pools, including those of `dues`."""
     if not dues:
         return set()
@@ -136,17 +136,17 @@ def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[
     return {(zone, day) for zone, day in connection.execute(_QUEUED, values)}
 
 
-def waiting(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[Waiting]:
+def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
     """Return the entries of `dues` with waiting people, and their number. Each is of another zone."""
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
-    with of_many(connection):
+    with force_hash_plans(connection):
         found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
-    return [Waiting(due, found[due.zone]) for due in dues if due.zone in found]
+    return [PendingPool(due, found[due.zone]) for due in dues if due.zone in found]
 
 
 def pin(  # a pool needs all of these values
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
 
     Its people are the tenant's active people of the zone without a job of the date. They are sorted by id, in shards of
@@ -159,7 +159,7 @@ def pin(  # a pool needs all of these values
 
 def pin_late(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Queue jobs for people without a job of the date although its pool is pinned.
 
     They are new or have moved to the zone. They are not part of the pool, and their records are read when their shard
@@ -170,7 +170,7 @@ def pin_late(
 
 def _share_out(
     connection: Connection, statement: str, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
-) -> list[Send]:
+) -> list[OutboxMessage]:
     is_late = statement is _PIN_LATE
     pool = pool_id(tenant_id, due)
     mine = {"pool": pool, "tenant": tenant_id, "zone": due.zone, "date": due.date}
@@ -178,11 +178,11 @@ def _share_out(
     is_pinned = connection.execute(_IS_PINNED, mine).fetchone() == (True,)
     if is_pinned is not is_late:
         return []
-    with of_many(connection):
+    with force_hash_plans(connection):
         ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
     if not people:
         return []
-    each = shard_users if rules.most_offered is None else BOUNDED_USERS
+    each = shard_users if rules.most_offered is None else CAPPED_POOL_SHARD_SIZE
     shards = people // each + 2  # more people may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]
@@ -197,6 +197,6 @@ def _share_out(
         "ids": [uuid5(pool, name) for name in names],
         "names": names,
     }
-    with of_many(connection):
+    with force_hash_plans(connection):
         rows = connection.execute(statement, values).fetchall()
     return enqueue(connection, OFFERS, rows, now, now)

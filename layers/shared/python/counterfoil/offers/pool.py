@@ -21,35 +21,35 @@ from counterfoil.offers.schedule import VERSION, Rules
 UNIT = 1 << 22
 """Radius of the earth in units of places."""
 TRAITS = 16
-NOT_A_NUMBER = -128
+NAN = -128
 """Encodes a trait that is not a number; others are between -127 and 127."""
 
-ROW = np.dtype(
+PACKED_ROW = np.dtype(
     [
         ("id", "S16"),
         ("external_id", "S16"),
         ("place", ">i4", 3),
-        ("born", ">i4"),
+        ("birth_date", ">i4"),
         ("gender", ">i2"),
-        ("seeks", ">i2"),
+        ("seeks_genders", ">i2"),
         ("min_age", ">i2"),
         ("max_age", ">i2"),
-        ("reach_km", ">i4"),
+        ("max_distance_km", ">i4"),
         ("traits", "i1", TRAITS),
     ]
 )
-"""Format of the database's `packed_person`, which documents each field."""
+"""Format of the database's `pack_profile`, which documents each field."""
 
-EXCLUSION = np.dtype([("user", ">i4"), ("candidate", "S16")])
+PACKED_EXCLUSION = np.dtype([("user", ">i4"), ("candidate", "S16")])
 """An excluded candidate, blocked or offered recently: the user's index in a shard, and the candidate's id."""
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class ProfileArrays:
     """People in the order of their rows. Immutable arrays of the same length."""
 
     rows: NDArray[Any]
-    """Rows of dtype `ROW`."""
+    """Rows of dtype `PACKED_ROW`."""
 
     @classmethod
     def read(cls, packed: bytes) -> Self:
@@ -58,7 +58,7 @@ class People:
         Raises:
             ValueError: the last row is incomplete.
         """
-        return cls(np.frombuffer(packed, ROW))
+        return cls(np.frombuffer(packed, PACKED_ROW))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,7 +79,7 @@ class People:
     @cached_property
     def faults(self) -> Mapping[int, str]:
         """By row: the error in an invalid record."""
-        broken = (self.rows["traits"] == NOT_A_NUMBER).any(axis=1)
+        broken = (self.rows["traits"] == NAN).any(axis=1)
         return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(broken)}
 
     def ages(self, day: date) -> NDArray[np.int16]:
@@ -88,7 +88,7 @@ class People:
         People born on 29 February turn a year older on 1 March of other years.
         """
         today = day.year * 10_000 + day.month * 100 + day.day
-        ages: NDArray[np.int16] = ((today - self.rows["born"].astype(np.int32)) // 10_000).astype(np.int16)
+        ages: NDArray[np.int16] = ((today - self.rows["birth_date"].astype(np.int32)) // 10_000).astype(np.int16)
         return ages
 
     def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
@@ -188,7 +188,11 @@ def _documents(
 
 
 def inputs_hashes(
-    pool: bytes, rules: Rules, users: People, excluded: NDArray[np.void], already: NDArray[np.int64] | None = None
+    pool: bytes,
+    rules: Rules,
+    users: ProfileArrays,
+    excluded: NDArray[np.void],
+    already: NDArray[np.int64] | None = None,
 ) -> list[bytes]:
     """Return a SHA-256 hash of all inputs of the offers, by user.
 
@@ -196,7 +200,7 @@ def inputs_hashes(
         pool: the digest of the pool.
         rules: parameters of the computation.
         users: records of the users.
-        excluded: excluded candidates by user (`people.EXCLUSION`).
+        excluded: excluded candidates by user (`people.PACKED_EXCLUSION`).
         already: number of existing offers by index of the person in the pool, with an exposure cap: offers then
             depend on other users as well.
     """

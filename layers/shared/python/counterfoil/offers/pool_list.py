@@ -15,13 +15,13 @@ from pydantic import Field, JsonValue
 
 from counterfoil.db import Connection, PageCursor
 from counterfoil.offers.kinds import OFFERS
-from counterfoil.offers.profiles import JobState, internal_id, withdrawn
+from counterfoil.offers.profiles import JobState, internal_id, withdrawn_offers
 
 PoolState = Literal["running", "completed", "failed"]
 
-PUNCTUAL = timedelta(hours=1)
+ON_TIME_WINDOW = timedelta(hours=1)
 """Deadline for offers after 9:00, or after a late user joined."""
-MOST_SHARDS = 200
+MAX_SHARDS = 200
 """Maximum number of shards shown per pool: failed ones first, then those in progress."""
 
 
@@ -33,7 +33,7 @@ class OfferPool:
     tenant: str
     date: date
     timezone: str
-    people: Annotated[int, Field(description="People who were pinned, and are offered to each other.")]
+    pool_size: Annotated[int, Field(description="People who were pinned, and are offered to each other.")]
     offered_at: Annotated[datetime, Field(description="9:00 of the date in the zone.")]
     expires_at: datetime
     pinned_at: datetime
@@ -44,20 +44,20 @@ class OfferPool:
     state: Annotated[
         PoolState, Field(description="failed: offers of users wait for a person; running: some offers are pending.")
     ]
-    users: Annotated[int, Field(description="Served users: pinned ones and latecomers.")]
+    user_count: Annotated[int, Field(description="Served users: pinned ones and latecomers.")]
     shards: int
     pending: Annotated[int, Field(description="Users whose offers wait for an attempt, also for a retry.")]
     running: int
     completed: int
     failed: Annotated[int, Field(description="Users whose offers failed, and wait for a person.")]
     ended_at: Annotated[datetime | None, Field(description="End of the last shard; null while one is unfinished.")]
-    late: Annotated[
+    late_users: Annotated[
         int, Field(description="Users whose offers were missing at 10:00; for latecomers, an hour after arrival.")
     ]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PoolFilter:
     """Filters of a list of pools; None permits every value."""
 
     since: date | None = None
@@ -71,17 +71,18 @@ class Wanted:
 # Quarantined users belong to another shard and count there. A shard of late users is on time within an hour.
 _STATE = "CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
-SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.people, p.offered_at, p.expires_at,
-       p.pinned_at, p.algorithm_version, p.rules, {state}, told.pending + told.running + told.completed + told.failed,
+SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.user_count, p.offered_at,
+       p.expires_at, p.pinned_at, p.algorithm_version, p.rules, {state},
+       told.pending + told.running + told.completed + told.failed,
        told.*
 FROM offer_pool p CROSS JOIN LATERAL (
     SELECT count(*), coalesce(sum(s.size) FILTER (WHERE s.status = 'pending'), 0) AS pending,
            coalesce(sum(s.size) FILTER (WHERE s.status = 'in-progress'), 0) AS running,
            coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
            coalesce(sum(s.size) FILTER (WHERE s.status = 'failed'), 0) AS failed,
-           CASE WHEN count(*) = count(s.ended_at) THEN max(s.ended_at) END AS ended_at,
+           CASE WHEN count(*) = count(s.completed_at) THEN max(s.completed_at) END AS ended_at,
            coalesce(sum(s.size) FILTER (
-               WHERE coalesce(s.ended_at, %(now)s)
+               WHERE coalesce(s.completed_at, %(now)s)
                      > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
            ), 0) AS late
     FROM offer_shard s WHERE s.pool_id = p.id
@@ -98,7 +99,7 @@ _CONDITIONS = {
 }
 
 
-def page(connection: Connection, tenant_id: UUID, wanted: Wanted, now: datetime, limit: int) -> list[OfferPool]:
+def page(connection: Connection, tenant_id: UUID, wanted: PoolFilter, now: datetime, limit: int) -> list[OfferPool]:
     """Return the next pools of a tenant, latest first."""
     after_at, after_id = wanted.after or (None, None)
     return _pools(connection, tenant_id, now, limit, {**vars(wanted), "after_at": after_at, "after_id": after_id})
@@ -115,7 +116,7 @@ def _pools(
 ) -> list[OfferPool]:
     chosen = [text for name, text in _CONDITIONS.items() if wanted.get(name) is not None]
     statement = _POOLS.format(state=_STATE, conditions=" AND ".join(["p.tenant_id = %(tenant)s", *chosen]))
-    values = {**wanted, "tenant": tenant_id, "now": now, "punctual": PUNCTUAL, "limit": limit}
+    values = {**wanted, "tenant": tenant_id, "now": now, "punctual": ON_TIME_WINDOW, "limit": limit}
     return [OfferPool(*row) for row in connection.execute(statement.encode(), values)]
 
 
@@ -130,7 +131,7 @@ class OfferShard:
     status: Literal["pending", "in-progress", "succeeded", "failed", "skipped"]
     users: int
     completed: int | None
-    put_aside: Annotated[
+    quarantined: Annotated[
         int | None, Field(description="Users with broken data, who get another attempt in a separate shard.")
     ]
     attempts: int
@@ -143,8 +144,8 @@ class OfferShard:
 
 
 _SHARDS = """
-SELECT id, name, coalesce(status, 'skipped'), size, completed, failed, attempts, coalesce(error, reason), created_at,
-       claimed_at, ended_at, next_attempt_at
+SELECT id, name, coalesce(status, 'skipped'), size, completed, failed, attempts, coalesce(error, skip_reason),
+       created_at, claimed_at, completed_at, next_attempt_at
 FROM offer_shard WHERE pool_id = %s
 ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'in-progress' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END,
          created_at, length(name), name
@@ -154,9 +155,9 @@ LIMIT %s
 
 def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
     """Return the shards of a pool, at most MOST_SHARDS."""
-    found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MOST_SHARDS])]
-    letters = _letters(connection, [shard.id for shard in found])
-    return [replace(shard, dead_letter=letters.get(shard.id)) for shard in found]
+    found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MAX_SHARDS])]
+    dead_letters = _letters(connection, [shard.id for shard in found])
+    return [replace(shard, dead_letter=dead_letters.get(shard.id)) for shard in found]
 
 
 def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
@@ -236,11 +237,13 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
     if row is None:
         return None
     found = Job(*row)
-    letter = _letters(connection, [found.shard_id]).get(found.shard_id)
-    return replace(found, withdrawn=withdrawn(connection, tenant_id, external_id, found.offers), letter=letter)
+    dead_letter = _letters(connection, [found.shard_id]).get(found.shard_id)
+    return replace(
+        found, withdrawn=withdrawn_offers(connection, tenant_id, external_id, found.offers), letter=dead_letter
+    )
 
 
-LOOKED_BACK = timedelta(hours=2)
+LOOKBACK = timedelta(hours=2)
 """Period in which ended shards are read: twice the interval between reads."""
 _WIDEST = timedelta(days=2)
 """Maximum age of a date that is current in any zone, in UTC."""
@@ -261,20 +264,20 @@ WHERE p.date >= %(since)s AND p.expires_at > %(now)s
 
 # Quarantined users belong to another shard. A late user's time is when they joined.
 _INCOMPLETE = """
-SELECT coalesce(max(100 - 100.0 * completed / people), 0)::double precision FROM (
+SELECT coalesce(max(100 - 100.0 * completed / user_count), 0)::double precision FROM (
     SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
-           sum(CASE WHEN s.status = 'succeeded' THEN s.completed ELSE s.size END) AS people
+           sum(CASE WHEN s.status = 'succeeded' THEN s.completed ELSE s.size END) AS user_count
     FROM offer_pool p JOIN offer_shard s ON s.pool_id = p.id
     WHERE p.date >= %(since)s AND p.expires_at > %(now)s AND s.status IS NOT NULL
       AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
     GROUP BY p.date, p.timezone
-) AS of_date WHERE people > 0
+) AS of_date WHERE user_count > 0
 """
 # Every user of a shard waits for the whole shard, so its duration counts once per user.
 _USER_SECONDS = """
 SELECT min(seconds) FROM (
     SELECT seconds, sum(size) OVER (ORDER BY seconds) AS up_to, sum(size) OVER () AS users FROM offer_shard
-    WHERE status = 'succeeded' AND ended_at > %(recently)s AND seconds IS NOT NULL
+    WHERE status = 'succeeded' AND completed_at > %(recently)s AND seconds IS NOT NULL
 ) AS ended WHERE up_to >= %(share)s * users
 """
 USER_SECONDS_OVER = timedelta(minutes=15)
@@ -283,22 +286,22 @@ USER_SECONDS_SHARE = 0.95
 
 
 @dataclass(frozen=True)
-class Standing:
+class OfferStats:
     """Number of users by progress of their current offers."""
 
     completed: int
     pending: int
     """Users whose offers are pending or in progress."""
     failed: int
-    late: int
+    late_users: int
     """Pending users whose offers are overdue: since 10:00, or for an hour after they joined."""
 
 
-def standing(connection: Connection, now: datetime) -> Standing:
+def current_stats(connection: Connection, now: datetime) -> OfferStats:
     """Return the progress of the current offers of all tenants."""
-    values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
+    values = {"now": now, "punctual": ON_TIME_WINDOW, "since": (now - _WIDEST).date()}
     ((completed, pending, failed, late),) = connection.execute(_STANDING, values).fetchall()
-    return Standing(completed, pending, failed, late)
+    return OfferStats(completed, pending, failed, late)
 
 
 def incomplete_percent(connection: Connection, now: datetime) -> float:
@@ -307,7 +310,7 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
     Failed offers count as missing. It is the largest share of any date and time zone; 0 if no date has been due for an
     hour.
     """
-    values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
+    values = {"now": now, "punctual": ON_TIME_WINDOW, "since": (now - _WIDEST).date()}
     ((percent,),) = connection.execute(_INCOMPLETE, values).fetchall()
     return float(percent)
 
@@ -333,5 +336,5 @@ def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
         psycopg.errors.QueryCanceled: it took longer than `seconds`.
     """
     connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(1, int(seconds * 1000))}ms"])
-    ((number,),) = connection.execute("SELECT duplicate_offers(%s)", [now - LOOKED_BACK]).fetchall()
+    ((number,),) = connection.execute("SELECT count_duplicate_offers(%s)", [now - LOOKBACK]).fetchall()
     return int(number)

@@ -12,18 +12,18 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
-from counterfoil.offers.schedule import clocks, names, zone_info
+from counterfoil.offers.schedule import clock_changes, names, zone_info
 
 Gender = Literal["woman", "man", "nonbinary"]
 JobState = Literal["pending", "running", "completed", "failed"]
 
-OLDEST_BIRTH = date(1900, 1, 1)
-GROWN_UP = 18
+EARLIEST_BIRTH_DATE = date(1900, 1, 1)
+MIN_AGE = 18
 """Minimum age in years."""
-MOST_TRAITS = 16
+MAX_TRAITS = 16
 TRAIT_DIGITS = 6
 """Stored decimal digits of a trait. The database stores about seven, and rejects denormalized numbers."""
 
@@ -39,24 +39,24 @@ class Profile:
     timezone: str
     is_active: bool
     """Whether this person is offered and receives offers."""
-    born: date
+    birth_date: date
     gender: Gender
-    seeks: Sequence[Gender]
+    seeks_genders: Sequence[Gender]
     min_age: int
     max_age: int
     latitude: float
     """Degrees north."""
     longitude: float
     """Degrees east."""
-    reach_km: int
+    max_distance_km: int
     traits: Sequence[float | None]
     """From -1 to 1; None if not answered."""
-    changed_at: datetime
+    updated_at: datetime
 
     @property
     def version(self) -> int:
         """Time of the last change, in microseconds of Unix time. Increases with each change."""
-        return (self.changed_at - _EPOCH) // timedelta(microseconds=1)
+        return (self.updated_at - _EPOCH) // timedelta(microseconds=1)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,46 +78,49 @@ def check(profile: Profile, now: datetime) -> None:
             "timezone is the name of a time zone of IANA that there is, such as Europe/Berlin; its case counts."
         )
     today = local_date(profile.timezone, now)
-    if profile.born > today:
-        raise RejectedRequestError("born is in the future: it is the day of birth, such as 1990-01-31.")
-    if profile.born < OLDEST_BIRTH:
-        raise RejectedRequestError(f"born is {OLDEST_BIRTH} at the earliest.")
-    if age(profile.born, today) < GROWN_UP:
-        raise RejectedRequestError(f"The person must be at least {GROWN_UP} years old (see `born`).")
-    if len(set(profile.seeks)) < len(profile.seeks):
-        raise RejectedRequestError("seeks names each gender once.")
+    if profile.birth_date > today:
+        raise RejectedRequestError("birth_date is in the future: it is the day of birth, such as 1990-01-31.")
+    if profile.birth_date < EARLIEST_BIRTH_DATE:
+        raise RejectedRequestError(f"birth_date is {EARLIEST_BIRTH_DATE} at the earliest.")
+    if age(profile.birth_date, today) < MIN_AGE:
+        raise RejectedRequestError(f"The person must be at least {MIN_AGE} years old (see `birth_date`).")
+    if len(set(profile.seeks_genders)) < len(profile.seeks_genders):
+        raise RejectedRequestError("seeks_genders may name each gender once only.")
     if profile.min_age > profile.max_age:
         raise RejectedRequestError("min_age is not more than max_age.")
 
 
-def age(born: date, day: date) -> int:
+def age(birth_date: date, day: date) -> int:
     """Return the age in full years.
 
     People born on February 29 turn a year older on March 1 of other years.
     """
-    return day.year - born.year - ((day.month, day.day) < (born.month, born.day))
+    return day.year - birth_date.year - ((day.month, day.day) < (birth_date.month, birth_date.day))
 
 
 def local_date(timezone: str, now: datetime) -> date:
     """Return the date in a time zone; in UTC if the zone is unknown."""
-    return now.astimezone(zone_info(clocks(timezone))).date()
+    return now.astimezone(zone_info(clock_changes(timezone))).date()
 
 
 _COLUMNS = (
-    "timezone, is_active, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits, changed_at"
+    "timezone, is_active, birth_date, gender, seeks_genders, min_age, max_age, latitude, longitude, max_distance_km, "
+    "traits, updated_at"
 )
 _SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # names alone
 _LOCK = f"{_SHOW} FOR NO KEY UPDATE"
 # Versions must increase even if the clocks of two processes differ.
 _PUT = f"""
 INSERT INTO profile (user_id, external_id, tenant_id, {_COLUMNS})
-VALUES (%(user)s, %(external)s, %(tenant)s, %(timezone)s, %(is_active)s, %(born)s, %(gender)s, %(seeks)s, %(min_age)s,
-        %(max_age)s, %(latitude)s, %(longitude)s, %(reach_km)s, %(traits)s, %(changed_at)s)
-ON CONFLICT (user_id) DO UPDATE SET timezone = excluded.timezone, is_active = excluded.is_active, born = excluded.born,
-    gender = excluded.gender, seeks = excluded.seeks, min_age = excluded.min_age, max_age = excluded.max_age,
-    latitude = excluded.latitude, longitude = excluded.longitude, reach_km = excluded.reach_km,
+VALUES (%(user)s, %(external)s, %(tenant)s, %(timezone)s, %(is_active)s, %(birth_date)s, %(gender)s, %(seeks_genders)s,
+        %(min_age)s, %(max_age)s, %(latitude)s, %(longitude)s, %(max_distance_km)s, %(traits)s, %(updated_at)s)
+ON CONFLICT (user_id) DO UPDATE SET timezone = excluded.timezone, is_active = excluded.is_active,
+    birth_date = excluded.birth_date,
+    gender = excluded.gender, seeks_genders = excluded.seeks_genders, min_age = excluded.min_age,
+    max_age = excluded.max_age,
+    latitude = excluded.latitude, longitude = excluded.longitude, max_distance_km = excluded.max_distance_km,
     traits = excluded.traits,
-    changed_at = greatest(excluded.changed_at, profile.changed_at + interval '1 microsecond')
+    updated_at = greatest(excluded.updated_at, profile.updated_at + interval '1 microsecond')
 RETURNING old.user_id IS NULL
 """  # noqa: S608  # names alone
 
@@ -142,13 +145,13 @@ def put(
     values = {**_values(profile), "user": user_id, "external": external_id, "tenant": tenant_id}
     ((is_new,),) = connection.execute(_PUT.encode(), values).fetchall()
     action = "profile created" if is_new else "profile replaced"
-    audit.record(connection, tenant_id, Operation(by, action, [str(user_id)], profile.changed_at))
+    audit.record(connection, tenant_id, AuditRecord(by, action, [str(user_id)], profile.updated_at))
     return bool(is_new)
 
 
 def _values(profile: Profile) -> Mapping[str, Any]:
     traits = [None if trait is None else round(trait, TRAIT_DIGITS) for trait in profile.traits]
-    return {**vars(profile), "seeks": list(profile.seeks), "traits": traits}
+    return {**vars(profile), "seeks_genders": list(profile.seeks_genders), "traits": traits}
 
 
 def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile | None:
@@ -168,12 +171,12 @@ def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: date
     user_id = internal_id(tenant_id, external_id)
     if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:
         return False
-    audit.record(connection, tenant_id, Operation(by, "profile deleted", [str(user_id)], now))
+    audit.record(connection, tenant_id, AuditRecord(by, "profile deleted", [str(user_id)], now))
     return True
 
 
 _BLOCK = """
-INSERT INTO profile_block (user_id, blocked_id, blocked_external_id, tenant_id, created_at)
+INSERT INTO user_block (user_id, blocked_id, blocked_external_id, tenant_id, created_at)
 SELECT user_id, %(blocked)s, %(external)s, tenant_id, %(now)s FROM profile WHERE user_id = %(user)s
 ON CONFLICT (user_id, blocked_id) DO NOTHING
 """
@@ -195,7 +198,7 @@ def block(
     values = {"user": user_id, "blocked": blocked_id, "external": blocked_external_id, "now": now}
     if connection.execute(_BLOCK, values).rowcount == 0:
         return _exists(connection, user_id)
-    audit.record(connection, tenant_id, Operation(by, "user blocked", [str(user_id), str(blocked_id)], now))
+    audit.record(connection, tenant_id, AuditRecord(by, "user blocked", [str(user_id), str(blocked_id)], now))
     return True
 
 
@@ -205,9 +208,9 @@ def unblock(
     """Delete a block, if it exists. Return whether the user has a profile."""
     user_id, blocked_id = internal_id(tenant_id, external_id), internal_id(tenant_id, blocked_external_id)
     values = [user_id, blocked_id]
-    if connection.execute("DELETE FROM profile_block WHERE user_id = %s AND blocked_id = %s", values).rowcount == 0:
+    if connection.execute("DELETE FROM user_block WHERE user_id = %s AND blocked_id = %s", values).rowcount == 0:
         return _exists(connection, user_id)
-    audit.record(connection, tenant_id, Operation(by, "user unblocked", [str(user_id), str(blocked_id)], now))
+    audit.record(connection, tenant_id, AuditRecord(by, "user unblocked", [str(user_id), str(blocked_id)], now))
     return True
 
 
@@ -220,7 +223,7 @@ class BlockedUser:
 
 
 _BLOCKS = """
-SELECT blocked_external_id, created_at FROM profile_block
+SELECT blocked_external_id, created_at FROM user_block
 WHERE user_id = %(user)s
   AND (%(time)s::timestamptz IS NULL OR (created_at, blocked_external_id) < (%(time)s, %(after)s::uuid))
 ORDER BY created_at DESC, blocked_external_id DESC LIMIT %(limit)s
@@ -247,7 +250,7 @@ def _exists(connection: Connection, user_id: UUID) -> bool:
 
 
 @dataclass(frozen=True)
-class Offered:
+class UserOffers:
     """A user's offers of a date."""
 
     date: date
@@ -270,15 +273,15 @@ WHERE date = %s AND user_id = %s
 _STANDING = """
 SELECT p.external_id::text FROM profile p
 WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
-    SELECT FROM profile_block b
+    SELECT FROM user_block b
     WHERE (b.user_id, b.blocked_id) IN ((p.user_id, %(user)s), (%(user)s, p.user_id))
 )
 """
 
 
-def offered(
+def get_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, day: date | None, now: datetime
-) -> Offered | None:
+) -> UserOffers | None:
     """Return a user's offers of a date, by default of the user's local date; None without a profile.
 
     Stored offers do not change. Candidates who left, are inactive, or block or are blocked by the user are `withdrawn`.
@@ -290,14 +293,14 @@ def offered(
     day = day or local_date(row[0], now)
     job = connection.execute(_JOB, [day, user_id]).fetchone()
     if job is None:
-        return Offered(day, row[0], None, (), frozenset(), None, None)
+        return UserOffers(day, row[0], None, (), frozenset(), None, None)
     timezone, state, offers, completed_at, error = job
-    return Offered(
-        day, timezone, state, offers, withdrawn(connection, tenant_id, external_id, offers), completed_at, error
+    return UserOffers(
+        day, timezone, state, offers, withdrawn_offers(connection, tenant_id, external_id, offers), completed_at, error
     )
 
 
-def withdrawn(
+def withdrawn_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, offers: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
     """Return the external ids of candidates in these offers that must no longer be shown to the user."""

@@ -43,7 +43,7 @@ class Rules:
         return cls(**kept)
 
 
-NINE = time(9)
+DELIVERY_HOUR = time(9)
 
 
 class UnknownZoneError(PermanentError):
@@ -52,7 +52,7 @@ class UnknownZoneError(PermanentError):
     code = "unknown_time_zone"
 
 
-LONGEST_AGO = timedelta(days=7)
+MAX_AGE = timedelta(days=7)
 """Maximum age of requested offers."""
 
 
@@ -94,7 +94,7 @@ def _read(zone: str) -> ZoneInfo:
         return ZoneInfo.from_file(file, key=zone)
 
 
-def nine_oclock(zone: str, day: date) -> datetime:
+def nine_am(zone: str, day: date) -> datetime:
     """Return the first instant of `day` in UTC at which the clocks of `zone` show 9:00 or later.
 
     If clocks show 9:00 twice, it is the first time; if they skip it, the moment of the jump.
@@ -105,7 +105,7 @@ def nine_oclock(zone: str, day: date) -> datetime:
         OverflowError: the day is the first or last that Python supports.
     """
     info = zone_info(zone)
-    shown = datetime.combine(day, NINE, info)  # fold 0: the first of two
+    shown = datetime.combine(day, DELIVERY_HOUR, info)  # fold 0: the first of two
     instant = shown.astimezone(UTC)
     if instant.astimezone(info).replace(tzinfo=None) != shown.replace(tzinfo=None):
         instant = _jump(info, shown.replace(fold=1).astimezone(UTC), instant)
@@ -129,7 +129,7 @@ def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
     return after
 
 
-CATCH_UP = timedelta(hours=24)
+CATCH_UP_WINDOW = timedelta(hours=24)
 """Maximum delay after which missed offers are still computed."""
 
 
@@ -155,7 +155,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
     `already_queued` contains zones with dates. An unknown zone uses the clocks of UTC, so that its work item fails
     visibly.
     """
-    oldest = now - CATCH_UP
+    oldest = now - CATCH_UP_WINDOW
     found = (current(zone, now) for zone in zones)
     return [one for one in found if one.offered_at >= oldest and (one.zone, one.date) not in already_queued]
 
@@ -170,10 +170,10 @@ def current(zone: str, now: datetime) -> Due:
 
 def _current(zone: str, now: datetime) -> Due:
     # A clock that was set back by a day has already passed 9:00 of the next date.
-    tomorrow = now.astimezone(zone_info(clocks(zone))).date() + timedelta(days=1)
+    tomorrow = now.astimezone(zone_info(clock_changes(zone))).date() + timedelta(days=1)
     for days in count():
         try:
-            found = of_date(zone, tomorrow - timedelta(days=days))
+            found = due_on(zone, tomorrow - timedelta(days=days))
         except NoSuchDateError:
             continue
         if found.offered_at <= now:
@@ -181,16 +181,16 @@ def _current(zone: str, now: datetime) -> Due:
     raise AssertionError("count() has no end")
 
 
-def of_date(zone: str, day: date) -> Due:
+def due_on(zone: str, day: date) -> Due:
     """Return the offers of `day` in a zone, due or not.
 
     Raises:
         NoSuchDateError: the zone skips this date.
     """
-    offered_at = nine_oclock(clocks(zone), day)
+    offered_at = nine_am(clock_changes(zone), day)
     for days in count(1):
         try:
-            return Due(zone, day, offered_at, nine_oclock(clocks(zone), day + timedelta(days=days)))
+            return Due(zone, day, offered_at, nine_am(clock_changes(zone), day + timedelta(days=days)))
         except NoSuchDateError:
             continue
     raise AssertionError("count() has no end")
@@ -207,10 +207,10 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
     today = now.astimezone(zone_info(zone)).date()
     if day is None:
         return current(zone, now)
-    if abs(day - today) > LONGEST_AGO:  # the difference of two valid dates cannot overflow
-        limit = "in the future" if day > today else f"more than {LONGEST_AGO.days} days ago"
+    if abs(day - today) > MAX_AGE:  # the difference of two valid dates cannot overflow
+        limit = "in the future" if day > today else f"more than {MAX_AGE.days} days ago"
         raise NotDueError(f"{day} is {limit} in {zone}: it is {today} there")
-    found = of_date(zone, day)
+    found = due_on(zone, day)
     if found.offered_at > now:
         raise NotDueError(
             f"{day} is not due yet in {zone}: "
@@ -219,6 +219,6 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
     return found
 
 
-def clocks(zone: str) -> str:
+def clock_changes(zone: str) -> str:
     """Return the zone whose clocks apply to people of `zone`: UTC if it is unknown."""
     return zone if zone in names() else UTC.tzname(None)

@@ -19,10 +19,10 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send, enqueue
+from counterfoil.delivery.work import OutboxMessage, enqueue
 from counterfoil.errors import ConflictError, StaleClaimError
 from counterfoil.offers.kinds import OFFERS
-from counterfoil.offers.pinning import of_many
+from counterfoil.offers.pinning import force_hash_plans
 
 _UUID_BYTES = 16
 _JSONB_VERSION = b"\x01"
@@ -141,17 +141,18 @@ _register()
 
 
 WORKER = "offers"
-ASIDE = "/failed"
+QUARANTINE_SHARD = "/failed"
 """Suffix of the name of a shard with quarantined users of another shard."""
 
 _GIVEN = """
-SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.people, p.rules, p.people, p.digest, p.offered_at,
-       p.expires_at, (SELECT count(*) FROM offer_shard o WHERE o.pool_id = p.id AND o.people IS NOT NULL)
+SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.profiles, p.rules, p.user_count,
+       p.profiles_hash, p.offered_at, p.expires_at,
+       (SELECT count(*) FROM offer_shard o WHERE o.pool_id = p.id AND o.profiles IS NOT NULL)
 FROM offer_shard s JOIN offer_pool p ON p.id = s.pool_id WHERE s.id = %s
 """
-_POOL = "SELECT people FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL ORDER BY users[1]"
+_POOL = "SELECT profiles FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL ORDER BY users[1]"
 _READ_ANEW = """
-SELECT u.number::integer - 1, p.packed FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
+SELECT u.number::integer - 1, p.packed_row FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
 # One lookup per user and date with offers, including later dates, because this one may be served late. OFFSET prevents
@@ -166,9 +167,9 @@ UPDATE offer_shard SET excluded = coalesce((
             WHERE tenant_id = %(tenant)s AND date BETWEEN %(date)s - %(days)s AND %(date)s + %(days)s
               AND date <> %(date)s
         )
-        SELECT u.number, b.blocked_id AS candidate_id FROM served u JOIN profile_block b ON b.user_id = u.id
+        SELECT u.number, b.blocked_id AS candidate_id FROM served u JOIN user_block b ON b.user_id = u.id
         UNION
-        SELECT u.number, b.user_id FROM served u JOIN profile_block b ON b.blocked_id = u.id
+        SELECT u.number, b.user_id FROM served u JOIN user_block b ON b.blocked_id = u.id
         UNION
         SELECT u.number, o.candidate_id FROM day CROSS JOIN served u CROSS JOIN LATERAL (
             SELECT candidate_id FROM offers WHERE date = day.date AND user_id = u.id OFFSET 0
@@ -221,7 +222,7 @@ SELECT EXISTS (
 )
 """  # noqa: S608  # likewise
 _TO_COME = """
-SELECT count(*) FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL AND status IN ('pending', 'in-progress')
+SELECT count(*) FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL AND status IN ('pending', 'in-progress')
 """
 ALREADY = np.dtype([("number", ">i4"), ("candidate", "S16")])
 """Candidate, and the number of users with an offer of this person."""
@@ -230,7 +231,7 @@ _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
 
 @dataclass(frozen=True)
-class Given:
+class ShardInput:
     """A shard with the data of its pool."""
 
     id: UUID
@@ -241,7 +242,7 @@ class Given:
     timezone: str
     users: Sequence[UUID]
     """Ids in ascending order."""
-    people: bytes | None
+    profiles: bytes | None
     """Pinned records of the users. None: current records are used."""
     rules: Mapping[str, Any]
     pool_people: int
@@ -256,16 +257,16 @@ class Given:
     @property
     def is_aside(self) -> bool:
         """True for a shard of quarantined users."""
-        return self.name.endswith(ASIDE)
+        return self.name.endswith(QUARANTINE_SHARD)
 
     @property
     def part(self) -> int | None:
         """Index among the shards that were pinned with the pool. None for late or quarantined users."""
-        return None if self.people is None else int(self.name)
+        return None if self.profiles is None else int(self.name)
 
 
 @dataclass(frozen=True)
-class Results:
+class ShardResults:
     """Results of a shard as arrays in binary format."""
 
     version: int
@@ -291,31 +292,31 @@ class Written:
 
     completed: int
     failed: int
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Messages for the shard of quarantined users."""
 
 
-def given(connection: Connection, shard_id: UUID) -> Given | None:
+def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
     """Return a shard, or None if it no longer exists."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_GIVEN, [shard_id]).fetchone()
-    return None if row is None else Given(shard_id, *row)
+    return None if row is None else ShardInput(shard_id, *row)
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
     """Return the pinned records of a pool in the order of ids, except for deleted ones."""
     with connection.cursor(binary=True) as cursor:
-        return b"".join(people for (people,) in cursor.execute(_POOL, [pool_id]))
+        return b"".join(profiles for (profiles,) in cursor.execute(_POOL, [pool_id]))
 
 
-def read_anew(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
+def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
     """Return the indexes of existing users and their current records, in the same order."""
     with connection.cursor(binary=True) as cursor:
         rows = cursor.execute(_READ_ANEW, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
-def pin_excluded(connection: Connection, shard: Given, repeat_days: int, token: int) -> bytes:
+def pin_excluded(connection: Connection, shard: ShardInput, repeat_days: int, token: int) -> bytes:
     """Store the excluded people of each user: blocked in either direction, or offered recently.
 
     Returns sorted rows of the user's index (4 bytes) and the id of the candidate.
@@ -345,20 +346,22 @@ def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
     return row[0] if row else None
 
 
-def parts_to_come(connection: Connection, shard: Given) -> int:
+def parts_to_come(connection: Connection, shard: ShardInput) -> int:
     """Return how many shards of the pinned pool are pending or in progress."""
     ((parts,),) = connection.execute(_TO_COME, [shard.pool_id]).fetchall()
     return int(parts)
 
 
-def already_offered(connection: Connection, shard: Given) -> NDArray[np.void]:
+def already_offered(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
     """Return the number of existing offers of each candidate of the pool (`ALREADY`)."""
-    with of_many(connection), connection.cursor(binary=True) as cursor:
+    with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_ALREADY, {"pool": shard.pool_id, "date": shard.date}).fetchall()
     return np.frombuffer(rows, ALREADY)
 
 
-def hold_pool(connection: Connection, shard: Given, candidates: UuidArray, numbers: IntegerArray, most: int) -> None:
+def reserve_exposure(
+    connection: Connection, shard: ShardInput, candidates: UuidArray, numbers: IntegerArray, most: int
+) -> None:
     """Lock the pool for other shards until this transaction ends.
 
     The transaction offers `candidates` to `numbers` users.
@@ -368,13 +371,13 @@ def hold_pool(connection: Connection, shard: Given, candidates: UuidArray, numbe
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
     values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": numbers, "most": most}
-    with of_many(connection):
+    with force_hash_plans(connection):
         ((too_many,),) = connection.execute(_TOO_MANY, values).fetchall()
     if too_many:
         raise ConflictError("Another shard of the pool has offered the same people: compute again")
 
 
-def write(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
+def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:
     """Write the results of a shard. Completed jobs do not change.
 
     Jobs of users without results fail, and the users are quarantined in a new shard, whose message is enqueued.
@@ -390,7 +393,7 @@ def write(connection: Connection, shard: Given, results: Results, now: datetime)
         "now": now,
     }
     arrays_ = {name: value for name, value in vars(results).items() if name != "faults"}
-    with of_many(connection):
+    with force_hash_plans(connection):
         ((completed,),) = connection.execute(_COMPLETE, values | arrays_).fetchall()
     failed, sends = _put_aside(connection, shard, results.faults, values) if results.faults else (0, [])
     connection.execute(_COUNT, [completed, failed, shard.id])
@@ -398,9 +401,9 @@ def write(connection: Connection, shard: Given, results: Results, now: datetime)
 
 
 def _put_aside(
-    connection: Connection, shard: Given, faults: Mapping[UUID, str], values: Mapping[str, Any]
-) -> tuple[int, list[Send]]:
-    name = shard.name + ASIDE
+    connection: Connection, shard: ShardInput, faults: Mapping[UUID, str], values: Mapping[str, Any]
+) -> tuple[int, list[OutboxMessage]]:
+    name = shard.name + QUARANTINE_SHARD
     aside = {**values, "aside": uuid5(shard.pool_id, name), "name": name}
     failed = connection.execute(_FAIL, aside | {"users": list(faults), "errors": list(faults.values())}).fetchall()
     if not failed:

@@ -20,28 +20,28 @@ from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.outbox import Outbox, TimeLeft
-from counterfoil.delivery.work import Send, begin
-from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
+from counterfoil.delivery.work import OutboxMessage, start_revision
+from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
 from counterfoil.notifications.notice import OPERATION, Failure
 from counterfoil.notifications.store import enqueue_notification
 from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 """Items of a step: a transaction of some tenths of a second."""
-AHEAD = timedelta(seconds=75)
+LOOKAHEAD = timedelta(seconds=75)
 """Longest time between a step and its messages: a minute until the next step, and its delay."""
-A_SECOND = timedelta(seconds=1)
+ONE_SECOND = timedelta(seconds=1)
 """Queues hold messages for whole seconds."""
 ROUNDED = timedelta(milliseconds=1)
 """More than the microseconds that the turns of many steps lose to rounding."""
 ACTOR = "bulk"
 """Actor of changes that no person made."""
-LEAST_SECONDS = 12.0
+MIN_SECONDS_LEFT = 12.0
 """Time that a step and sending its messages require."""
-SENDERS = 4
+MAX_SENDERS = 4
 """Threads that send: SQS takes ten messages per call."""
 
 logger = Logger()
@@ -51,9 +51,9 @@ logger = Logger()
 class Step:
     """Result of a step."""
 
-    handled: int
+    processed: int
     """Items that got their result."""
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Messages to send after the commit."""
     is_busy: bool
     """Whether another step can follow at once."""
@@ -64,7 +64,7 @@ class Applied:
     """Result of a step of a definition."""
 
     counts: Mapping[Result, int]
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     is_last: bool = False
     """Whether the operation ends with it."""
     reason: str | None = None
@@ -74,7 +74,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class CanaryStatus:
     """Decision about a canary."""
 
     becomes: State
@@ -98,9 +98,9 @@ class Turns:
     def due(self, place: int) -> datetime:
         """When the message at `place` of this step is due."""
         turn = self.start - self.requested_at + place * self.each + ROUNDED
-        return max(self.requested_at + turn // A_SECOND * A_SECOND, self.now)
+        return max(self.requested_at + turn // ONE_SECOND * ONE_SECOND, self.now)
 
-    def begin(self, connection: Connection, works: Iterable[tuple[str, UUID]], before: int = 0) -> list[Send]:
+    def begin(self, connection: Connection, works: Iterable[tuple[str, UUID]], before: int = 0) -> list[OutboxMessage]:
         """Begin work items (worker, id), each with a message at its turn behind `before` others."""
         due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
         for place, (worker, id_) in enumerate(works, before):
@@ -108,7 +108,7 @@ class Turns:
         return [
             send
             for (worker, turn), ids in due.items()
-            for send in begin(connection, worker, ids, self.now, not_before=turn)
+            for send in start_revision(connection, worker, ids, self.now, scheduled_at=turn)
         ]
 
 
@@ -121,7 +121,7 @@ class Definition(ABC):
     actions: tuple[Action, ...]
     per = timedelta(seconds=1)
     """Unit of the rate."""
-    at_once = AT_ONCE
+    at_once = BATCH_SIZE
     """Items of a step."""
 
     def prepare(
@@ -140,7 +140,7 @@ class Definition(ABC):
         """Select the next items of an operation that is waiting."""
         raise NotImplementedError
 
-    def watch(self, connection: Connection, operation: Operation, now: datetime) -> Outlook:
+    def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
         """Decide about a canary that was begun."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ def step(
         if row is None:
             return None
         operation = Operation(*row)
-        if operation.active_state == "waiting":
+        if operation.active_state == "selecting":
             definition.select(connection, operation)
             return Step(0, (), is_busy=True)
         if operation.active_state == "canary" and _is_canary_begun(operation):
@@ -186,23 +186,23 @@ def step(
 
 
 _TAKE = f"""
-SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('waiting', 'canary', 'running') FOR UPDATE SKIP LOCKED
+SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary', 'running') FOR UPDATE SKIP LOCKED
 """  # noqa: S608  # the columns of the dataclass
 
 
-def allowance(rate: int, per: timedelta, stepped_at: datetime, now: datetime) -> tuple[int, datetime]:
+def allowance(rate: int, per: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
     """Number of items that may be begun now, and when the first is due. Missed time is lost. Pure."""
-    start = max(stepped_at, now)
-    return max(0, int((now + AHEAD - start) / per * rate)), start
+    start = max(last_step_at, now)
+    return max(0, int((now + LOOKAHEAD - start) / per * rate)), start
 
 
 def _is_canary_begun(operation: Operation) -> bool:
-    return operation.done >= (operation.canary or 0) or operation.handled == operation.selected
+    return operation.succeeded >= (operation.canary or 0) or operation.processed == operation.selected
 
 
 _GO_ON = """
 UPDATE operation SET state = 'running', version = version + 1, canary_passed_at = %(now)s,
-    stepped_at = greatest(stepped_at, %(now)s)
+    last_step_at = greatest(last_step_at, %(now)s)
 WHERE id = %(id)s
 """
 _WAIT = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
@@ -220,8 +220,9 @@ def _watch(connection: Connection, definition: Definition, operation: Operation,
 
 
 _MOVE = """
-UPDATE operation SET selected = greatest(selected, handled + %(handled)s), handled = handled + %(handled)s,
-    done = done + %(done)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s, stepped_at = %(stepped)s,
+UPDATE operation SET selected = greatest(selected, processed + %(processed)s), processed = processed + %(processed)s,
+    succeeded = succeeded + %(succeeded)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s,
+    last_step_at = %(stepped)s,
     canary_begun_at = coalesce(%(canary)s, canary_begun_at),
     cursor_at = coalesce(%(cursor_at)s, cursor_at), cursor_id = coalesce(%(cursor_id)s, cursor_id)
 WHERE id = %(id)s
@@ -231,17 +232,17 @@ WHERE id = %(id)s
 def _apply(
     connection: Connection, definition: Definition, operation: Operation, now: datetime, at_once: int, prepared: Any
 ) -> Step:
-    if operation.is_selected and operation.handled == operation.selected:
+    if operation.selection_complete and operation.processed == operation.selected:
         definition.end(connection, operation)
         _halt(connection, operation, "done", now)
         return Step(0, (), is_busy=False)
     each, start, limit = timedelta(), now, at_once
     if operation.rate is not None:
         each = definition.per / operation.rate
-        allowed, start = allowance(operation.rate, definition.per, operation.stepped_at, now)
+        allowed, start = allowance(operation.rate, definition.per, operation.last_step_at, now)
         limit = min(allowed, at_once)
     if operation.active_state == "canary":
-        limit = min(limit, (operation.canary or 0) - operation.done)
+        limit = min(limit, (operation.canary or 0) - operation.succeeded)
     if limit == 0:
         return Step(0, (), is_busy=False)
     turns = Turns(start, operation.requested_at, each, now)
@@ -249,11 +250,11 @@ def _apply(
     if applied is None:
         return Step(0, (), is_busy=False)
     counts = Counter(applied.counts)
-    stepped = start + counts["done"] * each
+    stepped = start + counts["succeeded"] * each
     cursor_at, cursor_id = applied.cursor or (None, None)
     values: dict[str, Any] = {
         "id": operation.id,
-        "handled": counts.total(),
+        "processed": counts.total(),
         **{result: counts[result] for result in store.RESULTS},
         "stepped": stepped,
         "canary": max(stepped, now) if operation.active_state == "canary" else None,
@@ -262,13 +263,13 @@ def _apply(
     }
     connection.execute(_MOVE, values)
     if applied.is_last:
-        _halt(connection, operation, "done" if applied.reason is None else "stopped", now, applied.reason)
+        _halt(connection, operation, "done" if applied.reason is None else "halted", now, applied.reason)
     return Step(counts.total(), applied.sends, is_busy=not applied.is_last)
 
 
 _HALT = f"""
 UPDATE operation SET state = %(state)s, version = version + %(grows)s::int, ended_at = %(ended)s, reason = %(reason)s,
-    is_selected = is_selected OR %(ended)s::timestamptz IS NOT NULL
+    selection_complete = selection_complete OR %(ended)s::timestamptz IS NOT NULL
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 
@@ -284,7 +285,7 @@ def _halt(connection: Connection, operation: Operation, state: State, now: datet
     halted = Operation(*row)
     if reason is not None:
         _notify(connection, halted, reason, now)
-    detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
+    detail = {"succeeded": halted.succeeded, "failed": halted.failed, "skipped": halted.skipped}
     store.record(connection, halted, "pause" if is_paused else state, ACTOR, now, detail)
 
 
@@ -321,9 +322,9 @@ class Engine:
         """
         with self._database.delivery() as connection:
             found = store.unfinished(connection)
-        turns, failed, handled = deque(found), 0, 0
-        with ThreadPoolExecutor(SENDERS) as senders:
-            while turns and time_left() >= LEAST_SECONDS:
+        turns, failed, processed = deque(found), 0, 0
+        with ThreadPoolExecutor(MAX_SENDERS) as senders:
+            while turns and time_left() >= MIN_SECONDS_LEFT:
                 operation_id, tenant_id, action = turns.popleft()
                 try:
                     taken = self._step(operation_id, tenant_id, action, time_left)
@@ -331,18 +332,18 @@ class Engine:
                     raise
                 except Exception as error:  # noqa: BLE001  # the others do not depend on it
                     failed += not isinstance(error, TransientError)
-                    logger.error("An operation waits", operation=str(operation_id), error=sentence(error))
+                    logger.error("An operation waits", operation=str(operation_id), error=safe_message(error))
                     continue
                 if taken is None:
                     continue
                 self._send(taken.sends, senders, time_left)
-                handled += taken.handled
+                processed += taken.processed
                 if taken.is_busy:
                     turns.append((operation_id, tenant_id, action))
-        logger.info("round", operations=len(found), items=handled)
+        logger.info("round", operations=len(found), items=processed)
         if failed:
             raise RuntimeError(f"{failed} operations failed")
-        return {"operations": len(found), "items": handled}
+        return {"operations": len(found), "items": processed}
 
     def _step(self, operation_id: UUID, tenant_id: UUID, action: Action, time_left: TimeLeft) -> Step | None:
         definition = self._definitions[action]
@@ -350,10 +351,10 @@ class Engine:
         def once() -> Step | None:
             return step(self._database, definition, operation_id, tenant_id, self._clock(), time_left=time_left)
 
-        return retry_conflicts(once)
+        return retry_on_conflict(once)
 
-    def _send(self, sends: Sequence[Send], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
+    def _send(self, sends: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
         """Send messages on several threads; those that fail stay in the outbox."""
-        each = -(-len(sends) // SENDERS)
+        each = -(-len(sends) // MAX_SENDERS)
         parts = [sends[first : first + each] for first in range(0, len(sends), each or 1)]
         list(senders.map(lambda part: self._outbox.send(part, time_left=time_left), parts))

@@ -1,7 +1,8 @@
 """Operations: requests that run in steps, such as bulk retries or reprocessing.
 
 An operation is one row of `operation`. One on listed dead letters has an `operation_item` for each, which gets its
-result once. `engine` runs them. All functions but `unfinished` and `forget` require a transaction of `Database.tenant`.
+result once. `engine` runs them. All functions but `unfinished` and `delete_expired` require a transaction of
+`Database.tenant`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import RejectedRequestError, VersionConflictError
 
 LetterAction = Literal["retry", "resolve", "ignore"]
 """Actions on listed dead letters."""
@@ -27,12 +28,12 @@ REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
 MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTING, 500), **dict.fromkeys(REPROCESSING, 1000)}
 """Highest rate of each action that has one: dead letters per second, or documents per minute."""
-State = Literal["waiting", "canary", "running", "paused", "done", "cancelled", "stopped"]
-Result = Literal["done", "failed", "skipped"]
-RESULTS: tuple[Result, ...] = ("done", "failed", "skipped")
+State = Literal["selecting", "canary", "running", "paused", "done", "canceled", "halted"]
+Result = Literal["succeeded", "failed", "skipped"]
+RESULTS: tuple[Result, ...] = ("succeeded", "failed", "skipped")
 KEPT = timedelta(days=90)
 """Retention after the end of an operation. The database prevents deletion before."""
-FORGOTTEN_AT_ONCE = 20_000
+DELETE_BATCH_SIZE = 20_000
 """Items deleted in one transaction."""
 
 
@@ -68,17 +69,17 @@ class Operation:
     ended_at: datetime | None
     cursor_at: datetime | None
     cursor_id: UUID | None
-    is_selected: bool
+    selection_complete: bool
     """Whether `selected` is the final number of items."""
     selected: int
-    handled: int
-    done: int
+    processed: int
+    succeeded: int
     failed: int
     skipped: int
     canary_begun_at: datetime | None
     """When the wait for the canary began."""
     canary_passed_at: datetime | None
-    stepped_at: datetime
+    last_step_at: datetime
     """Time until which the rate is used up."""
     restored_at: datetime | None
     """When the restoration of a purge was requested."""
@@ -90,21 +91,21 @@ class Operation:
         """State unless paused or ended."""
         if self.action not in LISTING:
             return "running"
-        if not self.is_selected:
-            return "waiting"
+        if not self.selection_complete:
+            return "selecting"
         return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
 
-    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.Operation | None:
+    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.AuditRecord | None:
         """Entry of the audit trail about the operation itself. None: the event has none."""
         if self.action in LISTING:
             before = None if event == "request" else self.version - 1
             note = self.note if event == "request" else None
             name = f"bulk-{self.action if event == 'request' else event}"
-            return audit.Operation(by, name, [str(self.id)], at, note, before, self.version, detail)
+            return audit.AuditRecord(by, name, [str(self.id)], at, note, before, self.version, detail)
         if self.action in REPROCESSING:
             detail = {"what": self.action, "rate": self.rate, **detail}
         named = _EVENTS[self.action].get(event)
-        return None if named is None else audit.Operation(by, named, [self.audit_target], at, detail=detail)
+        return None if named is None else audit.AuditRecord(by, named, [self.audit_target], at, detail=detail)
 
     @property
     def audit_target(self) -> str:
@@ -113,7 +114,7 @@ class Operation:
 
 
 def _named(noun: str, request: str) -> Mapping[str, str]:
-    done = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "rate": "rate changed"}
+    done = {"pause": "paused", "resume": "resumed", "cancel": "canceled", "rate": "rate changed"}
     return {"request": request, **{event: f"{noun} {what}" for event, what in done.items()}}
 
 
@@ -154,7 +155,7 @@ class NewOperation:
 
 
 _INSERT = f"""
-INSERT INTO operation (tenant_id, action, filter, note, rate, canary, file, requested_by, requested_at, stepped_at,
+INSERT INTO operation (tenant_id, action, filter, note, rate, canary, file, requested_by, requested_at, last_step_at,
                        state)
 VALUES (%(tenant)s, %(action)s, %(filter)s, %(note)s, %(rate)s, %(canary)s, %(file)s, %(requested_by)s,
         %(requested_at)s, %(requested_at)s, %(state)s)
@@ -169,7 +170,7 @@ def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operat
         RejectedRequestError: the rate is out of bounds.
     """
     _check_rate(new.action, new.rate)
-    state = "waiting" if new.action in LISTING else "running"
+    state = "selecting" if new.action in LISTING else "running"
     columns = {"filter": new.filter, "file": new.file}
     json = {name: None if value is None else Jsonb(dict(value)) for name, value in columns.items()}
     values = {**vars(new), **json, "tenant": tenant_id, "state": state}
@@ -203,7 +204,7 @@ def record(
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 _SELECTED = f"""
-UPDATE operation SET selected = selected + %(number)s, is_selected = %(is_all)s,
+UPDATE operation SET selected = selected + %(number)s, selection_complete = %(is_all)s,
     cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
     state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
     version = version + %(is_all)s::int
@@ -297,7 +298,7 @@ def items(
 
 # -- steering ---------------------------------------------------------------------------------------------------------
 
-Steer = Literal["pause", "resume", "cancel"]
+OperationCommand = Literal["pause", "resume", "cancel"]
 _CHANGE = f"""
 UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
     canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
@@ -305,8 +306,8 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 
 
-def steer(
-    connection: Connection, operation_id: UUID, how: Steer, *, version: int, actor: str, now: datetime
+def change_state(
+    connection: Connection, operation_id: UUID, how: OperationCommand, *, version: int, actor: str, now: datetime
 ) -> Operation:
     """Pause, resume or cancel an operation, and record it in the audit trail.
 
@@ -314,11 +315,15 @@ def steer(
 
     Raises:
         NoOperationError: the tenant has no such operation.
-        VersionError: it is not at `version`.
+        VersionConflictError: it is not at `version`.
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
     operation = _lock(connection, operation_id, version)
-    becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.active_state, "cancel": "cancelled"}
+    becomes: dict[OperationCommand, State] = {
+        "pause": "paused",
+        "resume": operation.active_state,
+        "cancel": "canceled",
+    }
     is_allowed = how == "cancel" or (operation.state == "paused") == (how == "resume")
     if not is_allowed:
         raise OperationStateError(f"The operation is {operation.state}.")
@@ -349,7 +354,7 @@ def change_rate(
 
     Raises:
         NoOperationError: the tenant has no such operation.
-        VersionError: it is not at `version`.
+        VersionConflictError: it is not at `version`.
         OperationStateError: it has ended.
         RejectedRequestError: the action has no rate, or the rate is out of bounds.
     """
@@ -362,10 +367,10 @@ def change_rate(
 
 
 def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation:
-    """Lock and return an operation that has not ended and is at `version`. Raises as `steer`."""
+    """Lock and return an operation that has not ended and is at `version`. Raises as `change_state`."""
     operation = show(connection, operation_id, lock=True)
     if operation.version != version:
-        raise VersionError(f"The operation has changed: it is at version {operation.version}.")
+        raise VersionConflictError(f"The operation has changed: it is at version {operation.version}.")
     if operation.ended_at is not None:
         raise OperationStateError(f"The operation is {operation.state}.")
     return operation
@@ -374,7 +379,7 @@ def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation
 # -- retention --------------------------------------------------------------------------------------------------------
 
 _UNFINISHED = """
-SELECT id, tenant_id, action FROM operation WHERE state IN ('waiting', 'canary', 'running') ORDER BY requested_at, id
+SELECT id, tenant_id, action FROM operation WHERE state IN ('selecting', 'canary', 'running') ORDER BY requested_at, id
 """
 
 
@@ -391,8 +396,8 @@ DELETE FROM operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
 _FORGET = "DELETE FROM operation WHERE id = %s"
 
 
-def forget(connection: Connection, now: datetime, *, at_once: int = FORGOTTEN_AT_ONCE) -> int:
-    """Delete the operation that ended first, if its retention has ended; as counterfoil_keeper.
+def delete_expired(connection: Connection, now: datetime, *, at_once: int = DELETE_BATCH_SIZE) -> int:
+    """Delete the operation that ended first, if its retention has ended; as counterfoil_maintenance.
 
     At most `at_once` of its items are deleted, and the operation with the last of them. Returns the operations deleted.
     """

@@ -3,7 +3,7 @@
 A message is a task of the type `chat_completion`. It gets its number when the task is accepted, and messages are
 answered in this order. A task whose conversation has an earlier message that may still be answered is deferred, and
 woken when that one ends, whatever its outcome. The reply is written in the transaction that marks the task succeeded,
-once per task. A message whose task failed or was cancelled has no reply, and later messages do not wait for it.
+once per task. A message whose task failed or was canceled has no reply, and later messages do not wait for it.
 
 A conversation belongs to one user and does not exist for anyone else. The user may delete it, and the watchdog deletes
 it three months after its last use. Numbers count up from 1 in a conversation, replies included, without gaps. Taking a
@@ -20,10 +20,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import audit, llm
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, TenantAttempt
-from counterfoil.delivery.work import wake_waiting
+from counterfoil.delivery.work import wake_dependents
 from counterfoil.errors import (
     DeferredError,
     InvalidSettingsError,
@@ -31,7 +31,7 @@ from counterfoil.errors import (
     RejectedRequestError,
     StaleClaimError,
 )
-from counterfoil.llm import Turn
+from counterfoil.llm import ChatTurn
 from counterfoil.tasks import store
 from counterfoil.tasks.kinds import TASKS
 from counterfoil.tasks.task_type import AcceptedTask, RetryLaterError, Services, TaskResult, TaskType
@@ -39,7 +39,7 @@ from counterfoil.tasks.task_type import AcceptedTask, RetryLaterError, Services,
 Role = Literal["user", "assistant"]
 PREVIEW = 100
 """Characters of the first message in a list of conversations."""
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 """Bytes of JSON in a transcript. Lambda's limit is 6 MB, and it may write a character of two bytes with six."""
 AROUND = 300
 """Bytes of JSON around the text of a message, rounded up."""
@@ -80,13 +80,13 @@ def begin_session(
 ) -> None:
     """Begin a conversation of this user."""
     connection.execute(
-        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, used_at) VALUES (%s, %s, %s, %s, %s)",
+        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_used_at) VALUES (%s, %s, %s, %s, %s)",
         [session_id, tenant_id, user_id, now, now],
     )
 
 
 _TAKE = """
-UPDATE chat_session SET last_number = last_number + 1, used_at = greatest(used_at, %(now)s)
+UPDATE chat_session SET last_number = last_number + 1, last_used_at = greatest(last_used_at, %(now)s)
 WHERE id = %(session)s AND (%(any_user)s OR user_id IS NOT DISTINCT FROM %(user)s)
 RETURNING tenant_id, last_number
 """
@@ -170,7 +170,7 @@ def lock_session(connection: Connection, session_id: UUID, user_id: str | None) 
 def delete_session(connection: Connection, session_id: UUID, user_id: str | None, now: datetime, *, by: str) -> None:
     """Delete a conversation of this user, in a transaction of its tenant.
 
-    Messages without a reply are cancelled, so an attempt in progress loses its claim. A trigger of chat_session deletes
+    Messages without a reply are canceled, so an attempt in progress loses its claim. A trigger of chat_session deletes
     payloads and results of the tasks (migrations/0012.tasks.sql).
 
     Raises:
@@ -183,7 +183,7 @@ def delete_session(connection: Connection, session_id: UUID, user_id: str | None
     # The foreign key deletes its messages.
     row = connection.execute("DELETE FROM chat_session WHERE id = %s RETURNING tenant_id", [session_id]).fetchone()
     if row is not None:
-        audit.record(connection, row[0], Operation(by, "conversation deleted", [str(session_id)], now))
+        audit.record(connection, row[0], AuditRecord(by, "conversation deleted", [str(session_id)], now))
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Transcript:
 # A text is never shorter in JSON, so most of the text that does not fit is never converted.
 _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,
-       CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'cancelled') END
+       CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'canceled') END
 FROM (
     SELECT *, sum(octet_length(to_json(content)::text) + %(around)s) OVER (ORDER BY number) AS written FROM (
         SELECT *, sum(octet_length(content)) OVER (ORDER BY number) AS held FROM (
@@ -245,7 +245,7 @@ def transcript(
     *,
     after: int = 0,
     limit: int = 1000,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
 ) -> Transcript:
     """Return the messages after the number `after`, in their order.
 
@@ -344,7 +344,7 @@ def is_blocked(connection: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-def history(connection: Connection, session_id: UUID, number: int, budget: int) -> list[Turn]:
+def history(connection: Connection, session_id: UUID, number: int, budget: int) -> list[ChatTurn]:
     """Return the answered messages before `number` that fit into `budget` tokens, oldest first.
 
     They are the newest ones. Each has its reply, and there are no gaps: one that does not fit ends the window, even if
@@ -352,7 +352,7 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
     """
     limit = max(0, budget) // (2 * (OVERHEAD + 1))  # the fewest tokens of a turn
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}
-    return [Turn(*row) for row in connection.execute(_HISTORY, values)]
+    return [ChatTurn(*row) for row in connection.execute(_HISTORY, values)]
 
 
 def accept(connection: Connection, task: AcceptedTask, payload: Message) -> None:
@@ -366,8 +366,8 @@ def accept(connection: Connection, task: AcceptedTask, payload: Message) -> None
         SessionNotFoundError: see there.
     """
     try:
-        llm.refuse_spent_chats(connection, task.tenant_id, task.settings, task.now)
-    except llm.BudgetSpentError as error:
+        llm.check_chat_budget(connection, task.tenant_id, task.settings, task.now)
+    except llm.BudgetExceededError as error:
         wait = ceil((error.until - task.now).total_seconds())
         raise RetryLaterError(_until_tomorrow(error), retry_after=wait) from error
     session_id = payload.session_id
@@ -399,17 +399,17 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     if services.llm is None:
         raise InvalidSettingsError("There is no language model: set LLM_PROVIDER and LLM_MODEL.")
     attempt.deadline.check()
-    question = llm.Question(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
+    question = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
         reply = services.llm().chat(question, attempt.deadline).said
-    except llm.BudgetSpentError as error:  # the user gets an answer today, and the next message is not blocked
+    except llm.BudgetExceededError as error:  # the user gets an answer today, and the next message is not blocked
         raise PermanentError(_until_tomorrow(error)) from error
 
     def effects(connection: Connection) -> Effects:
         append_reply(connection, pending.session_id, job_id, reply, attempt.now())
         if is_blocked(connection, job_id):  # an operator has retried an earlier one
             raise _deferred(attempt)
-        return Effects(wake_waiting(connection, TASKS, job_id, attempt.now()))
+        return Effects(wake_dependents(connection, TASKS, job_id, attempt.now()))
 
     return TaskResult({"session_id": str(pending.session_id), "message": reply}, effects)
 
@@ -419,7 +419,7 @@ CHAT_COMPLETION = TaskType(
 )
 
 
-def _until_tomorrow(error: llm.BudgetSpentError) -> str:
+def _until_tomorrow(error: llm.BudgetExceededError) -> str:
     return f"{error} Send the message again after midnight UTC."
 
 

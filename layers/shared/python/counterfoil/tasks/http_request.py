@@ -1,9 +1,9 @@
 """`http_request` tasks: one call to an address on the internet, and its response.
 
-Disabled unless HTTP_REQUESTS is set. The egress guard of webhooks applies: only public addresses and those on
-HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call without a response is repeated by the task's
-next attempt, with the same `Idempotency-Key`. A call with a response is never repeated: parts of the response that
-cannot be stored are omitted.
+Disabled unless HTTP_REQUEST_TASKS_ENABLED is set. The egress guard of webhooks applies: only public addresses and those
+on HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call without a response is repeated by the
+task's next attempt, with the same `Idempotency-Key`. A call with a response is never repeated: parts of the response
+that cannot be stored are omitted.
 """
 
 import re
@@ -13,19 +13,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.egress import LONGEST_URL, Answer, Egress
+from counterfoil.egress import MAX_URL_CHARS, Egress, EgressResponse
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, canonical
 from counterfoil.tasks.task_type import Services, TaskType
 
-LONGEST_BODY = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 """Maximum bytes of a stored response body, and characters of a request body."""
-ROOM = MAX_PAYLOAD_BYTES - 4096
+MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096
 """Bytes of JSON for the response body, in which a control character takes six. The rest is for the other fields."""
 LONGEST_CONTENT_TYPE = 255
 MOST_HEADERS = 32
-LEAST_SECONDS = 2.0
+MIN_SECONDS_LEFT = 2.0
 """Minimum remaining time of the attempt to make a call."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
@@ -62,9 +62,9 @@ class HttpRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
-    url: str = Field(max_length=LONGEST_URL, pattern="^https?://")
+    url: str = Field(max_length=MAX_URL_CHARS, pattern="^https?://")
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default={}, max_length=MOST_HEADERS)
-    body: str | None = Field(default=None, max_length=LONGEST_BODY)
+    body: str | None = Field(default=None, max_length=MAX_BODY_BYTES)
     """Sent in UTF-8. The header `content-type` states its type."""
 
 
@@ -83,7 +83,7 @@ def build_egress(settings: Settings) -> Egress:
 
 
 def _refuse(egress: Egress, url: str) -> None:
-    objection = egress.objection(url)
+    objection = egress.rejection_reason(url)
     if objection is not None:
         raise RejectedRequestError(
             f"payload.url is not permitted. {objection}. Use a public HTTPS address, or one on the deployment's "
@@ -102,11 +102,12 @@ def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Service
     """
     if services.egress is None:
         raise InvalidSettingsError(
-            "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
+            "WEBHOOKS_ENABLED is not set, so functions have no internet access. "
+            "Deploy with -c enableWebhooks=true, then retry."
         )
     _refuse(services.egress, payload.url)
     seconds = attempt.deadline.remaining()
-    if seconds < LEAST_SECONDS:
+    if seconds < MIN_SECONDS_LEFT:
         raise CancelledError("Stopped before the call because the invocation is about to end")
     given = {name.lower(): value for name, value in payload.headers.items()}
     answer = services.egress.call(
@@ -115,20 +116,20 @@ def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Service
         None if payload.body is None else payload.body.encode(),
         {"user-agent": "Counterfoil", "idempotency-key": str(attempt.work_id), **given},
         seconds=seconds,
-        longest_body=LONGEST_BODY,
+        longest_body=MAX_BODY_BYTES,
     )
-    return _kept(answer)
+    return _stored_part(answer)
 
 
-HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, enabled_by="http_requests")
+HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, enabled_by="http_request_tasks_enabled")
 
 
-def _kept(answer: Answer) -> dict[str, JsonValue]:
+def _stored_part(answer: EgressResponse) -> dict[str, JsonValue]:
     """Return the stored part of a response: within the size limit, as text that PostgreSQL can store."""
     decoder = getincrementaldecoder("utf-8")("replace")
     said = decoder.decode(answer.body, final=not answer.is_cut).replace("\x00", "\ufffd")
     content_type = answer.headers.get("content-type")
-    body = _beginning(said, ROOM)
+    body = _beginning(said, MAX_RESULT_BYTES)
     return {
         "status": answer.status,
         "content_type": None if content_type is None else content_type[:LONGEST_CONTENT_TYPE],

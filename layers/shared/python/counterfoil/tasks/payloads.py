@@ -2,7 +2,7 @@
 
 An SQS message may have 1 MiB, and so may a batch of ten. A payload that exceeds a tenth of it is stored in S3, and the
 message contains its key (claim check). The object is stored as long as its task, because a failed task can be retried.
-The table `payload_removal` lists objects without a task, which the watchdog deletes.
+The table `payload_deletion` lists objects without a task, which the watchdog deletes.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
     return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
 
 
-def checked(value: JsonValue, what: str = "payload") -> bytes:
+def validate_size(value: JsonValue, what: str = "payload") -> bytes:
     """Return the canonical JSON of a payload or result within the limits.
 
     Raises:
@@ -74,7 +74,7 @@ def checked(value: JsonValue, what: str = "payload") -> bytes:
     return content
 
 
-def fits(payload: Payload) -> bool:
+def fits_inline(payload: Payload) -> bool:
     """Return whether a payload fits into a message, with all non-ASCII characters escaped."""
     return len(json.dumps(payload)) + _written_out(payload) <= INLINE_BYTES
 
@@ -113,7 +113,7 @@ def write(bucket: str, key: str, content: bytes) -> None:
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected it.
     """
-    with aws.errors_mapped():
+    with aws.translate_errors():
         aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
 
 
@@ -124,7 +124,7 @@ def read(bucket: str, key: str) -> Payload:
         InvalidMessageError: the object is not a payload.
         ServiceUnavailableError, RejectedRequestError: S3 did not return it.
     """
-    with aws.errors_mapped(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
+    with aws.translate_errors(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
         content = body.read(MAX_PAYLOAD_BYTES + 1)
     try:
         found = from_json(content)
@@ -142,6 +142,6 @@ def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
         ServiceUnavailableError, RejectedRequestError: S3 rejected the call.
     """
     wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-    with aws.errors_mapped():
+    with aws.translate_errors():
         answer = aws.client("s3").delete_objects(Bucket=bucket, Delete=wanted)
     return {failure["Key"]: failure.get("Code", "unknown") for failure in answer.get("Errors", ())}

@@ -9,15 +9,24 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil import audit
-from counterfoil.audit import Operation
-from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, enqueue, opened, wake_waiting
+from counterfoil.audit import AuditRecord
+from counterfoil.db import Connection, Database, retry_on_conflict
+from counterfoil.delivery.work import (
+    CURRENT_SCHEMA_VERSION,
+    LARGEST,
+    Message,
+    OutboxMessage,
+    ParsedMessage,
+    enqueue,
+    parse_json_body,
+    wake_dependents,
+)
 from counterfoil.errors import InvalidMessageError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
 from counterfoil.tasks.kinds import TASKS
 from counterfoil.tasks.task_type import AcceptedTask, TaskType
-from counterfoil.validation import Problem, validate
+from counterfoil.validation import ValidationProblem, validate
 
 
 class LastError(BaseModel):
@@ -49,7 +58,7 @@ class TaskMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    schema_version: int = Field(default=NEWEST_SCHEMA, ge=1, le=NEWEST_SCHEMA)
+    schema_version: int = Field(default=CURRENT_SCHEMA_VERSION, ge=1, le=CURRENT_SCHEMA_VERSION)
     job_id: UUID
     task_type: str
     payload: dict[str, JsonValue]
@@ -58,45 +67,45 @@ class TaskMessage(BaseModel):
     send_number: int = Field(ge=0, le=LARGEST)
 
 
-def read_task_message(body: str) -> Intake:
+def read_task_message(body: str) -> ParsedMessage:
     """Parse the task in a message.
 
     Raises:
         InvalidMessageError: the message is permanently invalid.
-        NewerSchemaError: its version belongs to a newer deployment.
+        UnsupportedSchemaError: its version belongs to a newer deployment.
     """
-    found = validate(TaskMessage, opened(body), _wrong)
-    return Intake([Message(work_id=found.job_id, revision=found.revision, send_number=found.send_number)])
+    found = validate(TaskMessage, parse_json_body(body), _wrong)
+    return ParsedMessage([Message(work_id=found.job_id, revision=found.revision, send_number=found.send_number)])
 
 
 _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.model_fields}
 
 
-def _wrong(problem: Problem) -> InvalidMessageError:
+def _wrong(problem: ValidationProblem) -> InvalidMessageError:
     # Only known field names may be quoted, because others are text from the sender.
     known = [str(part) for part in problem.place if part in _FIELDS]
     return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
 
 
 WORKER = "tasks"
-LARGEST_MAX_RETRY = 20
-LONGEST_KEY = 255
+MAX_RETRY_LIMIT = 20
+MAX_KEY_CHARS = 255
 """Maximum characters of an idempotency key, and of a user id."""
 
-Status = Literal["pending", "in-progress", "succeeded", "failed", "cancelled"]
+Status = Literal["pending", "in-progress", "succeeded", "failed", "canceled"]
 
 
-class KeyTakenError(RejectedRequestError):
+class IdempotencyKeyConflictError(RejectedRequestError):
     """The idempotency key belongs to another request."""
 
 
-class EndedError(RejectedRequestError):
+class TaskFinishedError(RejectedRequestError):
     """The task has ended and cannot be canceled."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """A validated request; see `order`."""
+class TaskRequest:
+    """A validated request; see `build_request`."""
 
     type: TaskType
     form: BaseModel
@@ -137,14 +146,14 @@ class Task(TaskSummary):
 
 
 @dataclass(frozen=True)
-class TaskTry:
+class TaskAttempt:
     """A finished attempt."""
 
     revision: int
-    number: int
-    began_at: datetime
+    attempt: int
+    started_at: datetime
     ended_at: datetime
-    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "lost"]
+    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "worker_lost"]
     error: str | None
     next_attempt_at: datetime | None
 
@@ -156,11 +165,11 @@ class Submitted:
     task: Task
     is_new: bool
     """Whether this request created it; otherwise an earlier one with the same key did."""
-    sends: Sequence[Send]
+    sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
-def order(  # a request needs all of these values
+def build_request(  # a request needs all of these values
     type_: TaskType,
     payload: payloads.Payload,
     *,
@@ -168,7 +177,7 @@ def order(  # a request needs all of these values
     idempotency_key: str | None = None,
     user_id: str | None = None,
     settings: Settings | None = None,
-) -> Order:
+) -> TaskRequest:
     """Validate a request. Without `settings`, features that are off by default are off.
 
     Without `max_retry`, the configured limit applies. Without `idempotency_key`, a UUID is generated.
@@ -178,17 +187,17 @@ def order(  # a request needs all of these values
         TooLargeError: it exceeds the size limit.
         RejectedRequestError: it cannot be stored, cannot run in this deployment, or another value is out of range.
     """
-    if max_retry is not None and not 0 <= max_retry <= LARGEST_MAX_RETRY:
-        raise RejectedRequestError(f"max_retry is a number from 0 to {LARGEST_MAX_RETRY}.")
+    if max_retry is not None and not 0 <= max_retry <= MAX_RETRY_LIMIT:
+        raise RejectedRequestError(f"max_retry is a number from 0 to {MAX_RETRY_LIMIT}.")
     for name, value in (("idempotency_key", idempotency_key), ("The subject of the token", user_id)):
-        if value is not None and not (1 <= len(value) <= LONGEST_KEY and value.isprintable()):
-            raise RejectedRequestError(f"{name} is a text of 1 to {LONGEST_KEY} characters that can be printed.")
-    content = payloads.checked(payload)
+        if value is not None and not (1 <= len(value) <= MAX_KEY_CHARS and value.isprintable()):
+            raise RejectedRequestError(f"{name} is a text of 1 to {MAX_KEY_CHARS} characters that can be printed.")
+    content = payloads.validate_size(payload)
     form = type_.read(payload)
     settings = settings or Settings()
     if type_.check is not None:
         type_.check(form, settings)
-    return Order(
+    return TaskRequest(
         type_,
         form,
         payload,
@@ -204,64 +213,69 @@ def order(  # a request needs all of these values
 # -- submit -----------------------------------------------------------------------------------------------------------
 
 _COLUMNS = """id, (SELECT slug FROM tenant WHERE id = tenant_id), task_type,
-    CASE WHEN status IS NULL THEN 'cancelled' ELSE status END, max_retry, idempotency_key, user_id, created_at,
+    CASE WHEN status IS NULL THEN 'canceled' ELSE status END, max_retry, idempotency_key, user_id, created_at,
     attempts, error, next_attempt_at, CASE WHEN status = 'failed' THEN failed_at ELSE ended_at END"""
 _BY_KEY = f"SELECT payload_hash, {_COLUMNS}, result FROM task WHERE idempotency_key = %s"  # noqa: S608  # names alone
 _BY_ID = f"SELECT {_COLUMNS}, result FROM task WHERE id = %s"  # noqa: S608  # names alone
 _INSERT = """
-INSERT INTO task (id, tenant_id, task_type, payload, payload_key, payload_hash, max_retry, idempotency_key, user_id,
+INSERT INTO task (id, tenant_id, task_type, payload, payload_s3_key, payload_hash, max_retry, idempotency_key, user_id,
                   created_at, revision, claim_token)
-VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_key)s, %(hash)s, %(max_retry)s, %(key)s, %(user)s,
-        %(now)s, 1, nextval('claim_token'))
+VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_s3_key)s, %(hash)s, %(max_retry)s, %(key)s,
+        %(user)s, %(now)s, 1, nextval('claim_token'))
 ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
 # A payload is scheduled for deletion before it is written, unless its task is accepted within a day. A day exceeds any
 # transaction, so a due entry cannot belong to a concurrent submission.
-_NOTE_PAYLOAD = "INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
-_KEEP_PAYLOAD = "DELETE FROM payload_removal WHERE key = %s AND due_at > now() + interval '1 hour'"
+_NOTE_PAYLOAD = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
+_KEEP_PAYLOAD = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
 
 
-def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *, bucket: str | None) -> Submitted:
+def submit(database: Database, tenant_id: UUID, wanted: TaskRequest, now: datetime, *, bucket: str | None) -> Submitted:
     """Accept a task, or return the one accepted under the same key.
 
     Concurrent requests create one row and one message, because the key is unique. `bucket` stores payloads that are too
     large for a message.
 
     Raises:
-        KeyTakenError: another request, or another user, has used this key.
+        IdempotencyKeyConflictError: another request, or another user, has used this key.
         RejectedRequestError: the task type rejects the task.
         InvalidSettingsError: the payload is large, and no bucket is configured.
         ServiceUnavailableError, DatabaseUnavailableError: probably nothing was accepted, retry.
     """
     job_id = uuid4()
-    payload_key = None
-    if not payloads.fits(wanted.payload):
+    payload_s3_key = None
+    if not payloads.fits_inline(wanted.payload):
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
-        payload_key = payloads.key_of(tenant_id, job_id)
+        payload_s3_key = payloads.key_of(tenant_id, job_id)
         # A repeated request must not write a second object. The insert is still decisive.
-        found = _found_or_noted(database, tenant_id, wanted, payload_key)
+        found = _found_or_noted(database, tenant_id, wanted, payload_s3_key)
         if found is not None:
             return found
-        payloads.write(bucket, payload_key, wanted.content)
+        payloads.write(bucket, payload_s3_key, wanted.content)
 
     def once() -> Submitted:
         with database.tenant(tenant_id) as connection:
-            return _submit(connection, tenant_id, job_id, wanted, now, payload_key)
+            return _submit(connection, tenant_id, job_id, wanted, now, payload_s3_key)
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
 def _submit(
-    connection: Connection, tenant_id: UUID, job_id: UUID, wanted: Order, now: datetime, payload_key: str | None
+    connection: Connection,
+    tenant_id: UUID,
+    job_id: UUID,
+    wanted: TaskRequest,
+    now: datetime,
+    payload_s3_key: str | None,
 ) -> Submitted:
     values = {
         "id": job_id,
         "tenant": tenant_id,
         "type": wanted.type.name,
-        "payload": None if payload_key else wanted.content.decode(),
-        "payload_key": payload_key,
+        "payload": None if payload_s3_key else wanted.content.decode(),
+        "payload_s3_key": payload_s3_key,
         "hash": wanted.digest,
         "max_retry": wanted.max_retry,
         "key": wanted.idempotency_key,
@@ -272,9 +286,9 @@ def _submit(
     if inserted is None:
         found = _under_key(connection, wanted)
         if found is None:  # it was deleted concurrently
-            raise KeyTakenError("The task of this idempotency_key has just been deleted: ask again.")
+            raise IdempotencyKeyConflictError("The task of this idempotency_key has just been deleted: ask again.")
         return found
-    if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
+    if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
     if wanted.type.on_accept is not None:
         accepted = AcceptedTask(job_id, tenant_id, wanted.user_id, now, wanted.settings)
@@ -285,7 +299,7 @@ def _submit(
     return Submitted(task, is_new=True, sends=sends)
 
 
-def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_key: str) -> Submitted | None:
+def _found_or_noted(database: Database, tenant_id: UUID, wanted: TaskRequest, payload_s3_key: str) -> Submitted | None:
     """Return the task accepted before.
 
     Otherwise schedule the deletion of the payload that is written next.
@@ -293,22 +307,24 @@ def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_
     with database.tenant(tenant_id) as connection:
         found = _under_key(connection, wanted)
         if found is None:
-            connection.execute(_NOTE_PAYLOAD, [payload_key, tenant_id])
+            connection.execute(_NOTE_PAYLOAD, [payload_s3_key, tenant_id])
         return found
 
 
-def _under_key(connection: Connection, wanted: Order) -> Submitted | None:
+def _under_key(connection: Connection, wanted: TaskRequest) -> Submitted | None:
     """Return the task accepted under the key of `wanted`.
 
     Raises:
-        KeyTakenError: the request differs.
+        IdempotencyKeyConflictError: the request differs.
     """
     row = connection.execute(_BY_KEY, [wanted.idempotency_key]).fetchone()
     if row is None:
         return None
     found = Submitted(Task(*row[1:]), is_new=False, sends=())
     if (bytes(row[0]), found.task.user_id) != (wanted.digest, wanted.user_id):
-        raise KeyTakenError("This idempotency_key belongs to another request: use a new one for each task.")
+        raise IdempotencyKeyConflictError(
+            "This idempotency_key belongs to another request: use a new one for each task."
+        )
     return found
 
 
@@ -321,16 +337,16 @@ def show(connection: Connection, job_id: UUID) -> Task | None:
     return None if row is None else Task(*row)
 
 
-def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskTry]:
+def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskAttempt]:
     """Return the last `limit` attempts of a task, oldest first, in its tenant's transaction."""
     rows = connection.execute(
         """
-        SELECT revision, number, began_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
+        SELECT revision, number, started_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
         WHERE work_id = %s AND worker = %s ORDER BY ended_at DESC, id DESC LIMIT %s
         """,
         [job_id, WORKER, limit],
     ).fetchall()
-    return [TaskTry(*row) for row in reversed(rows)]
+    return [TaskAttempt(*row) for row in reversed(rows)]
 
 
 def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
@@ -345,7 +361,7 @@ def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TaskFilter:
     """Filters of a list of tasks; None permits every value."""
 
     status: Status | None = None
@@ -370,12 +386,12 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """  # noqa: S608  # names alone
 
 
-def page(connection: Connection, wanted: Wanted, limit: int) -> list[TaskSummary]:
+def page(connection: Connection, wanted: TaskFilter, limit: int) -> list[TaskSummary]:
     """Return the next tasks of the transaction's tenant, newest first."""
     at, id_ = wanted.after or (None, None)
     values = {
         "all_states": wanted.status is None,
-        "status": None if wanted.status == "cancelled" else wanted.status,
+        "status": None if wanted.status == "canceled" else wanted.status,
         "type": wanted.task_type,
         "from": wanted.created_from,
         "until": wanted.created_until,
@@ -391,30 +407,30 @@ def page(connection: Connection, wanted: Wanted, limit: int) -> list[TaskSummary
 
 # The claim token of an attempt in progress becomes stale, so the attempt changes nothing.
 _CANCEL_ALL = """
-UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ended_at = %(now)s,
+UPDATE task SET status = NULL, skip_reason = %(reason)s, canceled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
 WHERE id = ANY(%(ids)s) AND status IN ('pending', 'in-progress')
 """
 _CANCEL = _CANCEL_ALL + "RETURNING tenant_id"
 
 
-def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
+def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[OutboxMessage]] | None:
     """Cancel a task of the transaction's tenant, permanently.
 
     Return it with the messages to send, or None if it does not exist.
 
     Raises:
-        EndedError: it has succeeded or failed.
+        TaskFinishedError: it has succeeded or failed.
     """
-    row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Cancelled by {by}."}).fetchone()
-    sends = [] if row is None else wake_waiting(connection, TASKS, job_id, now)
+    row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Canceled by {by}."}).fetchone()
+    sends = [] if row is None else wake_dependents(connection, TASKS, job_id, now)
     task = show(connection, job_id)
     if task is None:
         return None
-    if task.status != "cancelled":
-        raise EndedError(f"The task has {task.status} already.")
+    if task.status != "canceled":
+        raise TaskFinishedError(f"The task has {task.status} already.")
     if row is not None:
-        audit.record(connection, row[0], Operation(by, "task canceled", [str(job_id)], now))
+        audit.record(connection, row[0], AuditRecord(by, "task canceled", [str(job_id)], now))
     return task, sends
 
 
@@ -426,7 +442,7 @@ def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, r
 # -- replace the payload ----------------------------------------------------------------------------------------------
 
 
-_REPLACE = "UPDATE task SET payload = %s::jsonb, payload_key = %s WHERE id = %s"
+_REPLACE = "UPDATE task SET payload = %s::jsonb, payload_s3_key = %s WHERE id = %s"
 
 
 def store_large(
@@ -436,51 +452,53 @@ def store_large(
 
     It is deleted a day later unless `replace_payload` was committed. Raises the same errors as `submit`.
     """
-    if payloads.fits(payload):
+    if payloads.fits_inline(payload):
         return None
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
     key = payloads.another_key_of(tenant_id, job_id)
     with database.tenant(tenant_id) as connection:
         connection.execute(_NOTE_PAYLOAD, [key, tenant_id])
-    payloads.write(bucket, key, payloads.checked(payload))
+    payloads.write(bucket, key, payloads.validate_size(payload))
     return key
 
 
-def replace_payload(connection: Connection, job_id: UUID, payload: payloads.Payload, payload_key: str | None) -> None:
+def replace_payload(
+    connection: Connection, job_id: UUID, payload: payloads.Payload, payload_s3_key: str | None
+) -> None:
     """Replace the payload of a task, in the transaction that starts its new revision.
 
-    `payload_key` is the result of `store_large`. The watchdog deletes the previous object.
+    `payload_s3_key` is the result of `store_large`. The watchdog deletes the previous object.
 
     Raises:
         ServiceUnavailableError: the object is so old that it may have been deleted.
     """
-    if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
+    if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
-    inline = None if payload_key else payloads.canonical(payload).decode()
-    connection.execute(_REPLACE, [inline, payload_key, job_id])
+    inline = None if payload_s3_key else payloads.canonical(payload).decode()
+    connection.execute(_REPLACE, [inline, payload_s3_key, job_id])
 
 
 # -- run --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Given:
+class TaskInput:
     """Input of an attempt."""
 
     task_type: str
     payload: payloads.Payload | None
-    payload_key: str | None
+    payload_s3_key: str | None
     """S3 key of a large payload."""
     user_id: str | None
 
 
-def given(connection: Connection, job_id: UUID) -> Given | None:
+def load_input(connection: Connection, job_id: UUID) -> TaskInput | None:
     """Return the input of a task, in its tenant's transaction."""
     row = connection.execute(
-        "SELECT task_type, payload, payload_key, user_id FROM task WHERE id = %s", [job_id]
+        "SELECT task_type, payload, payload_s3_key, user_id FROM task WHERE id = %s", [job_id]
     ).fetchone()
-    return None if row is None else Given(*row)
+    return None if row is None else TaskInput(*row)
 
 
 def write_result(connection: Connection, job_id: UUID, result: bytes, now: datetime) -> None:

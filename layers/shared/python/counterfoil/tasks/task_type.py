@@ -14,7 +14,7 @@ from counterfoil.egress import Egress
 from counterfoil.errors import PermanentError, RejectedRequestError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
-from counterfoil.validation import Problem, validate
+from counterfoil.validation import ValidationProblem, validate
 
 
 class UnknownTypeError(RejectedRequestError):
@@ -100,7 +100,7 @@ class TaskType:
             InvalidPayloadError: it does not have the form of this type.
         """
 
-        def invalid(problem: Problem) -> InvalidPayloadError:
+        def invalid(problem: ValidationProblem) -> InvalidPayloadError:
             # Other names are the sender's text and must not be quoted.
             known = [str(part) for part in problem.place if part in self.payload.model_fields]
             place = ".".join(("payload", *known))

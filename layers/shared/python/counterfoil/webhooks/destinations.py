@@ -11,20 +11,20 @@ from uuid import UUID, uuid5
 from counterfoil.audit import Change
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
-from counterfoil.delivery.work import JOB_NAMESPACE, Send, begin
+from counterfoil.delivery.work import JOB_NAMESPACE, OutboxMessage, start_revision
 from counterfoil.egress import Egress
 from counterfoil.errors import RejectedRequestError
 from counterfoil.validation import SLUG
 from counterfoil.webhooks.kinds import DOCUMENT_OUTPUT
-from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
+from counterfoil.webhooks.payload import SCHEMA_VERSION, OutputJob
 
 WORKER = "document_output"
 CHANGED = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
-BOTH_FOR = timedelta(hours=24)
+SECRET_OVERLAP = timedelta(hours=24)
 """How long calls are also signed with the previous secret after a rotation."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
-LONGEST_PREFIX = 200
+MAX_PREFIX_CHARS = 200
 DEFAULT_EVENTS = ("cluster", "document")
 Kind = Literal["webhook", "s3"]
 _NAME = re.compile(SLUG)
@@ -47,17 +47,17 @@ class Destination:
 
 
 _JOB = """
-SELECT j.id, j.told_revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
+SELECT j.id, j.payload_revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
        d.id, d.name, d.kind, coalesce(d.url, d.prefix), d.disabled_at IS NULL, d.allows_internal, t.slug
 FROM output_job j JOIN destination d ON d.id = j.destination_id JOIN tenant t ON t.id = j.tenant_id
 WHERE j.id = %s AND j.revision = %s
 """
 
 
-def load(connection: Connection, job_id: UUID, revision: int) -> tuple[Job, Destination] | None:
+def load(connection: Connection, job_id: UUID, revision: int) -> tuple[OutputJob, Destination] | None:
     """Return the payload and destination of a job's revision; None if a newer revision exists."""
     row = connection.execute(_JOB, [job_id, revision]).fetchone()
-    return None if row is None else (Job(*row[:7]), Destination(*row[7:]))
+    return None if row is None else (OutputJob(*row[:7]), Destination(*row[7:]))
 
 
 _SECRETS = """
@@ -148,10 +148,10 @@ def add(connection: Connection, change: Change, new: NewDestination, allowlist: 
 
 def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
     if new.kind == "webhook":
-        objection = Egress(allowlist).objection(new.address)
+        objection = Egress(allowlist).rejection_reason(new.address)
         if objection is not None:
             raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {objection}.")
-    elif len(new.address) > LONGEST_PREFIX or not _PREFIX.fullmatch(new.address):
+    elif len(new.address) > MAX_PREFIX_CHARS or not _PREFIX.fullmatch(new.address):
         raise RejectedRequestError(
             f"'{new.address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
         )
@@ -196,7 +196,7 @@ def rotate(connection: Connection, change: Change, name: str) -> str | None:
         return None
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s AND expires_at IS NOT NULL", [row[0]])
     connection.execute(
-        "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [change.at + BOTH_FOR, row[0]]
+        "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [change.at + SECRET_OVERLAP, row[0]]
     )
     secret = _new_secret(connection, change.tenant_id, row[0], change.at)
     change.record(connection, "webhook secret rotated", target=row[0])
@@ -248,7 +248,7 @@ def enqueue(  # subject, data and time of one event
     subject_id: UUID,
     data: Callable[[], str | None],
     now: datetime,
-) -> list[Send]:
+) -> list[OutboxMessage]:
     """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
 
     `data` returns the JSON of the body's `data`, or None if the subject no longer exists. It is called only if a
@@ -275,4 +275,4 @@ def enqueue(  # subject, data and time of one event
     failed = [id_ for id_, had_failed in changed if had_failed]
     if failed:
         settle(connection, [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
-    return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []
+    return start_revision(connection, WORKER, [row[0] for row in changed], now) if changed else []

@@ -59,7 +59,7 @@ _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u0
 
 
 @dataclass(frozen=True)
-class Job:
+class OutputJob:
     """One revision of a subject for one destination."""
 
     id: UUID
@@ -83,7 +83,7 @@ class Job:
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def body(job: Job) -> bytes:
+def body(job: OutputJob) -> bytes:
     """Return the body to deliver, identical for every attempt of a revision."""
     about = {
         "schema_version": job.schema_version,
@@ -96,7 +96,7 @@ def body(job: Job) -> bytes:
     return f'{json.dumps(about)[:-1]}, "data": {job.payload}}}'.encode()
 
 
-def table(job: Job) -> bytes:
+def to_csv_rows(job: OutputJob) -> bytes:
     """Return the documents of a subject as CSV (RFC 4180, UTF-8): a header row, and a row per document.
 
     Values that a spreadsheet would interpret as a formula get a leading apostrophe.
@@ -109,7 +109,7 @@ def table(job: Job) -> bytes:
     return lines.getvalue().encode()
 
 
-def _documents(job: Job) -> list[dict[str, Any]]:
+def _documents(job: OutputJob) -> list[dict[str, Any]]:
     data: Mapping[str, Any] | None = json.loads(job.payload, parse_float=str, parse_int=str)
     if data is None:
         return []
@@ -179,12 +179,12 @@ _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
 """Keys of an exported object's metadata, which name the revision that it was written from."""
 
 
-def export_key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
+def export_key(tenant_slug: str, prefix: str, job: OutputJob, ending: str) -> str:
     """Return the key of an exported subject, the same for every revision."""
     return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{ending}"
 
 
-def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
+def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
     """Write the files of a job unless newer ones exist. Offers have no documents, and so no CSV.
 
     Raises:
@@ -192,19 +192,19 @@ def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
     """
     files = [("json", "application/json", body(job))]
     if job.subject != "offers":
-        files.append(("csv", "text/csv; charset=utf-8", table(job)))
+        files.append(("csv", "text/csv; charset=utf-8", to_csv_rows(job)))
     for ending, content_type, content in files:
         _put(bucket, export_key(tenant_slug, prefix, job, ending), job, content, content_type)
 
 
-def _put(bucket: str, key_: str, job: Job, content: bytes, content_type: str) -> None:
+def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
     """Write one file, unless it changed after it was read: a slow attempt must not replace a newer file."""
     found = _stored(bucket, key_)
     if found is not None and _is_newer(found, job):
         return
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found["ETag"]}
     try:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             aws.client("s3").put_object(
                 Bucket=bucket,
                 Key=key_,
@@ -222,7 +222,7 @@ def _put(bucket: str, key_: str, job: Job, content: bytes, content_type: str) ->
 def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
     """Return S3's description of an object; None if it does not exist (403 without the right to list)."""
     try:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             answer: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
             return answer
     except RejectedRequestError as error:
@@ -231,7 +231,7 @@ def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
         raise
 
 
-def _is_newer(found: Mapping[str, Any], job: Job) -> bool:
+def _is_newer(found: Mapping[str, Any], job: OutputJob) -> bool:
     """Return True if a file shows a later state than `job`.
 
     Revisions count within a job. The file of an earlier destination with the same prefix comes from another job, whose

@@ -14,15 +14,15 @@ from counterfoil.documents.einvoice.xml import (
     CREDIT_NOTE_CODES,
     ORDER_CHANGE_CODE,
     ORDER_RESPONSE_CODE,
-    Reading,
+    EinvoiceResult,
+    all_texts,
     common_currency,
+    drop_empty,
     iban,
     negated,
-    only,
     reference,
-    stated,
+    single_value,
     text,
-    texts,
     use_local_names,
 )
 from counterfoil.documents.structured import ROLES, DocumentType
@@ -56,7 +56,7 @@ _DELIVERY = f"{_TRANSACTION}/ApplicableHeaderTradeDelivery"
 _SETTLEMENT = f"{_TRANSACTION}/ApplicableHeaderTradeSettlement"
 
 
-def read(root: etree._Element) -> Reading:
+def read(root: etree._Element) -> EinvoiceResult:
     """Read an invoice or credit note. The tree is modified: element names lose their namespaces.
 
     The profiles MINIMUM and BASIC WL have no line items by design.
@@ -67,10 +67,10 @@ def read(root: etree._Element) -> Reading:
     lines = list(_lines(root))
     fields = _fields(root, document_type, lines)
     guideline = text(root, "ExchangedDocumentContext/GuidelineSpecifiedDocumentContextParameter/ID") or ""
-    return Reading(document_type, fields, lacks_required_lines=not (lines or _WITHOUT_LINES.search(guideline)))
+    return EinvoiceResult(document_type, fields, lacks_required_lines=not (lines or _WITHOUT_LINES.search(guideline)))
 
 
-def read_order(root: etree._Element) -> Reading:
+def read_order(root: etree._Element) -> EinvoiceResult:
     """Read an Order-X order, order response or order change (under the number of the changed order)."""
     use_local_names(root, _RENAMED)
     code = text(root, "ExchangedDocument/TypeCode")
@@ -80,12 +80,12 @@ def read_order(root: etree._Element) -> Reading:
     changed_order = fields.get("po_reference")
     if code == ORDER_CHANGE_CODE and isinstance(changed_order, str):
         fields[ROLES[document_type].number] = changed_order
-    return Reading(document_type, fields)
+    return EinvoiceResult(document_type, fields)
 
 
 def _fields(root: etree._Element, document_type: DocumentType, lines: list[dict[str, object]]) -> dict[str, object]:
     roles = ROLES[document_type]
-    return stated(
+    return drop_empty(
         **{
             roles.number: text(root, "ExchangedDocument/ID"),
             roles.date: _date(root.find("ExchangedDocument/IssueDateTime")),
@@ -119,7 +119,7 @@ def _seller(root: etree._Element, document_type: DocumentType) -> dict[str, obje
     party = _party(root.find(f"{_AGREEMENT}/SellerTradeParty"))
     if party and document_type is DocumentType.INVOICE and root.find(f"{_SETTLEMENT}/PayeeTradeParty") is None:
         means = "SpecifiedTradeSettlementPaymentMeans/PayeePartyCreditorFinancialAccount/IBANID"
-        party |= stated(iban=next(filter(None, map(iban, texts(root, f"{_SETTLEMENT}/{means}"))), None))
+        party |= drop_empty(iban=next(filter(None, map(iban, all_texts(root, f"{_SETTLEMENT}/{means}"))), None))
     return party
 
 
@@ -127,7 +127,7 @@ def _buyer(root: etree._Element, document_type: DocumentType) -> dict[str, objec
     party = _party(root.find(f"{_AGREEMENT}/BuyerTradeParty"))
     if party and document_type is DocumentType.INVOICE:
         means = "SpecifiedTradeSettlementPaymentMeans/PayerPartyDebtorFinancialAccount/IBANID"
-        party |= stated(iban=iban(text(root, f"{_SETTLEMENT}/{means}")))
+        party |= drop_empty(iban=iban(text(root, f"{_SETTLEMENT}/{means}")))
     return party
 
 
@@ -139,7 +139,7 @@ def _party(party: etree._Element | None) -> dict[str, object] | None:
     address = "PostalTradeAddress"
     street = " ".join(part for tag in ("StreetName", "BuildingNumber") if (part := text(party, f"{address}/{tag}")))
     mail = "DefinedTradeContact/EmailURIUniversalCommunication"
-    return stated(
+    return drop_empty(
         name=name,
         vat_id=text(party, "SpecifiedTaxRegistration/ID[@schemeID='VA']"),
         tax_number=text(party, "SpecifiedTaxRegistration/ID[@schemeID='FC']"),
@@ -156,7 +156,7 @@ def _party(party: etree._Element | None) -> dict[str, object] | None:
 def _referenced(root: etree._Element, *documents: str) -> str | list[str] | None:
     """Return the numbers of referenced documents. Before D16B the element of the number was ID."""
     return reference(
-        texts(root, *(f"{document}/{tag}" for document in documents for tag in ("IssuerAssignedID", "ID")))
+        all_texts(root, *(f"{document}/{tag}" for document in documents for tag in ("IssuerAssignedID", "ID")))
     )
 
 
@@ -196,7 +196,7 @@ def _totals(root: etree._Element) -> dict[str, object]:
     return {
         "currency": currency,
         "total_net": text(total, "TaxBasisTotalAmount"),
-        "total_tax": only(
+        "total_tax": single_value(
             [(tax.text or "").strip() for tax in taxes if currency is None or tax.get("currencyID") in {None, currency}]
         ),
         "total_gross": text(total, "GrandTotalAmount"),
@@ -213,10 +213,10 @@ def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
         settlement = line.find("SpecifiedLineTradeSettlement")
         product = "SpecifiedTradeProduct"
         quantity = _quantity(delivery)
-        content = stated(
+        content = drop_empty(
             article_number=text(line, f"{product}/SellerAssignedID"),
             buyer_article_number=text(line, f"{product}/BuyerAssignedID"),
-            description="\n".join(texts(line, f"{product}/Description")) or text(line, f"{product}/Name"),
+            description="\n".join(all_texts(line, f"{product}/Description")) or text(line, f"{product}/Name"),
             quantity=None if quantity is None else (quantity.text or "").strip(),
             unit=None if quantity is None else quantity.get("unitCode"),
             price_basis_quantity=text(
@@ -224,14 +224,14 @@ def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
             ),
             unit_price=text(agreement, "NetPriceProductTradePrice/ChargeAmount"),
             net_amount=text(settlement, "MonetarySummation/LineTotalAmount"),
-            tax_rate=only(texts(settlement, "ApplicableTradeTax/RateApplicablePercent")),
+            tax_rate=single_value(all_texts(settlement, "ApplicableTradeTax/RateApplicablePercent")),
             po_reference=text(
                 agreement, "BuyerOrderReferencedDocument/IssuerAssignedID", "BuyerOrderReferencedDocument/ID"
             ),
             po_line=text(agreement, "BuyerOrderReferencedDocument/LineID"),
         )
         if content:
-            yield {**stated(position=text(line, "AssociatedDocumentLineDocument/LineID")), **content}
+            yield {**drop_empty(position=text(line, "AssociatedDocumentLineDocument/LineID")), **content}
 
 
 def _quantity(delivery: etree._Element | None) -> etree._Element | None:

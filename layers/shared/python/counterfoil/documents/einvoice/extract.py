@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
-from counterfoil.documents.einvoice.xml import Reading
-from counterfoil.documents.filetype import Dialect, FileKind, check_size, recognise, recognise_dialect
-from counterfoil.documents.structured import DocumentType, ExtractionResult, Method, structure
+from counterfoil.documents.einvoice.xml import EinvoiceResult
+from counterfoil.documents.filetype import Dialect, FileKind, check_size, recognize, recognize_dialect
+from counterfoil.documents.structured import DocumentType, ExtractionResult, Method, to_structured_data
 from counterfoil.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _EINVOICE_NAMES = (
 )
 """File names that hybrid formats prescribe for their XML; newer formats first, as a PDF may contain several."""
 
-READERS: dict[Dialect, Callable[[etree._Element], Reading]] = {
+READERS: dict[Dialect, Callable[[etree._Element], EinvoiceResult]] = {
     Dialect.UBL: ubl.read,
     Dialect.CII: cii.read,
     Dialect.ZUGFERD_1: cii.read,
@@ -45,7 +45,7 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
     incomplete.
     """
     check_size(0 if content.isspace() else len(content))
-    kind = recognise(content)
+    kind = recognize(content)
     if kind is FileKind.PDF:
         return _extract_pdf(content, embedded=embedded)
     if kind is FileKind.XML:
@@ -99,7 +99,7 @@ def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
 
 def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     root = _unwrapped(root)
-    dialect = recognise_dialect(root)
+    dialect = recognize_dialect(root)
     if dialect is Dialect.OTHER:
         reason = "The XML is of an unknown kind; it is stored and not read."
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
@@ -107,12 +107,12 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
         reason = f"The file has {count} invoices and is not read. Send each invoice as a separate file."
         return ExtractionResult(None, "none", None, reason)
     reading = READERS[dialect](root)
-    record, remarks = structure(reading.type, reading.fields)
+    record, remarks = to_structured_data(reading.type, reading.fields)
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
         message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
         raise InvalidDocumentError(message, code="invoice_without_lines")
-    return ExtractionResult(reading.type, method, record.data(), remarks=remarks)
+    return ExtractionResult(reading.type, method, record.data(), warnings=remarks)
 
 
 def _unwrapped(root: etree._Element) -> etree._Element:

@@ -8,7 +8,16 @@ from decimal import Decimal, InvalidOperation
 
 from lxml import etree
 
-from counterfoil.documents.einvoice.xml import Reading, iban, negated, reference, stated, text, texts, use_local_names
+from counterfoil.documents.einvoice.xml import (
+    EinvoiceResult,
+    all_texts,
+    drop_empty,
+    iban,
+    negated,
+    reference,
+    text,
+    use_local_names,
+)
 from counterfoil.documents.structured import ROLES, DocumentType
 
 _CREDIT_NOTE_CODES = frozenset({"TD04", "TD08"})
@@ -24,7 +33,7 @@ def count_invoices(root: etree._Element) -> int:
     return len(root.findall("{*}FatturaElettronicaBody"))
 
 
-def read(root: etree._Element) -> Reading:
+def read(root: etree._Element) -> EinvoiceResult:
     """Read the first invoice or credit note of a file. The tree is modified: names lose their namespaces."""
     use_local_names(root)
     header, body = root.find("FatturaElettronicaHeader"), root.find("FatturaElettronicaBody")
@@ -34,13 +43,13 @@ def read(root: etree._Element) -> Reading:
     lines = [] if body is None else list(_lines(body))
     seller = _party(header, "CedentePrestatore")
     if seller and not is_credit:
-        seller |= stated(iban=iban(text(body, "DatiPagamento/DettaglioPagamento/IBAN")))
+        seller |= drop_empty(iban=iban(text(body, "DatiPagamento/DettaglioPagamento/IBAN")))
     buyer = _party(header, "CessionarioCommittente")
     if buyer:
         endpoint = text(header, "DatiTrasmissione/CodiceDestinatario")
         certified_mail = text(header, "DatiTrasmissione/PECDestinatario")
-        buyer |= stated(endpoint_id=certified_mail if endpoint == _NO_ENDPOINT else endpoint)
-    fields = stated(
+        buyer |= drop_empty(endpoint_id=certified_mail if endpoint == _NO_ENDPOINT else endpoint)
+    fields = drop_empty(
         **{
             roles.number: text(body, f"{_DOCUMENT}/Numero"),
             roles.date: text(body, f"{_DOCUMENT}/Data"),
@@ -55,23 +64,23 @@ def read(root: etree._Element) -> Reading:
         payment_due_date=text(body, "DatiPagamento/DettaglioPagamento/DataScadenzaPagamento"),
         line_items=[*lines, *_discounts_and_surcharges(body)],
     )
-    return Reading(document_type, fields, lacks_required_lines=not lines)
+    return EinvoiceResult(document_type, fields, lacks_required_lines=not lines)
 
 
 def _party(header: etree._Element | None, role: str) -> dict[str, object] | None:
     party = None if header is None else header.find(role)
     identity = "DatiAnagrafici/Anagrafica"
     given_and_family_name = (f"{identity}/Nome", f"{identity}/Cognome")  # codespell:ignore nome
-    name = text(party, f"{identity}/Denominazione") or " ".join(texts(party, *given_and_family_name))
+    name = text(party, f"{identity}/Denominazione") or " ".join(all_texts(party, *given_and_family_name))
     if party is None or not name:
         return None
     vat = "DatiAnagrafici/IdFiscaleIVA"
-    return stated(
+    return drop_empty(
         name=name,
-        vat_id="".join(texts(party, f"{vat}/IdPaese") + texts(party, f"{vat}/IdCodice")),
+        vat_id="".join(all_texts(party, f"{vat}/IdPaese") + all_texts(party, f"{vat}/IdCodice")),
         tax_number=text(party, "DatiAnagrafici/CodiceFiscale"),
         email=text(party, "Contatti/Email"),
-        street=" ".join(texts(party, "Sede/Indirizzo") + texts(party, "Sede/NumeroCivico")),
+        street=" ".join(all_texts(party, "Sede/Indirizzo") + all_texts(party, "Sede/NumeroCivico")),
         city=text(party, "Sede/Comune"),
         postal_code=text(party, "Sede/CAP"),
         country=text(party, "Sede/Nazione"),
@@ -79,11 +88,11 @@ def _party(header: etree._Element | None, role: str) -> dict[str, object] | None
 
 
 def _references(body: etree._Element | None) -> dict[str, object]:
-    invoices = reference(texts(body, "DatiGenerali/DatiFattureCollegate/IdDocumento"))
+    invoices = reference(all_texts(body, "DatiGenerali/DatiFattureCollegate/IdDocumento"))
     return {
-        "po_reference": reference(texts(body, "DatiGenerali/DatiOrdineAcquisto/IdDocumento")),
-        "contract_reference": reference(texts(body, "DatiGenerali/DatiContratto/IdDocumento")),
-        "delivery_note_reference": reference(texts(body, "DatiGenerali/DatiDDT/NumeroDDT")),
+        "po_reference": reference(all_texts(body, "DatiGenerali/DatiOrdineAcquisto/IdDocumento")),
+        "contract_reference": reference(all_texts(body, "DatiGenerali/DatiContratto/IdDocumento")),
+        "delivery_note_reference": reference(all_texts(body, "DatiGenerali/DatiDDT/NumeroDDT")),
         "preceding_invoice_reference": invoices,
         "invoice_reference": invoices,
     }
@@ -103,14 +112,14 @@ def _sum(body: etree._Element | None, amount: str) -> str | None:
 
 def _lines(body: etree._Element) -> Iterator[dict[str, object]]:
     orders = [
-        (texts(order, "RiferimentoNumeroLinea"), text(order, "IdDocumento"), text(order, "NumItem"))
+        (all_texts(order, "RiferimentoNumeroLinea"), text(order, "IdDocumento"), text(order, "NumItem"))
         for order in body.iterfind("DatiGenerali/DatiOrdineAcquisto")
     ]
     for line in body.iterfind(_LINE):
         position = text(line, "NumeroLinea")
         order, order_line = next(((number, item) for lines, number, item in orders if position in lines), (None, None))
         articles = {text(code, "CodiceTipo"): text(code, "CodiceValore") for code in line.iterfind("CodiceArticolo")}
-        yield stated(
+        yield drop_empty(
             position=position,
             article_number=articles.get(_SELLERS_ARTICLE),
             buyer_article_number=articles.get(_BUYERS_ARTICLE),

@@ -12,15 +12,15 @@ from lxml import etree
 
 from counterfoil.documents.einvoice.xml import (
     CREDIT_NOTE_CODES,
-    Reading,
+    EinvoiceResult,
+    all_texts,
     common_currency,
+    drop_empty,
     iban,
     negated,
-    only,
     reference,
-    stated,
+    single_value,
     text,
-    texts,
     use_local_names,
 )
 from counterfoil.documents.structured import ROLES, DocumentType
@@ -89,7 +89,7 @@ _LAYOUTS = MappingProxyType(
 )
 
 
-def read(root: etree._Element) -> Reading:
+def read(root: etree._Element) -> EinvoiceResult:
     """Read a UBL 2 document. The tree is modified: element names lose their namespaces.
 
     Documents of types that are not matched (a quotation, a reminder, ...) become `other`, with their type, date and
@@ -109,7 +109,7 @@ def read(root: etree._Element) -> Reading:
     buyer = _party(root, layout.buyers, registered_first=registered_first)
     if layout is _INVOICE:
         seller, buyer = _with_accounts(root, seller, buyer)
-    fields = stated(
+    fields = drop_empty(
         **{
             roles.number: text(root, layout.number),
             roles.date: text(root, "IssueDate"),
@@ -121,17 +121,17 @@ def read(root: etree._Element) -> Reading:
         line_items=[*_lines(root, layout), *(_allowances_and_charges(root) if layout.priced else ())],
     )
     lacks_lines = layout.lines_required and root.find(layout.lines) is None
-    return Reading(layout.type, fields, lacks_required_lines=lacks_lines)
+    return EinvoiceResult(layout.type, fields, lacks_required_lines=lacks_lines)
 
 
-def _read_other(root: etree._Element, kind: str) -> Reading:
-    fields = stated(
+def _read_other(root: etree._Element, kind: str) -> EinvoiceResult:
+    fields = drop_empty(
         subject=kind,
         date=text(root, "IssueDate"),
         issuer=_party(root, ("AccountingSupplierParty", "SellerSupplierParty")),
         recipient=_party(root, ("AccountingCustomerParty", "BuyerCustomerParty")),
     )
-    return Reading(DocumentType.OTHER, fields)
+    return EinvoiceResult(DocumentType.OTHER, fields)
 
 
 def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bool = False) -> dict[str, object] | None:
@@ -139,12 +139,12 @@ def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bo
     for party in (found for role in roles for found in root.iterfind(f"{role}/Party")):
         names = ["PartyName/Name", "PartyLegalEntity/RegistrationName"]
         name = text(party, *(reversed(names) if registered_first else names), "PartyTaxScheme/RegistrationName")
-        name = name or " ".join(texts(party, "Person/FirstName", "Person/FamilyName"))
+        name = name or " ".join(all_texts(party, "Person/FirstName", "Person/FamilyName"))
         if name:
             street = " ".join(
                 part for path in ("StreetName", "BuildingNumber") if (part := text(party, f"PostalAddress/{path}"))
             )
-            return stated(
+            return drop_empty(
                 name=name,
                 **_tax_ids(party),
                 registration_id=text(party, "PartyLegalEntity/CompanyID"),
@@ -163,7 +163,7 @@ def _tax_ids(party: etree._Element) -> dict[str, str]:
     numbers: dict[str, str] = {}
     for scheme in party.iterfind("PartyTaxScheme"):
         number = text(scheme, "CompanyID")
-        codes = [code.upper() for code in texts(scheme, "TaxScheme/ID", "TaxScheme/TaxTypeCode")]
+        codes = [code.upper() for code in all_texts(scheme, "TaxScheme/ID", "TaxScheme/TaxTypeCode")]
         is_vat = any("VAT" in code.split() or code == _DANISH_VAT for code in codes)
         if number:
             numbers.setdefault("vat_id" if is_vat else "tax_number", number)
@@ -175,21 +175,21 @@ def _with_accounts(
 ) -> tuple[dict[str, object] | None, dict[str, object] | None]:
     """Add the bank accounts of an invoice. The payee's is the supplier's if no other payee is named."""
     if seller and root.find("PayeeParty") is None:
-        accounts = texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
-        seller |= stated(iban=next(filter(None, map(iban, accounts)), None))
+        accounts = all_texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
+        seller |= drop_empty(iban=next(filter(None, map(iban, accounts)), None))
     if buyer:
-        buyer |= stated(iban=iban(text(root, "PaymentMeans/PaymentMandate/PayerFinancialAccount/ID")))
+        buyer |= drop_empty(iban=iban(text(root, "PaymentMeans/PaymentMandate/PayerFinancialAccount/ID")))
     return seller, buyer
 
 
 def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
     """Return the references of the document and of its line items."""
     line = layout.lines
-    orders = texts(root, "OrderReference/ID", f"{line}/OrderLineReference/OrderReference/ID")
-    sales_orders = texts(root, "OrderReference/SalesOrderID")
+    orders = all_texts(root, "OrderReference/ID", f"{line}/OrderLineReference/OrderReference/ID")
+    sales_orders = all_texts(root, "OrderReference/SalesOrderID")
     if sales_orders:
         orders = [order for order in orders if order != _NO_ORDER]
-    invoices = texts(
+    invoices = all_texts(
         root,
         "BillingReference/InvoiceDocumentReference/ID",
         f"{line}/BillingReference/InvoiceDocumentReference/ID",
@@ -198,10 +198,10 @@ def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
         "po_reference": reference(orders),
         "sales_order_reference": reference(sales_orders),
         "delivery_note_reference": reference(
-            texts(root, "DespatchDocumentReference/ID", f"{line}/DespatchLineReference/DocumentReference/ID")
+            all_texts(root, "DespatchDocumentReference/ID", f"{line}/DespatchLineReference/DocumentReference/ID")
         ),
-        "contract_reference": reference(texts(root, "ContractDocumentReference/ID", "Contract/ID")),
-        "quotation_reference": reference(texts(root, "QuotationDocumentReference/ID")),
+        "contract_reference": reference(all_texts(root, "ContractDocumentReference/ID", "Contract/ID")),
+        "quotation_reference": reference(all_texts(root, "QuotationDocumentReference/ID")),
         "preceding_invoice_reference": reference(invoices),
         "invoice_reference": reference(invoices),
     }
@@ -238,7 +238,7 @@ def _tax_total(root: etree._Element, currency: str | None) -> str | None:
     ]
     if len(totals) > 1:
         totals = [(total, amount) for total, amount in totals if total.find("TaxSubtotal") is not None]
-    return only([(amount.text or "").strip() for _, amount in totals])
+    return single_value([(amount.text or "").strip() for _, amount in totals])
 
 
 def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]:
@@ -251,7 +251,7 @@ def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]
             "position": text(body, "ID"),
             "article_number": text(body, "Item/SellersItemIdentification/ID"),
             "buyer_article_number": text(body, "Item/BuyersItemIdentification/ID"),
-            "description": "\n".join(texts(body, "Item/Description")) or text(body, "Item/Name"),
+            "description": "\n".join(all_texts(body, "Item/Description")) or text(body, "Item/Name"),
             "quantity": text(body, layout.quantity),
             "unit": None if quantity is None else quantity.get("unitCode"),
             "rejected_quantity": text(body, "RejectedQuantity"),
@@ -259,16 +259,16 @@ def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]
             "po_line": text(line, "OrderLineReference/LineID"),
         }
         if layout.priced:
-            rates = texts(body, "Item/ClassifiedTaxCategory/Percent") or texts(
+            rates = all_texts(body, "Item/ClassifiedTaxCategory/Percent") or all_texts(
                 body, "TaxTotal/TaxSubtotal/TaxCategory/Percent", "TaxTotal/TaxSubtotal/Percent"
             )
             fields |= {
                 "price_basis_quantity": text(body, "Price/BaseQuantity"),
                 "unit_price": text(body, "Price/PriceAmount"),
                 "net_amount": text(body, "LineExtensionAmount"),
-                "tax_rate": only(rates),
+                "tax_rate": single_value(rates),
             }
-        yield stated(**fields)
+        yield drop_empty(**fields)
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:

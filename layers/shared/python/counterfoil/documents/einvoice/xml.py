@@ -25,7 +25,7 @@ ORDER_RESPONSE_CODE = "231"
 
 
 @dataclass(frozen=True)
-class Reading:
+class EinvoiceResult:
     """Values stated by an XML document.
 
     `fields` uses the names of the structured data, and may contain fields that the type does not have. Values are
@@ -218,7 +218,7 @@ def text(element: etree._Element | None, *paths: str) -> str | None:
     return next(_texts(element, paths), None)
 
 
-def texts(element: etree._Element | None, *paths: str) -> list[str]:
+def all_texts(element: etree._Element | None, *paths: str) -> list[str]:
     """Return all distinct texts at the given paths, in the order of paths and document."""
     return list(dict.fromkeys(_texts(element, paths)))
 
@@ -238,7 +238,7 @@ def reference(values: Iterable[str]) -> str | list[str] | None:
     return distinct[0] if len(distinct) == 1 else distinct or None
 
 
-def only(values: list[str]) -> str | None:
+def single_value(values: list[str]) -> str | None:
     """Return the only distinct value; None if there is no value or several."""
     return values[0] if len(values) == 1 else None
 
@@ -246,7 +246,7 @@ def only(values: list[str]) -> str | None:
 def common_currency(amounts: etree._Element | None) -> str | None:
     """Return the currency of an element's amounts if all have the same; else None."""
     codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
-    return only(list(dict.fromkeys(codes)))
+    return single_value(list(dict.fromkeys(codes)))
 
 
 def negated(amount: str | None) -> str | None:
@@ -262,6 +262,6 @@ def iban(account: str | None) -> str | None:
     return compact if re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", compact, re.ASCII) else None
 
 
-def stated(**fields: object) -> dict[str, object]:
+def drop_empty(**fields: object) -> dict[str, object]:
     """Return the non-empty fields."""
     return {name: value for name, value in fields.items() if value}

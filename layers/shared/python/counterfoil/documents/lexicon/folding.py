@@ -36,7 +36,7 @@ _UMLAUTS = re.compile("([aou])e")
 _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](?:(?=[θκξπσςτφχψ]|\b)|(v?))")
 
 
-def fold(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return the folded text, with plain quotes and hyphens and single blanks between words.
 
     >>> fold("Auftrags- Bestätigung") 'auftrags- bestatigung'

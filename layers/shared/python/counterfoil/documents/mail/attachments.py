@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
 
-from counterfoil.documents.filetype import FileKind, recognise
+from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.message import children, content_of, is_mail, is_shown, name_of, parse
 from counterfoil.documents.page_images import is_small
@@ -64,7 +64,7 @@ class Attachment:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedAttachment:
     """A skipped file, with the reason in a sentence."""
 
     name: str
@@ -72,15 +72,15 @@ class Skipped:
     reason: str
 
 
-Found = Attachment | Skipped
+MailPart = Attachment | SkippedAttachment
 
 
 def is_container(head: bytes) -> bool:
     """Return whether a file that starts with `head` may contain other files: a mail or an archive."""
-    return recognise(head) is FileKind.ZIP or is_mail(head)
+    return recognize(head) is FileKind.ZIP or is_mail(head)
 
 
-def of_mail(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
+def mail_attachments(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[MailPart]:
     """Yield the files in a mail, including those of nested mails and archives, in their order.
 
     The text of the mail is not included. `check` is called between files and may stop the iteration by raising.
@@ -91,8 +91,8 @@ def of_mail(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Ite
     return _Walk(check).mail(mail, depth=1, in_archive=False)
 
 
-def of_archive(archive: Archive, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
-    """Yield the files in an archive. Raises the same errors as `of_mail`."""
+def archive_attachments(archive: Archive, check: Callable[[], None] = lambda: None) -> Iterator[MailPart]:
+    """Yield the files in an archive. Raises the same errors as `mail_attachments`."""
     return _Walk(check).archive(archive, depth=0)
 
 
@@ -104,7 +104,7 @@ class _Walk:
         self._number = 0
         self._unpacked = 0
 
-    def mail(self, mail: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
+    def mail(self, mail: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         # multiparts may be nested as deep as the parser permits, too deep for recursion
         stack: list[tuple[Message, bool]] = [(mail, False)]
         while stack:
@@ -114,11 +114,11 @@ class _Walk:
                 stack += [(child, related) for child in reversed(list(children(part)))]
             elif part.get_content_type() in {"message/rfc822", "message/global"}:
                 yield from self._message(part, depth=depth, in_archive=in_archive)
-            elif not _is_text_of_the_mail(part):
+            elif not _is_mail_body(part):
                 shown = in_related or part.get_content_disposition() == "inline"
                 yield from self._file(content_of(part), name_of(part), shown=shown, depth=depth, in_archive=in_archive)
 
-    def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
+    def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         """Yield the files of an attached mail, or of another part declared as one."""
         inner = next(children(part), None)
         if inner is not None and not inner.keys():  # some programs encode it although RFC 2046 forbids that
@@ -127,15 +127,15 @@ class _Walk:
             encoded.set_payload(inner.get_payload())
             yield from self._file(content_of(encoded), name_of(part), shown=False, depth=depth, in_archive=in_archive)
         elif inner is None or depth >= MAX_DEPTH:
-            yield self._skipped(name_of(part), 0, TOO_DEEP if inner is not None else "It is empty.")
+            yield self._skipped(name_of(part), 0, NESTED_TOO_DEEPLY if inner is not None else "It is empty.")
         else:
             yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
 
-    def _file(self, content: bytes, stated: str, *, shown: bool, depth: int, in_archive: bool) -> Iterator[Found]:
+    def _file(self, content: bytes, stated: str, *, shown: bool, depth: int, in_archive: bool) -> Iterator[MailPart]:
         if not content.strip():
             yield self._skipped(stated, len(content), "It is empty.")
             return
-        kind = recognise(content)
+        kind = recognize(content)
         if is_mail(content):
             yield from self._encoded_mail(content, stated, depth=depth, in_archive=in_archive)
         elif kind is FileKind.IMAGE and shown and is_small(content):
@@ -147,9 +147,9 @@ class _Walk:
         else:
             yield self._taken(content, stated, kind)
 
-    def _encoded_mail(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[Found]:
+    def _encoded_mail(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         if depth >= MAX_DEPTH or len(content) > MAX_INNER_MAIL_BYTES:
-            yield self._skipped(stated, len(content), TOO_DEEP if depth >= MAX_DEPTH else TOO_LARGE)
+            yield self._skipped(stated, len(content), NESTED_TOO_DEEPLY if depth >= MAX_DEPTH else TOO_LARGE)
             return
         try:
             inner = parse(content, self._check)
@@ -158,7 +158,7 @@ class _Walk:
             return
         yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
 
-    def _zip(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[Found]:
+    def _zip(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         try:
             archive = Archive(content)
         except InvalidDocumentError as error:
@@ -171,7 +171,7 @@ class _Walk:
         else:
             yield from self.archive(archive, depth=depth)
 
-    def archive(self, archive: Archive, *, depth: int) -> Iterator[Found]:
+    def archive(self, archive: Archive, *, depth: int) -> Iterator[MailPart]:
         for entry, info in archive.entries():
             reason = entry.reason
             if reason is None and self._unpacked + entry.size > MAX_UNPACKED_BYTES:
@@ -192,9 +192,9 @@ class _Walk:
         number = self._next()
         return Attachment(sanitize_name(stated) or generated_name(number, kind, content), kind, content)
 
-    def _skipped(self, stated: str, size: int, reason: str) -> Skipped:
+    def _skipped(self, stated: str, size: int, reason: str) -> SkippedAttachment:
         number = self._next()
-        return Skipped(sanitize_name(stated) or f"attachment {number}", size, reason)
+        return SkippedAttachment(sanitize_name(stated) or f"attachment {number}", size, reason)
 
     def _next(self) -> int:
         self._check()
@@ -231,11 +231,11 @@ def _why_unknown(content: bytes) -> str:
     return "The file type is not supported. Send a PDF, XML or image file."
 
 
-TOO_DEEP = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
+NESTED_TOO_DEEPLY = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
 TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments on their own."
 
 
-def _is_text_of_the_mail(part: Message) -> bool:
+def _is_mail_body(part: Message) -> bool:
     """Return whether a part is the text of the mail: a text without a name that is not an attachment."""
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False

@@ -12,9 +12,9 @@ from uuid import UUID
 from pydantic import Field
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, PageCursor
-from counterfoil.delivery.work import Send, begin
+from counterfoil.delivery.work import OutboxMessage, start_revision
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 
 Hold = Literal["held", "released", "rejected"]
@@ -62,7 +62,7 @@ def set_policy(
     if connection.execute(_SET_POLICY, values).rowcount == 0:
         return False
     detail = {"policy": policy}
-    audit.record(connection, tenant_id, Operation(by, "dmarc policy changed", [str(tenant_id)], at, detail=detail))
+    audit.record(connection, tenant_id, AuditRecord(by, "dmarc policy changed", [str(tenant_id)], at, detail=detail))
     return True
 
 
@@ -106,13 +106,14 @@ class Decision:
 
 
 _END = """
-UPDATE source SET hold = %(hold)s, refusal = coalesce(%(refusal)s, refusal) WHERE id = %(id)s AND hold = 'held'
+UPDATE source SET hold = %(hold)s, rejection_reason = coalesce(%(refusal)s, rejection_reason) WHERE id = %(id)s
+    AND hold = 'held'
 RETURNING job_id
 """
-_EXPLAIN = "UPDATE acquisition_job SET reason = %s WHERE id = %s AND status IS NULL"
+_EXPLAIN = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND status IS NULL"
 
 
-def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[Send] | None:
+def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
     """Acquire a held mail, and record who released it. Returns None if it is not on hold.
 
     Returns the message of its job, to be sent after the commit.
@@ -120,12 +121,12 @@ def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list
     job_id = _end(connection, "released", None, decision)
     if job_id is None:
         return None
-    sends = begin(connection, "acquisition", [job_id], decision.at)
+    sends = start_revision(connection, "acquisition", [job_id], decision.at)
     _record(connection, tenant_id, "mail released", decision)
     return sends
 
 
-def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[Send] | None:
+def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
     """Reject a held mail, and record who did. Returns None if it is not on hold, else no messages."""
     job_id = _end(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
@@ -143,5 +144,5 @@ def _end(connection: Connection, hold: Hold, refusal: Refusal | None, decision: 
 
 
 def _record(connection: Connection, tenant_id: UUID, action: str, decision: Decision) -> None:
-    done = Operation(decision.by, action, [str(decision.source_id)], decision.at, note=decision.reason)
+    done = AuditRecord(decision.by, action, [str(decision.source_id)], decision.at, note=decision.reason)
     audit.record(connection, tenant_id, done)

@@ -104,10 +104,10 @@ class _Bounds:
         if name == "content-type" and "multipart/" in value.lower():
             self._multiparts += 1
             if self._multiparts * self._lines > MAX_WORK:
-                raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex")
+                raise InvalidDocumentError(MAIL_TOO_COMPLEX, code="mail_too_complex")
 
 
-TOO_INTRICATE = "The mail has more parts than are read; send its attachments as separate files."
+MAIL_TOO_COMPLEX = "The mail has more parts than are read; send its attachments as separate files."
 
 
 class _Policy(EmailPolicy):
@@ -159,7 +159,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
         raise InvalidDocumentError(message, code="mail_too_large")
     lines = content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
     if lines > MAX_LINES or content.count(b"\n--") + content.count(b"\r--") > MAX_BOUNDARIES:
-        raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex")
+        raise InvalidDocumentError(MAIL_TOO_COMPLEX, code="mail_too_complex")
     parser = BytesFeedParser(policy=_Policy(_Bounds(lines)))
     view = memoryview(content)
     try:
@@ -170,7 +170,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     except CounterfoilError:
         raise
     except Exception as error:  # includes RecursionError; the set of errors changes with each Python release
-        raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex") from error
+        raise InvalidDocumentError(MAIL_TOO_COMPLEX, code="mail_too_complex") from error
     assert isinstance(parsed, EmailMessage)  # type created by the modern policy
     return parsed
 

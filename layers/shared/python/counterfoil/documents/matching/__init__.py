@@ -2,7 +2,7 @@
 
 docs/matching.md has the design and its proof. `search_and_decide` reads a document, finds its candidates by blocking
 keys, scores each pair and decides, without a lock. `write` stores keys, edges and clusters in the caller's transaction,
-under the tenant's matching lock. `search` and `write_together` do the same in one transaction without a judge, for one
+under the tenant's matching lock. `search` and `write_batch` do the same in one transaction without a judge, for one
 document or for several at once.
 
 The edges are a function of the tenant's documents, of reviewers' decisions, and of the stored answers of models. They
@@ -11,55 +11,55 @@ do not depend on the order of arrival.
 
 from counterfoil.documents.matching.judge import Embedder, Judge
 from counterfoil.documents.matching.matcher import (
-    Decided,
-    Skip,
-    Written,
-    WrittenTogether,
+    BatchMatchResult,
+    MatchResult,
+    PendingMatch,
+    SkipMatching,
     search,
     search_and_decide,
     write,
-    write_together,
+    write_batch,
 )
 from counterfoil.documents.matching.people import (
-    Leaving,
-    Settled,
+    DepartingDocument,
+    ManualDecisionResult,
     best_pair,
     clusters,
-    leaving,
-    left,
+    finish_departure,
+    load_departing,
     matchable,
     members,
     pairs_of,
     settle,
     withdraw,
 )
-from counterfoil.documents.matching.sql import Decision, Pair, Verdict, note_loss, wait_for_lock
+from counterfoil.documents.matching.sql import Decision, Pair, Verdict, lock_tenant_blocking, record_key_deletion
 
 __all__ = [
-    "Decided",
+    "BatchMatchResult",
     "Decision",
+    "DepartingDocument",
     "Embedder",
     "Judge",
-    "Leaving",
+    "ManualDecisionResult",
+    "MatchResult",
     "Pair",
-    "Settled",
-    "Skip",
+    "PendingMatch",
+    "SkipMatching",
     "Verdict",
-    "Written",
-    "WrittenTogether",
     "best_pair",
     "clusters",
-    "leaving",
-    "left",
+    "finish_departure",
+    "load_departing",
+    "lock_tenant_blocking",
     "matchable",
     "members",
-    "note_loss",
     "pairs_of",
+    "record_key_deletion",
     "search",
     "search_and_decide",
     "settle",
-    "wait_for_lock",
     "withdraw",
     "write",
-    "write_together",
+    "write_batch",
 ]

@@ -15,7 +15,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
 from counterfoil.documents.matching.names import Name
-from counterfoil.documents.matching.normalise import (
+from counterfoil.documents.matching.normalize import (
     CONTRACT,
     DELIVERY,
     INVOICE,
@@ -254,7 +254,7 @@ class Flag(StrEnum):
     PRESENT = auto()
 
 
-class Level(NamedTuple):
+class FeatureLevel(NamedTuple):
     """Level at which a feature agrees."""
 
     feature: Feature
@@ -263,16 +263,16 @@ class Level(NamedTuple):
 
     @staticmethod
     @cache
-    def of(feature: Feature, *values: StrEnum | None) -> "Level":
+    def of(feature: Feature, *values: StrEnum | None) -> "FeatureLevel":
         """Join the known values."""
-        return Level(feature, "+".join(value for value in values if value is not None))
+        return FeatureLevel(feature, "+".join(value for value in values if value is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Levels of a pair."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[FeatureLevel, ...]
     named: bool
     """Whether the child names the parent's number, exactly or apart from OCR errors."""
 
@@ -284,11 +284,11 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
     """
     number = _best(child.named.get(parent.kind, ()), parent.number)
     named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
-    found = [Level.of(Feature.NUMBER, *number)] if number else []
+    found = [FeatureLevel.of(Feature.NUMBER, *number)] if number else []
     found += parties(child, parent)
     found += _dates(child, parent)
     if child.currency and parent.currency and child.currency != parent.currency:
-        found.append(Level.of(Feature.CURRENCY, Flag.DIFFERENT))
+        found.append(FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT))
     if child.kind != parent.kind:
         found += _shared_numbers(child, parent)
     if not (named and parent.kind == CONTRACT):  # a frame contract does not list the orders under it
@@ -316,14 +316,14 @@ def _best(named: Iterable[Reference], own: Reference | None) -> NumberMatch | No
     """Return the best agreement of the named numbers with the document's own number."""
     if own is None:
         return None
-    return min((agreement(reference, own) for reference in named), key=_rank, default=None)
+    return min((identifier_agreement(reference, own) for reference in named), key=_rank, default=None)
 
 
 def _rank(match: NumberMatch) -> int:
     return _RANK[match.agreement]
 
 
-def agreement(named: Reference, own: Reference) -> NumberMatch:
+def identifier_agreement(named: Reference, own: Reference) -> NumberMatch:
     """Compare a number that a document names with another document's own number."""
     length = min(named.length, own.length)
     if named.exact & own.exact:
@@ -344,7 +344,7 @@ _SHARED = {
 }
 
 
-def _shared_numbers(child: Document, parent: Document) -> list[Level]:
+def _shared_numbers(child: Document, parent: Document) -> list[FeatureLevel]:
     """Return the agreement on a third document, such as the order of a delivery and of its receipt."""
     found = []
     for kind, feature in _SHARED.items():
@@ -352,7 +352,9 @@ def _shared_numbers(child: Document, parent: Document) -> list[Level]:
             continue
         mine, theirs = child.named.get(kind, ()), parent.named.get(kind, ())
         if mine and theirs:
-            found.append(Level.of(feature, *min((agreement(a, b) for a in mine for b in theirs), key=_rank)))
+            found.append(
+                FeatureLevel.of(feature, *min((identifier_agreement(a, b) for a in mine for b in theirs), key=_rank))
+            )
     return found
 
 
@@ -374,9 +376,9 @@ class PartyMatch(NamedTuple):
         )
 
 
-def parties(a: Document, b: Document) -> list[Level]:
+def parties(a: Document, b: Document) -> list[FeatureLevel]:
     """Compare suppliers and buyers of two documents."""
-    return [Level.of(feature, *match) for feature, match in _parties(a, b) if any(match)]
+    return [FeatureLevel.of(feature, *match) for feature, match in _parties(a, b) if any(match)]
 
 
 def _parties(a: Document, b: Document) -> tuple[tuple[Feature, PartyMatch], ...]:
@@ -438,7 +440,7 @@ _DAYS = (
 )
 
 
-def _dates(child: Document, parent: Document) -> list[Level]:
+def _dates(child: Document, parent: Document) -> list[FeatureLevel]:
     if child.day is None or parent.day is None:
         return []
     days = child.day - parent.day
@@ -447,13 +449,13 @@ def _dates(child: Document, parent: Document) -> list[Level]:
         found = Timing.BEFORE_THE_CONTRACT if days < 0 else first if days <= 400 else later
     else:
         found = next((level for last, level in _DAYS if days <= last), Timing.YEARS_AFTER)
-    return [Level.of(Feature.DATE, found)]
+    return [FeatureLevel.of(Feature.DATE, found)]
 
 
 # -- lines and amounts ----------------------------------------------------------------------------------------------
 
 
-def _lines(child: Document, parent: Document) -> list[Level]:
+def _lines(child: Document, parent: Document) -> list[FeatureLevel]:
     if not child.lines or not parent.lines:
         return []
     priced = child.kind in _PRICED and parent.kind in _PRICED
@@ -464,10 +466,10 @@ def _lines(child: Document, parent: Document) -> list[Level]:
         len(child.named.get(parent.kind, ())) > 1
     )  # a document that names several parents has line items about each
     whole = min(len(child.lines), len(parent.lines)) if several else len(child.lines)
-    found = [Level.of(Feature.LINES, _share(len(matched), whole), Count.of(whole))]
+    found = [FeatureLevel.of(Feature.LINES, _share(len(matched), whole), Count.of(whole))]
     found += _articles(child, parent, matched)
     if matched:
-        found += [Level.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
+        found += [FeatureLevel.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
         found += _prices(matched) if priced else []
         found += _quantities(matched)
     return found
@@ -477,7 +479,7 @@ def _share(part: int, whole: int) -> Share:
     return Share.ALL if part >= whole else Share.MOST if 2 * part > whole else Share.FEW if part else Share.NONE
 
 
-def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -> list[Level]:
+def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -> list[FeatureLevel]:
     stated = [
         [(line.article, line.buyer_article) for line in document.lines if line.article or line.buyer_article]
         for document in (child, parent)
@@ -492,7 +494,7 @@ def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -
         or (pair.child.buyer_article and pair.child.buyer_article == pair.parent.buyer_article)
     )
     found = (Values.SOME_SAME, Count.of(same)) if same else (Values.NONE_SAME,)
-    return [Level.of(Feature.ARTICLES, *found)]
+    return [FeatureLevel.of(Feature.ARTICLES, *found)]
 
 
 def _other_price(pair: LineMatch) -> bool:
@@ -500,17 +502,17 @@ def _other_price(pair: LineMatch) -> bool:
     return one is not None and other is not None and not close(one, other)
 
 
-def _prices(matched: Sequence[LineMatch]) -> list[Level]:
+def _prices(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
     stated = [pair for pair in matched if pair.child.price is not None and pair.parent.price is not None]
     if not stated:
         return []
     same = sum(not _other_price(pair) for pair in stated)
     if same == len(stated):
-        return [Level.of(Feature.PRICES, Values.ALL_SAME, Count.of(same))]
-    return [Level.of(Feature.PRICES, Values.SOME_SAME if same else Values.NONE_SAME)]
+        return [FeatureLevel.of(Feature.PRICES, Values.ALL_SAME, Count.of(same))]
+    return [FeatureLevel.of(Feature.PRICES, Values.SOME_SAME if same else Values.NONE_SAME)]
 
 
-def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
+def _quantities(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
     stated = [
         (pair.child.quantity, pair.parent.quantity)
         for pair in matched
@@ -519,12 +521,12 @@ def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
     if not stated:
         return []
     if all(close(a, b) for a, b in stated):
-        return [Level.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(stated)))]
+        return [FeatureLevel.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(stated)))]
     more = any(a > b and not close(a, b) for a, b in stated)
-    return [Level.of(Feature.QUANTITIES, Values.SOME_MORE if more else Values.NONE_MORE)]
+    return [FeatureLevel.of(Feature.QUANTITIES, Values.SOME_MORE if more else Values.NONE_MORE)]
 
 
-def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[Level]:
+def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[FeatureLevel]:
     """Compare the child's quantities with those that documents naming the parent leave.
 
     Only for a child that does not name the parent.
@@ -548,11 +550,11 @@ def _left(child: Document, parent: Document, claims: Collection[Document]) -> li
     if not fits:
         return []
     if all(left <= 0 for _, left in fits):
-        return [Level.of(Feature.REMAINING_QUANTITY, Remaining.NOTHING)]
+        return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.NOTHING)]
     if all(close(quantity, left) for quantity, left in fits):
-        return [Level.of(Feature.REMAINING_QUANTITY, Remaining.EXACT)]
+        return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXACT)]
     more = any(quantity > left and not close(quantity, left) for quantity, left in fits)
-    return [Level.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if more else Remaining.WITHIN)]
+    return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if more else Remaining.WITHIN)]
 
 
 def _names(other: Document, parent: Document) -> bool:
@@ -581,14 +583,14 @@ _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 """Usual shares of an order's total that are billed in advance."""
 
 
-def _total(child: Document, parent: Document) -> list[Level]:
+def _total(child: Document, parent: Document) -> list[FeatureLevel]:
     """Compare totals.
 
     Without goods, also compare a line item with the parent's total or a usual share of it.
     """
     if child.kind in (DELIVERY, RECEIPT) or parent.kind == CONTRACT or not child.net or not parent.net:
         return []
-    return [Level.of(Feature.TOTAL, _total_level(child, child.net, parent.net))]
+    return [FeatureLevel.of(Feature.TOTAL, _total_level(child, child.net, parent.net))]
 
 
 def _total_level(child: Document, own: int, whole: int) -> Total:

@@ -5,8 +5,8 @@ changes, exactly these decisions are repeated, each from all its input:
 
  1. the decision of the document;
  2. those of documents that may have waited for it: they name its number, or they have no match by number and it is a
-    candidate. A new document that they do not consider (`rules.considers`) does not affect them. The previous content
-    of a changed document is unknown, so that it affects all of them;
+    candidate. A new document that they do not consider (`rules.is_candidate_kind`) does not affect them. The previous
+    content of a changed document is unknown, so that it affects all of them;
  3. those of its duplicates, because it may be their new original. Then also the children that were, or could be, linked
     to a document that is now a duplicate;
  4. those that follow from a delivery whose order changed: children that name the delivery, and children of its old and
@@ -19,32 +19,32 @@ from uuid import UUID
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
-from counterfoil.documents.matching.judge import Case, settled
-from counterfoil.documents.matching.keys import PARENTS, Key
-from counterfoil.documents.matching.normalise import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.judge import JudgePrompt, apply_answer
+from counterfoil.documents.matching.keys import PARENT_KINDS, Key
+from counterfoil.documents.matching.normalize import DELIVERY, ORDER, Document
 from counterfoil.documents.matching.reading import Context, Plan, run
-from counterfoil.documents.matching.rules import Choice, Link
+from counterfoil.documents.matching.rules import ProposedMatch, RuleDecision
 from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
 
-_OWN = ("reference", "content", "person")
+_OWN = ("reference", "content", "reviewer")
 """Kinds of links that are the basis of `through` links."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MatchDecision:
     """Changes by a decision."""
 
-    made: Mapping[Pair, Link]
+    made: Mapping[Pair, ProposedMatch]
     """Edges that are new or have new evidence."""
     gone: frozenset[Pair]
-    choices: Mapping[UUID, Choice]
+    choices: Mapping[UUID, RuleDecision]
     """Repeated decisions by document."""
     alone: frozenset[UUID]
     """Decided documents without an edge."""
     sought: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
-    unasked: tuple[Case, ...] = ()
+    unasked: tuple[JudgePrompt, ...] = ()
     """Questions that the LLM judge has not answered."""
 
     def note(self, id_: UUID) -> str | None:
@@ -55,16 +55,18 @@ class Outcome:
 
 def decide(
     context: Context, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False
-) -> Plan[Outcome]:
+) -> Plan[MatchDecision]:
     """Decide about a document and every document that its arrival affects.
 
     `obsolete` are the keys that it no longer has. With `is_new`, it had none before.
     """
     context.add(document)
-    again = yield from touched(context, document, obsolete, is_new=is_new)
+    again = yield from affected_documents(context, document, obsolete, is_new=is_new)
     yield from context.surround(again)
     displaced = [
-        other for other in again if other.kind in keyed.COPIED and context.is_copy(other) != context.was_copy(other)
+        other
+        for other in again
+        if other.kind in keyed.DUPLICABLE_KINDS and context.is_copy(other) != context.was_copy(other)
     ]
     if displaced:
         partners = yield from _partners_of(context, displaced, None if is_new else document)
@@ -72,30 +74,32 @@ def decide(
         yield from context.surround(again)
     choices = {child.id: context.choose(child) for child in again}
     cases, verdicts = context.cases(choices)
-    choices |= {id_: settled(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
+    choices |= {id_: apply_answer(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
     through = yield from _through(context, choices, document.id)
     outcome = yield from _compare(context, choices, through)
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
-def touched(
+def affected_documents(
     context: Context, document: Document, obsolete: Collection[Key], *, is_new: bool = False
 ) -> Plan[list[Document]]:
     """Return the document, its possible duplicates, and documents that may have waited for it.
 
     `obsolete` are the keys that it no longer has: all keys of a document that leaves.
     """
-    copies = keyed.copies(document) | {key for key in obsolete if key.type.startswith("copy:")}
-    waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
-    claimed = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
-    alike = keyed.alike(document)
+    copies = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
+    waiting = keyed.expected_number_keys(document) | {key for gone in obsolete for key in keyed.was_rematched_key(gone)}
+    claimed = keyed.referenced_numbers(document) | {
+        key for gone in obsolete for key in keyed.referenced_number_keys(gone)
+    }
+    alike = keyed.similarity_keys(document)
     yield from context.follow(claimed | copies, waiting | keyed.seekers(document), counted=alike)
     again = context.holders(copies) | context.crowd(copies) | context.waiting(waiting)
     seekers = context.waiting(keyed.seekers(document)) - again
     yield from context.read(again | seekers | context.holders(claimed), [document.id])
     linked = {end for edge in context.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
     if is_new and not context.crowd(alike):
-        seekers = {other.id for other in context.documents(seekers) if rules.considers(other, document)}
+        seekers = {other.id for other in context.documents(seekers) if rules.is_candidate_kind(other, document)}
     rivals = yield from _rivals(context, document, claimed, again)
     again |= linked | seekers | rivals
     yield from context.load(again)
@@ -111,18 +115,18 @@ def _rivals(context: Context, document: Document, claimed: Collection[Key], agai
     read ahead.
     """
     named = context.holders(claimed)
-    shared = [other for other in context.documents(named) if other.kind in keyed.SOUGHT]
+    shared = [other for other in context.documents(named) if other.kind in keyed.SEARCHED_KINDS]
     wanted = {key for other in shared for key in keyed.seekers(other)}
     ids = yield from context.seekers(wanted, document.kind, ahead=named | set(again))
     yield from context.load(ids)
-    return {rival.id for rival in context.documents(ids, but=document.id) if rules.weighed(rival, shared)}
+    return {rival.id for rival in context.documents(ids, but=document.id) if rules.candidates_to_score(rival, shared)}
 
 
 def _concerns(document: Document, other: Document) -> bool:
     """Return True if the arrival of a document may change the decision of another one."""
     if other.kind == document.kind:
-        return rules.same_again(document, other)
-    return document.kind in PARENTS[other.kind]
+        return rules.is_same_document(document, other)
+    return document.kind in PARENT_KINDS[other.kind]
 
 
 def _partners_of(context: Context, displaced: Collection[Document], changed: Document | None) -> Plan[list[Document]]:
@@ -130,23 +134,29 @@ def _partners_of(context: Context, displaced: Collection[Document], changed: Doc
 
     `changed` is a document whose previous content is unknown.
     """
-    yield from context.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
-    found = {id_ for other in displaced for id_ in context.waiting(keyed.waiting(other) | keyed.seekers(other))}
+    yield from context.follow(
+        back={key for other in displaced for key in keyed.expected_number_keys(other) | keyed.seekers(other)}
+    )
+    found = {
+        id_ for other in displaced for id_ in context.waiting(keyed.expected_number_keys(other) | keyed.seekers(other))
+    }
     yield from context.load(found)
     ids = {edge.child for other in displaced for edge in context.edges(other.id)}
     for other in displaced:
-        ids |= context.waiting(keyed.waiting(other))
+        ids |= context.waiting(keyed.expected_number_keys(other))
         seekers = context.documents(context.waiting(keyed.seekers(other)))
-        ids |= {child.id for child in seekers if other is changed or rules.considers(child, other)}
+        ids |= {child.id for child in seekers if other is changed or rules.is_candidate_kind(child, other)}
     yield from context.read(ids, ids)
     kinds = {other.kind for other in displaced}
-    return [child for child in context.documents(ids) if kinds & set(PARENTS[child.kind])]
+    return [child for child in context.documents(ids) if kinds & set(PARENT_KINDS[child.kind])]
 
 
 # -- links through an order or a delivery --------------------------------------------------------------------------
 
 
-def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) -> Plan[dict[UUID, list[Link]]]:
+def _through(
+    context: Context, choices: Mapping[UUID, RuleDecision], arrived: UUID
+) -> Plan[dict[UUID, list[ProposedMatch]]]:
     """Return all `through` links of each child whose order or delivery is affected.
 
     A delivery affects the children of its order if it is new there, left it, or has changed.
@@ -166,7 +176,7 @@ def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) ->
     touched |= {child for id_ in moved for child in now.children(id_)}
     touched |= yield from context.fellows(context.documents(moved))
     yield from context.read(touched, touched)
-    children = [child for child in context.documents(touched) if rules.follows_through(child)]
+    children = [child for child in context.documents(touched) if rules.has_transitive_matches(child)]
     yield from context.read_edges(
         {parent for child in children for kind in (DELIVERY, ORDER) for parent in now.parents(child.id, kind)}
     )
@@ -176,7 +186,7 @@ def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) ->
     return through
 
 
-def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[Link]]:
+def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[ProposedMatch]]:
     """Return the orders of the deliveries that a child names, or its deliveries from its order.
 
     If the order is missing, deliveries that name the same order count. Links that reviewers confirmed are added and do
@@ -192,21 +202,21 @@ def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[Link]
     found: list[Document] = []
     if orders:
         ids = {other for order in now.parents(child.id, ORDER) for other in now.children(order)}
-        found = rules.belonging(child, (yield from context.candidates(child, ids, DELIVERY)))
+        found = rules.matching_deliveries(child, (yield from context.candidates(child, ids, DELIVERY)))
     elif deliveries:
         ids = {order for delivery in now.parents(child.id, DELIVERY) for order in now.parents(delivery, ORDER)}
         found = yield from context.candidates(child, ids, ORDER)
     if not orders and not found and deliveries == now.confirmed(child.id, DELIVERY):
         ids = yield from context.fellows([child])
         fellows = yield from context.candidates(child, ids, DELIVERY)
-        found = rules.fellows(child, [other for other in fellows if not now.parents(other.id, ORDER)])
-    return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
+        found = rules.sibling_deliveries(child, [other for other in fellows if not now.parents(other.id, ORDER)])
+    return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
 
 class _Stand:
     """Links by the decision of the child, as decided now or as stored. `through` links are not included."""
 
-    def __init__(self, context: Context, choices: Mapping[UUID, Choice]) -> None:
+    def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
         self._context = context
         self._choices = choices
         self._children: dict[UUID, set[UUID]] = {}
@@ -230,7 +240,7 @@ class _Stand:
             return choice.parents(kind)
         run(self._context.read_edges([child]))
         return self.stored(child, kind) - {
-            other for other in self.confirmed(child, kind) if not self._context.names(child, other)
+            other for other in self.confirmed(child, kind) if not self._context.references(child, other)
         }
 
     def confirmed(self, child: UUID, kind: str) -> frozenset[UUID]:
@@ -260,10 +270,12 @@ class _Stand:
 # -- changes --------------------------------------------------------------------------------------------------------
 
 
-def _compare(context: Context, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Plan[Outcome]:
+def _compare(
+    context: Context, choices: Mapping[UUID, RuleDecision], through: Mapping[UUID, list[ProposedMatch]]
+) -> Plan[MatchDecision]:
     """Compare the decisions with the stored edges."""
     yield from context.read_edges(choices)
-    links: dict[Pair, Link] = {}
+    links: dict[Pair, ProposedMatch] = {}
     stored: set[Pair] = set()
     for child in choices.keys() | through.keys():
         choice = choices.get(child)
@@ -276,12 +288,12 @@ def _compare(context: Context, choices: Mapping[UUID, Choice], through: Mapping[
     standing = {pair for read in context.edges_read.values() for pair in read if pair not in gone} | links.keys()
     connected = {end for pair in standing for end in pair}
     alone = frozenset(choices.keys() - connected)
-    return Outcome(
+    return MatchDecision(
         made, gone, choices, alone, {child.id: context.seeking(child) for child in context.documents(choices)}
     )
 
 
-def _same(context: Context, pair: Pair, link: Link) -> bool:
+def _same(context: Context, pair: Pair, link: ProposedMatch) -> bool:
     edge = context.edges_read[link.child].get(pair)
     question = link.judged.question if link.judged else None
     return edge is not None and (

@@ -20,7 +20,7 @@ from counterfoil.documents.matching.compare import (
     Total,
     Values,
 )
-from counterfoil.documents.matching.rules import By, Link
+from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 
 # A missing code is rendered as it is spelled. `{}` stands for the second of two values.
 _WORDS: dict[str, str] = {
@@ -56,7 +56,9 @@ _WORDS: dict[str, str] = {
     Duplicate.SAME_CONTENT: "same content, different number",
     Flag.DOCUMENT_TYPES: "how often such documents match",
 }
-_RULES: dict[By, str] = {
+MIN_BITS, MAX_SENTENCES = 1.0, 4
+"""Weight from which a feature supports a match, and the number of features in a reasoning."""
+_RULES: dict[MatchMethod, str] = {
     "copy": "The same document again",
     "reference": "Named by its number",
     "content": "The only one that fits",
@@ -80,7 +82,7 @@ class Step:
     total: float
 
 
-def waterfall(features: Iterable[Sequence[str | float]]) -> list[Step]:
+def evidence_steps(features: Iterable[Sequence[str | float]]) -> list[Step]:
     """Return the steps of stored evidence: feature, level and bits, in the order of the score."""
     found = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
     totals = accumulate(bits for _, _, bits in found)
@@ -96,7 +98,17 @@ def words(code: str) -> str:
     return first.format(*second) if "{}" in first else ", ".join([first, *second])
 
 
-def reasoning(link: Link) -> str:
-    """Return why rules made a match."""
-    features = "; ".join(f"{step.label}: {step.text}" for step in waterfall(link.score.evidence))
-    return f"{_RULES[link.by]}. {features} ({link.score.total:.1f} bits)."
+def reasoning(link: ProposedMatch) -> str:
+    """Return why rules made a match: the rule, and the strongest supporting features as sentences."""
+    supporting = sorted((step for step in evidence_steps(link.score.evidence) if step.bits >= MIN_BITS), key=_weakness)
+    return " ".join((f"{_RULES[link.by]}.", *map(_sentence, supporting[:MAX_SENTENCES])))
+
+
+def _weakness(step: Step) -> float:
+    return -step.bits
+
+
+def _sentence(step: Step) -> str:
+    # The length of an equal number is a strength, which says nothing to people.
+    text = step.text.partition(",")[0] if step.feature == Feature.NUMBER else step.text
+    return f"{step.label.capitalize()}: {text}."

@@ -1,7 +1,7 @@
 """The LLM judge decides about ambiguous matches. The first answer to a question is final.
 
 A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of these
-(table judgement), so that every later decision about the document uses it. So the edges are a function of the documents
+(table judgment), so that every later decision about the document uses it. So the edges are a function of the documents
 and the answers, and do not depend on the order of arrival. A refused question about another document than the matched
 one is stored as an answer without a choice. The model is never called under the matching lock: if a concurrent write
 leads to a new question, the attempt writes nothing and is deferred. If the budget is spent, the attempt makes no
@@ -25,27 +25,27 @@ from aws_lambda_powertools import Logger
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.deadline import Deadline
-from counterfoil.documents.matching import normalise, rules, sql
-from counterfoil.documents.matching.keys import PARENTS
-from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
+from counterfoil.documents.matching import normalize, rules, sql
+from counterfoil.documents.matching.keys import PARENT_KINDS
+from counterfoil.documents.matching.rules import AmbiguousMatch, LlmJudgment, ProposedMatch, RuleDecision
 from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
     ContextWindowError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     RejectedRequestError,
     ServiceUnavailableError,
-    sentence,
+    safe_message,
 )
-from counterfoil.llm import Answered, Asks, BudgetSpentError, Question, RefusedQuestionError, Vector
-from counterfoil.metrics import Metric, record
+from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, LlmResponse, PromptRejectedError, Vector
+from counterfoil.metrics import Metric, emit
 
 _ANSWERS = """
 SELECT j.document_id, j.answer
 FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
-JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
+JOIN llm_judgment j ON j.document_id = asked.id AND j.question = asked.question
 """
 
 # The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during
@@ -55,36 +55,36 @@ WITH here AS (
     SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
 ),
 kept AS (
-    INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at, prompt, system, asked,
-                           temperature, input_tokens, output_tokens)
+    INSERT INTO llm_judgment (tenant_id, document_id, question, answer, model, answered_at, prompt, system,
+                           request_json, temperature, input_tokens, output_tokens)
     SELECT %(tenant)s, id, %(question)s, %(answer)s, %(model)s, %(now)s, %(prompt)s, %(system)s, %(asked)s,
            %(temperature)s, %(input_tokens)s, %(output_tokens)s
     FROM here WHERE id = %(id)s
     ON CONFLICT (document_id, question) DO NOTHING
     RETURNING document_id
 )
-INSERT INTO judgement_candidate (tenant_id, document_id, question, label, candidate_id, says)
-SELECT %(tenant)s, kept.document_id, %(question)s, offered.label, here.id, offered.says
-FROM kept, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(says)s::text[]) AS offered (label, id, says)
+INSERT INTO llm_judgment_candidate (tenant_id, document_id, question, label, candidate_id, document_text)
+SELECT %(tenant)s, kept.document_id, %(question)s, offered.label, here.id, offered.document_text
+FROM kept, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(says)s::text[]) AS offered (label, id, document_text)
 JOIN here ON here.id = offered.id
 """
 
 _ASKED = """
-SELECT j.document_id, j.question, j.answer, j.model, j.judged_at, j.prompt, j.system, j.asked, j.temperature,
-       j.input_tokens, j.output_tokens, offered.labels, offered.ids, offered.says
-FROM judgement j
+SELECT j.document_id, j.question, j.answer, j.model, j.answered_at, j.prompt, j.system, j.request_json, j.temperature,
+       j.input_tokens, j.output_tokens, offered.labels, offered.ids, offered.document_texts
+FROM llm_judgment j
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(label ORDER BY label), '{}') AS labels,
            coalesce(array_agg(candidate_id ORDER BY label), '{}') AS ids,
-           coalesce(array_agg(says ORDER BY label), '{}') AS says
-    FROM judgement_candidate c WHERE c.document_id = j.document_id AND c.question = j.question
+           coalesce(array_agg(document_text ORDER BY label), '{}') AS document_texts
+    FROM llm_judgment_candidate c WHERE c.document_id = j.document_id AND c.question = j.question
 ) AS offered
-WHERE j.document_id = %(id)s ORDER BY j.judged_at, j.question
+WHERE j.document_id = %(id)s ORDER BY j.answered_at, j.question
 """
 
 
 @dataclass(frozen=True)
-class Said:
+class JudgeExchange:
     """A stored answer with its question, whose hash is the key."""
 
     child: UUID
@@ -110,7 +110,7 @@ class Said:
         if self.system is None or self.asked is None:
             return None
         case = _together(self.asked, {label: says for label, (_, says) in self.offered.items()})
-        return told(case) if self.prompt and hash_of(self.prompt, _json(case)) == self.question else None
+        return user_message(case) if self.prompt and hash_of(self.prompt, _json(case)) == self.question else None
 
 
 def hash_of(prompt_version: str, case: str) -> bytes:
@@ -118,7 +118,7 @@ def hash_of(prompt_version: str, case: str) -> bytes:
     return sha256(f"{prompt_version}\n{case}".encode()).digest()
 
 
-def told(case: Mapping[str, Any]) -> str:
+def user_message(case: Mapping[str, Any]) -> str:
     """Return the user message. A document cannot end the case, because < is escaped in the JSON."""
     return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
 
@@ -145,13 +145,13 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
+def find_answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
     """Return the stored answers to questions by document."""
     rows = connection.execute(_ANSWERS, {"ids": list(questions), "questions": list(questions.values())})
     return dict(rows.fetchall())
 
 
-def keep(connection: Connection, tenant_id: UUID, said: Said) -> None:
+def keep(connection: Connection, tenant_id: UUID, said: JudgeExchange) -> None:
     """Store an answer, unless the question has one or the document was removed."""
     values = {
         "tenant": tenant_id,
@@ -173,27 +173,34 @@ def keep(connection: Connection, tenant_id: UUID, said: Said) -> None:
     connection.execute(_KEEP_ANSWER, values)
 
 
-def about(connection: Connection, document_id: UUID) -> Sequence[Said]:
+def stored_answers(connection: Connection, document_id: UUID) -> Sequence[JudgeExchange]:
     """Return the stored answers about a document, the oldest first."""
     rows = connection.execute(_ASKED, {"id": document_id}).fetchall()
     return [
-        Said(*(*row[:11], {label: (id_, says) for label, id_, says in zip(*row[11:], strict=True)})) for row in rows
+        JudgeExchange(*(*row[:11], {label: (id_, says) for label, id_, says in zip(*row[11:], strict=True)}))
+        for row in rows
     ]
 
 
-def candidates(said: Collection[Said]) -> frozenset[UUID]:
+def candidates(said: Collection[JudgeExchange]) -> frozenset[UUID]:
     """Return the existing documents that were offered as candidates."""
     return frozenset(id_ for one in said for id_, _ in one.offered.values())
 
 
-_FAILURES = (ServiceUnavailableError, InvalidAnswerError, RejectedRequestError, BreakerOpenError, BudgetSpentError)
+_FAILURES = (
+    ServiceUnavailableError,
+    InvalidLlmResponseError,
+    RejectedRequestError,
+    BreakerOpenError,
+    BudgetExceededError,
+)
 _SHARE = 0.5
 """Share of the attempt's time for the embedding. The rest is for matching without it."""
 
 logger = Logger()
 
 # Uses the vector of another document with the same text, or the given one. A removed document gets none. Searches that
-# read this document without its vector must be repeated (`key_loss`), if it can be found.
+# read this document without its vector must be repeated (`key_deletion`), if it can be found.
 _KEEP_VECTOR = """
 WITH here AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
@@ -218,12 +225,12 @@ kept AS (
     RETURNING document_id
 ),
 noted AS (
-    INSERT INTO key_loss (tenant_id)
+    INSERT INTO key_deletion (tenant_id)
     SELECT %(tenant)s FROM kept
     WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = kept.document_id)
        OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = kept.document_id)
        OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = kept.document_id)
-    ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+    ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 )
 SELECT EXISTS (SELECT FROM vectors)
 """
@@ -235,7 +242,7 @@ class Embedder:
 
     model: str
     """Name of provider and model, the key of stored vectors."""
-    make: Callable[[], Asks]
+    make: Callable[[], LlmClient]
     """Creates the client if a call is necessary."""
     deadline: Deadline = field(default_factory=Deadline)
 
@@ -247,28 +254,30 @@ class Embedder:
             CounterfoilError: mapped from psycopg. Failures of the model are logged.
             StaleClaimError: a newer claim exists.
         """
-        text = retry_conflicts(partial(_text_without_vector, database, tenant_id, document_id, self.model))
+        text = retry_on_conflict(partial(_text_without_vector, database, tenant_id, document_id, self.model))
         if not text:
             return
         try:
-            vector = self._ask(Question("", text, "embedding", tenant_id, document_id))
+            vector = self._ask(LlmRequest("", text, "embedding", tenant_id, document_id))
         except (*_FAILURES, CancelledError) as error:
-            if isinstance(error, CancelledError) and self.deadline.cancelled.is_set():
+            if isinstance(error, CancelledError) and self.deadline.canceled.is_set():
                 raise
-            record({Metric.EMBEDDINGS_SKIPPED: 1})
+            emit({Metric.EMBEDDINGS_SKIPPED: 1})
             logger.warning(
-                "A document is matched without a vector", work_id=str(document_id), error=sentence(error, for_log=True)
+                "A document is matched without a vector",
+                work_id=str(document_id),
+                error=safe_message(error, for_log=True),
             )
             return
-        retry_conflicts(partial(_keep_new, database, tenant_id, document_id, text, self.model, vector))
+        retry_on_conflict(partial(_keep_new, database, tenant_id, document_id, text, self.model, vector))
 
-    def _ask(self, question: Question) -> Vector:
+    def _ask(self, question: LlmRequest) -> Vector:
         """Return the vector of a text within its share of the remaining time."""
         left = self.deadline.remaining()
         reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
         model = self.make()
         share = replace(self.deadline, remaining=lambda: self.deadline.remaining() - reserved)
-        return model.ask(question, Vector, share).said
+        return model.complete_json(question, Vector, share).said
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
@@ -278,8 +287,8 @@ def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID,
         if content is None:
             return ""
         kind, _, data, kept = content
-        text = normalise.embedded_text(data) if data and kind in PARENTS else ""
-        if kept is not None and kept[:2] == (normalise.text_hash(text), model):
+        text = normalize.embedded_text(data) if data and kind in PARENT_KINDS else ""
+        if kept is not None and kept[:2] == (normalize.text_hash(text), model):
             return ""
         return "" if text and _keep(connection, tenant_id, document_id, text, model) else text
 
@@ -297,9 +306,9 @@ def _keep(
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "id": document_id,
-        "text_hash": normalise.text_hash(text),
+        "text_hash": normalize.text_hash(text),
         "model": model,
-        "signature": None if unit is None else normalise.signature(unit),
+        "signature": None if unit is None else normalize.signature(unit),
         "vector": None if unit is None else str(unit),
     }
     return bool(connection.execute(_KEEP_VECTOR, values).fetchall()[0][0])
@@ -312,7 +321,7 @@ _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
 
-PROMPT_VERSION = "matching-3"
+PROMPT_VERSION = "matching-4"
 """Part of the key of each answer. A change of SYSTEM, of cases or of the answer format needs a new version."""
 
 SYSTEM = """\
@@ -333,7 +342,7 @@ If you choose none at all, "matches" is an empty list.
 """
 
 
-class Match(BaseModel):
+class JudgeMatch(BaseModel):
     """A choice of the model."""
 
     model_config = ConfigDict(frozen=True)
@@ -348,22 +357,22 @@ class Match(BaseModel):
         return "".join(character if character.isprintable() else " " for character in text)[:_MAX_REASONING]
 
 
-class Verdict(BaseModel):
+class JudgeAnswer(BaseModel):
     """Answer of a model. Labels of candidates are the same for documents with the same content."""
 
-    matches: tuple[Match, ...]
+    matches: tuple[JudgeMatch, ...]
 
 
-class Refusal(Verdict):
+class JudgeRefusal(JudgeAnswer):
     """Stored instead of an answer if a question about another document was refused."""
 
-    matches: tuple[Match, ...] = ()
+    matches: tuple[JudgeMatch, ...] = ()
     refused: str
     """Sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgePrompt:
     """A question about one document."""
 
     child: UUID
@@ -383,16 +392,16 @@ class Case:
 # -- asking ---------------------------------------------------------------------------------------------------------
 
 
-def doubts(choice: Choice) -> tuple[Doubt, ...]:
+def ambiguous_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
     """Return the ambiguous matches of a decision that a model can decide."""
-    return tuple(doubt for doubt in choice.doubts if len(doubt.candidates) <= MAX_CANDIDATES)[:MAX_DOUBTS]
+    return tuple(doubt for doubt in choice.ambiguous_matches if len(doubt.candidates) <= MAX_CANDIDATES)[:MAX_DOUBTS]
 
 
-def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> Case:
+def case(child: UUID, choice: RuleDecision, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> JudgePrompt:
     """Return the question about a document. `contents` has type and structured data by document."""
     groups = []
     offered: dict[str, UUID] = {}
-    for letter, doubt in zip("ABCDEFGH", doubts(choice), strict=False):
+    for letter, doubt in zip("ABCDEFGH", ambiguous_matches(choice), strict=False):
         labels = {f"{letter}{number}": link for number, link in enumerate(doubt.candidates, 1)}
         offered |= {label: link.parent for label, link in labels.items()}
         groups.append(
@@ -404,10 +413,12 @@ def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping
             }
         )
     case = {"document": _document(contents[child]), "groups": groups}
-    return Case(child, case, told(case), offered)
+    return JudgePrompt(child, case, user_message(case), offered)
 
 
-def _candidate(label: str, link: Link, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def _candidate(
+    label: str, link: ProposedMatch, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]
+) -> dict[str, Any]:
     found = [f"{item.feature}: {item.level}" for item in link.score.evidence]
     return {"candidate": label, **_document(contents[link.parent]), "comparison": found}
 
@@ -432,31 +443,31 @@ def _excerpt(value: Any) -> Any:
 class Judge:
     """The language model for one attempt at one document."""
 
-    llm: Asks
+    llm: LlmClient
     model: str
     """Name of the model, which is stored with answers."""
     now: Callable[[], datetime]
     deadline: Deadline = field(default_factory=Deadline)
 
-    def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Said:
+    def decide(self, case: JudgePrompt, tenant_id: UUID, work_id: UUID) -> JudgeExchange:
         """Ask the model, outside any transaction. `work_id` is the matched document.
 
         If a question about another document is refused, that document stays ambiguous. It must not prevent the matching
         of its neighbors.
 
         Raises:
-            BudgetSpentError: no call was made, and nothing is stored, because the budget renews.
-            CounterfoilError: as `Llm.ask`.
+            BudgetExceededError: no call was made, and nothing is stored, because the budget renews.
+            CounterfoilError: as `Llm.complete_json`.
         """
-        question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
+        question = LlmRequest(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            found = self.llm.ask(question, form(case.offered), self.deadline)
-        except (RefusedQuestionError, ContextWindowError) as error:
+            found = self.llm.complete_json(question, form(case.offered), self.deadline)
+        except (PromptRejectedError, ContextWindowError) as error:
             if case.child == work_id:
                 raise
-            found = Answered(Refusal(refused=sentence(error)))
+            found = LlmResponse(JudgeRefusal(refused=safe_message(error)))
         asked, says = apart(case.told)
-        return Said(
+        return JudgeExchange(
             case.child,
             case.question,
             found.said.model_dump(mode="json"),
@@ -472,11 +483,11 @@ class Judge:
         )
 
 
-def form(offered: Iterable[str]) -> type[Verdict]:
+def form(offered: Iterable[str]) -> type[JudgeAnswer]:
     """Return the schema of an answer that chooses among these labels, at most one of each group."""
     labels = frozenset(offered)
 
-    class Choosing(Verdict):
+    class Choosing(JudgeAnswer):
         @model_validator(mode="after")
         def _only_what_was_offered(self) -> "Choosing":
             chosen = [match.candidate for match in self.matches]
@@ -492,28 +503,30 @@ def form(offered: Iterable[str]) -> type[Verdict]:
 # -- results --------------------------------------------------------------------------------------------------------
 
 
-def settled(choice: Choice, case: Case, verdict: Verdict) -> Choice:
+def apply_answer(choice: RuleDecision, case: JudgePrompt, verdict: JudgeAnswer) -> RuleDecision:
     """Apply a judgment to a decision. Choices of low confidence stay ambiguous."""
     links = list(choice.links)
-    open_ = doubts(choice)
+    open_ = ambiguous_matches(choice)
     for match in verdict.matches:
         if match.confidence == "low":
             continue
         chosen = case.offered[match.candidate]
-        judgement = Judgement(match.confidence, match.reasoning, case.question.hex())
+        llm_judgment = LlmJudgment(match.confidence, match.reasoning, case.question.hex())
         offered = [link for doubt in open_ for link in doubt.candidates if link.parent == chosen]
         if chosen not in _parents(links):
-            links.append(replace(offered[0], judged=judgement))
+            links.append(replace(offered[0], judged=llm_judgment))
     found = replace(choice, links=tuple(links))
-    return found if rules.open_doubts(found) else replace(found, reason=None)
+    return found if rules.unresolved_matches(found) else replace(found, reason=None)
 
 
-def unasked(choice: Choice, why: str) -> Choice:
+def mark_llm_skipped(choice: RuleDecision, why: str) -> RuleDecision:
     """Return a decision whose matches stay ambiguous without the judge, for the reason `why`."""
-    could_be_asked = doubts(choice)
-    marked = tuple(replace(doubt, unasked=why) if doubt in could_be_asked else doubt for doubt in choice.doubts)
-    return replace(choice, doubts=marked, reason=" ".join(filter(None, (choice.reason, why))))
+    could_be_asked = ambiguous_matches(choice)
+    marked = tuple(
+        replace(doubt, unasked=why) if doubt in could_be_asked else doubt for doubt in choice.ambiguous_matches
+    )
+    return replace(choice, ambiguous_matches=marked, reason=" ".join(filter(None, (choice.reason, why))))
 
 
-def _parents(links: Iterable[Link]) -> set[UUID]:
+def _parents(links: Iterable[ProposedMatch]) -> set[UUID]:
     return {link.parent for link in links}

@@ -18,7 +18,7 @@ of three forms, followed by the quarter of the document's date:
 
     parties     the pair of parties, by the end of the VAT id and by each of their names
     article     `#` and the article number; `'` and a word if articles have no numbers
-    bucket      an embedding bucket (`≈`, see `normalise`)
+    bucket      an embedding bucket (`≈`, see `normalize`)
 
 A child looks up its own quarter and the earlier ones in which its parent may be dated. A parent looks up its own
 quarter and the later ones. Articles find documents with misspelled numbers and parties. Buckets find documents in other
@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-from counterfoil.documents.matching.normalise import (
+from counterfoil.documents.matching.normalize import (
     CONFIRMATION,
     CONTRACT,
     CREDIT_NOTE,
@@ -41,10 +41,10 @@ from counterfoil.documents.matching.normalise import (
     Document,
     Party,
     Reference,
-    vat_end,
+    vat_suffix,
 )
 
-PARENTS: dict[str, tuple[str, ...]] = {
+PARENT_KINDS: dict[str, tuple[str, ...]] = {
     INVOICE: (ORDER, DELIVERY, CONTRACT),
     CREDIT_NOTE: (INVOICE,),
     ORDER: (CONTRACT,),
@@ -54,9 +54,9 @@ PARENTS: dict[str, tuple[str, ...]] = {
     CONTRACT: (),
 }
 """Types of parents by type of document. The child's decision makes the link."""
-COPIED = frozenset({INVOICE, ORDER})
+DUPLICABLE_KINDS = frozenset({INVOICE, ORDER})
 """Types with duplicates: a duplicate invoice, the change of an order."""
-SOUGHT = frozenset({ORDER, INVOICE, CONTRACT})
+SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
 """Types of partners that are found without a number. Deliveries are found through their order."""
 SEEKS = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
@@ -83,42 +83,42 @@ def keys(document: Document) -> frozenset[Key]:
     found = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
     for kind, references in document.named.items():
         found |= {Key(f"names:{kind}", value) for named in references for value in _numbers(named)}
-    if document.kind in SOUGHT:
+    if document.kind in SEARCHED_KINDS:
         found |= _deals(document, f"deal:{document.kind}", 0, 0)
-    found |= copies(document)
+    found |= duplicate_keys(document)
     return frozenset(found)
 
 
-def seeks(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
+def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     """Return the keys by which parents of `kinds` find a document without a match by number."""
     return frozenset(key for kind in kinds for key in _deals(document, f"{SEEKS}{kind}", 0, 0))
 
 
 @lru_cache(maxsize=_KEPT)
-def numbers_named(document: Document) -> frozenset[Key]:
+def referenced_numbers(document: Document) -> frozenset[Key]:
     """Return the keys of the documents that this one names."""
     return frozenset(
         Key(f"own:{kind}", value)
-        for kind in PARENTS[document.kind]
+        for kind in PARENT_KINDS[document.kind]
         for named in document.named.get(kind, ())
         for value in _numbers(named)
     )
 
 
 @lru_cache(maxsize=_KEPT)
-def copies(document: Document) -> frozenset[Key]:
+def duplicate_keys(document: Document) -> frozenset[Key]:
     """Return the keys of other duplicates of this document."""
     return frozenset(Key(f"copy:{document.kind}", value) for value in _copies(document))
 
 
 @lru_cache(maxsize=_KEPT)
-def deals(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
+def transaction_keys(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
     """Return the keys of possible parents of `kinds` between the same parties, within their dates."""
     return frozenset(key for kind in kinds for key in _deals(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0))
 
 
 @lru_cache(maxsize=_KEPT)
-def waiting(document: Document) -> frozenset[Key]:
+def expected_number_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that name this one."""
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
 
@@ -128,7 +128,7 @@ def fellows(document: Document) -> frozenset[Key]:
     return frozenset(Key(f"names:{ORDER}", value) for named in document.named.get(ORDER, ()) for value in named.folded)
 
 
-def alike(document: Document) -> frozenset[Key]:
+def similarity_keys(document: Document) -> frozenset[Key]:
     """Return the keys that a document shares with similar documents between the same parties."""
     return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
 
@@ -136,12 +136,12 @@ def alike(document: Document) -> frozenset[Key]:
 @lru_cache(maxsize=_KEPT)
 def seekers(document: Document) -> frozenset[Key]:
     """Return the keys of documents that may belong to this one without naming it."""
-    if document.kind not in SOUGHT:
+    if document.kind not in SEARCHED_KINDS:
         return frozenset()
     return frozenset(_deals(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
-def forsaken(key: Key) -> list[Key]:
+def was_rematched_key(key: Key) -> list[Key]:
     """Return the keys of documents that a removed key led to its former holder."""
     role, _, kind = key.type.partition(":")
     if role == "own":
@@ -154,7 +154,7 @@ def forsaken(key: Key) -> list[Key]:
     return []
 
 
-def claimed(key: Key) -> list[Key]:
+def referenced_number_keys(key: Key) -> list[Key]:
     """Return the keys of the documents that a key's holder names."""
     role, _, kind = key.type.partition(":")
     return [Key(f"own:{kind}", key.value)] if role == "names" else []
@@ -193,7 +193,7 @@ def _numbers(number: Reference | None) -> Iterator[str]:
 
 def _sides(party: Party) -> Iterator[str]:
     if party.vat:
-        yield vat_end(party.vat)
+        yield vat_suffix(party.vat)
     if party.name:
         yield party.name.key
         yield from party.name.other_keys

@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents.matching import judge, sql
-from counterfoil.documents.matching.decide import Outcome, decide
+from counterfoil.documents.matching.decide import MatchDecision, decide
 from counterfoil.documents.matching.evidence import reasoning
-from counterfoil.documents.matching.judge import Embedder, Judge, Said, unasked
-from counterfoil.documents.matching.keys import PARENTS, Key, keys
-from counterfoil.documents.matching.normalise import CONTRACT, Document, document
-from counterfoil.documents.matching.reading import Context, Documents, Plan, Reading
-from counterfoil.documents.matching.rules import Link
+from counterfoil.documents.matching.judge import Embedder, Judge, JudgeExchange, mark_llm_skipped
+from counterfoil.documents.matching.keys import PARENT_KINDS, Key, keys
+from counterfoil.documents.matching.normalize import CONTRACT, Document, document
+from counterfoil.documents.matching.reading import BatchReader, Context, DocumentCache, Plan
+from counterfoil.documents.matching.rules import ProposedMatch
 from counterfoil.documents.matching.score import current
-from counterfoil.documents.matching.sql import NewEdge, Pair
+from counterfoil.documents.matching.sql import NewMatch, Pair
 from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
-from counterfoil.llm import BudgetSpentError
+from counterfoil.llm import BudgetExceededError
 
-CACHE = Documents()
+CACHE = DocumentCache()
 """Cache of documents of all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _ROUNDS = 3
@@ -33,7 +33,7 @@ _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "throu
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class SkipMatching:
     """A document that is not matched, and the reason as a sentence."""
 
     reason: str
@@ -42,7 +42,7 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class PendingMatch:
     """A decision, and the data on which it depends."""
 
     tenant_id: UUID
@@ -54,7 +54,7 @@ class Decided:
     """Stored blocking keys that it no longer has."""
     is_new: bool
     """Whether it had no stored keys."""
-    outcome: Outcome
+    outcome: MatchDecision
     followed: frozenset[Key]
     """Keys whose holders the decision depends on."""
     room: Mapping[Key, int]
@@ -70,7 +70,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class MatchResult:
     """Changes of a write."""
 
     linked: int
@@ -94,7 +94,7 @@ def search_and_decide(
     document_id: UUID,
     judge: Callable[[], Judge] | None = None,
     embedder: Embedder | None = None,
-) -> Decided | Skip:
+) -> PendingMatch | SkipMatching:
     """Decide without a lock. If the data changes before the write, `write` decides again.
 
     The judge decides about ambiguous matches, between transactions; `judge` creates it if necessary. Without a judge or
@@ -110,7 +110,7 @@ def search_and_decide(
         embedder.embed(database, tenant_id, document_id)
     decided, kept = _search_for(database, tenant_id, document_id), 0
     for turn in range(_ROUNDS):
-        if judge is None or isinstance(decided, Skip):
+        if judge is None or isinstance(decided, SkipMatching):
             return decided
         if not decided.outcome.unasked:
             break
@@ -120,38 +120,38 @@ def search_and_decide(
         for case in decided.outcome.unasked:
             try:
                 said = asked.decide(case, tenant_id, document_id)
-            except BudgetSpentError as error:
+            except BudgetExceededError as error:
                 found = _search_for(database, tenant_id, document_id) if kept else decided
-                return found if isinstance(found, Skip) else replace(found, unasked=str(error))
+                return found if isinstance(found, SkipMatching) else replace(found, unasked=str(error))
             except CancelledError as error:
                 if not kept:
                     raise
                 # Not a failure: each attempt leaves fewer questions.
                 message = f"No time was left after {kept} answers of the language model, and more are needed"
                 raise DeferredError(message, until=asked.now()) from error
-            retry_conflicts(partial(_keep, database, tenant_id, said))
+            retry_on_conflict(partial(_keep, database, tenant_id, said))
             kept += 1
         decided = _search_for(database, tenant_id, document_id)
-    return decided if isinstance(decided, Skip) else replace(decided, is_judged=True)
+    return decided if isinstance(decided, SkipMatching) else replace(decided, is_judged=True)
 
 
-def _announce(database: Database, decided: Decided) -> None:
+def _announce(database: Database, decided: PendingMatch) -> None:
     """Store the keys of a document, so that others find it while the judge is working."""
     with database.tenant(decided.tenant_id) as connection:
         sql.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
 
 
-def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
+def _keep(database: Database, tenant_id: UUID, said: JudgeExchange) -> None:
     with database.tenant(tenant_id) as connection:
         judge.keep(connection, tenant_id, said)
 
 
-def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
+def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> PendingMatch | SkipMatching:
     with database.tenant(tenant_id, by_index=True) as connection:
         return search(connection, tenant_id, [document_id])[document_id]
 
 
-def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
+def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, PendingMatch | SkipMatching]:
     """Decide about several documents, each separately, without a judge or a lock.
 
     The transaction must be READ COMMITTED with `by_index`, and can be that of the write.
@@ -164,29 +164,31 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
     if not contents.keys() >= set(ids):
         message = "The document no longer exists."
         raise PermanentError(message)
-    skipped: dict[UUID, Decided | Skip] = {}
+    skipped: dict[UUID, PendingMatch | SkipMatching] = {}
     arriving: list[Document] = []
     for id_ in ids:
         kind, received_at, data, embedding = contents[id_]
-        if not data or kind not in PARENTS:
-            skipped[id_] = Skip("No structured data: a document of an unknown kind is stored and not matched.")
+        if not data or kind not in PARENT_KINDS:
+            skipped[id_] = SkipMatching("No structured data: a document of an unknown kind is stored and not matched.")
             continue
         found = document(id_, received_at, kind, data, embedding)
         if found.has_counterparty:
             arriving.append(found)
         else:
-            skipped[id_] = Skip(NO_COUNTERPARTY, needs_review=True)
-    reading = Reading(connection, tenant_id, CACHE)
-    reading.know(set(ids), edges)
+            skipped[id_] = SkipMatching(NO_COUNTERPARTY, needs_review=True)
+    reading = BatchReader(connection, tenant_id, CACHE)
+    reading.add_edges(set(ids), edges)
     plans = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
     return skipped | {one.document.id: one for one in reading.run_all(plans)}
 
 
-def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str) -> Plan[Decided]:
+def _deciding(
+    reading: BatchReader, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str
+) -> Plan[PendingMatch]:
     stated = keys(found)
     context = Context(reading)
     outcome = yield from decide(context, found, stored - stated, is_new=not stored)
-    return Decided(
+    return PendingMatch(
         tenant_id,
         found,
         stated,
@@ -200,7 +202,7 @@ def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozen
     )
 
 
-def write(connection: Connection, decided: Decided, now: datetime) -> Written:
+def write(connection: Connection, decided: PendingMatch, now: datetime) -> MatchResult:
     """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
 
     The transaction must be READ COMMITTED, as from `Database.tenant`, to see commits during the wait for the lock.
@@ -214,11 +216,11 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     standing, _ = _standing(connection, [decided])
     again = not standing
     if again:
-        if not sql.is_there(connection, id_):
+        if not sql.exists(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
         found = search(connection, tenant_id, [id_])[id_]
-        if isinstance(found, Skip):
+        if isinstance(found, SkipMatching):
             message = f"The document {id_} was extracted again"
             raise StaleClaimError(message)
         decided = found
@@ -226,8 +228,8 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         message = "Another document was matched first, and the language model must decide again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
-    applied = apply(connection, tenant_id, [Change(id_, outcome, decided)], now)
-    return Written(
+    applied = apply_changes(connection, tenant_id, [Change(id_, outcome, decided)], now)
+    return MatchResult(
         applied.linked,
         applied.unlinked,
         len(applied.moves),
@@ -239,41 +241,41 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenTogether:
+class BatchMatchResult:
     """Changes of a write of several documents."""
 
     reasons: Mapping[UUID, str | None]
-    """`Written.reason` by written document."""
+    """`MatchResult.reason` by written document."""
     clusters: frozenset[UUID]
     documents: frozenset[UUID]
 
 
-def write_together(connection: Connection, decided: Sequence[Decided], now: datetime) -> WrittenTogether:
+def write_batch(connection: Connection, decided: Sequence[PendingMatch], now: datetime) -> BatchMatchResult:
     """Write the decisions of one `search` that are still valid, with the result of separate writes.
 
     Documents with a concurrent change, including one by another of these documents, are skipped. They must be searched
     again separately.
     """
-    written: list[Decided] = []
+    written: list[PendingMatch] = []
     standing, more = _standing(connection, decided)
     for one in standing:
         if _has_room(one, more) and not any(_disturbs(other, one) for other in written):
             written.append(one)
             more.update(one.stated)
     if not written:
-        return WrittenTogether({}, frozenset(), frozenset())
-    applied = apply(
+        return BatchMatchResult({}, frozenset(), frozenset())
+    applied = apply_changes(
         connection, written[0].tenant_id, [Change(one.document.id, one.outcome, one) for one in written], now
     )
     ends = (end for one in written for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
-    return WrittenTogether(
+    return BatchMatchResult(
         {one.document.id: one.outcome.note(one.document.id) for one in written},
         applied.clusters,
         frozenset(one.document.id for one in written).union(ends, *applied.reviews),
     )
 
 
-def _disturbs(one: Decided, other: Decided) -> bool:
+def _disturbs(one: PendingMatch, other: PendingMatch) -> bool:
     """Return True if writing one document invalidates the search for another, as in `_standing`."""
     if one.obsolete or not other.followed.isdisjoint(one.stated):
         return True
@@ -282,15 +284,15 @@ def _disturbs(one: Decided, other: Decided) -> bool:
     return any(end in other.edges for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
 
 
-def _left_open(outcome: Outcome, why: str) -> Outcome:
+def _left_open(outcome: MatchDecision, why: str) -> MatchDecision:
     """Return an outcome without judge, whose ambiguous matches give the reason."""
-    told = {case.child: unasked(outcome.choices[case.child], why) for case in outcome.unasked}
+    told = {case.child: mark_llm_skipped(outcome.choices[case.child], why) for case in outcome.unasked}
     return replace(outcome, choices={**outcome.choices, **told})
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """Changes of `apply`."""
+class AppliedChanges:
+    """Changes of `apply_changes`."""
 
     linked: int
     unlinked: int
@@ -309,29 +311,29 @@ class Change:
     """Decision about a document and the documents that it affects."""
 
     document_id: UUID
-    outcome: Outcome
-    matched: Decided | None = None
+    outcome: MatchDecision
+    matched: PendingMatch | None = None
     """Set if the document was matched."""
 
     @property
-    def known(self) -> set[UUID]:
+    def previous_matches(self) -> set[UUID]:
         """The decided documents with an earlier decision."""
         ids = set(self.outcome.choices)
         return ids - {self.document_id} if self.matched is not None and self.matched.is_new else ids
 
     @property
-    def is_alone(self) -> bool:
+    def is_unmatched(self) -> bool:
         """True if the document has no edge and had none."""
         return self.document_id in self.outcome.alone and not self.outcome.made and not self.outcome.gone
 
 
-def apply(
+def apply_changes(
     connection: Connection,
     tenant_id: UUID,
     changes: Sequence[Change],
     now: datetime,
     decided: Collection[UUID] = (),
-) -> Applied:
+) -> AppliedChanges:
     """Write changes under the tenant's matching lock. No change may invalidate a later one.
 
     It writes edges, clusters, reviews, the keys of matched documents, and the sought keys. It also updates the
@@ -340,27 +342,29 @@ def apply(
     made = {pair: link for change in changes for pair, link in change.outcome.made.items()}
     matched = [change.matched for change in changes if change.matched is not None]
     choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
-    known = {id_ for change in changes for id_ in change.known}
-    told = {id_: reason for change in changes for id_, reason in _reasons_of_others(change).items()}
+    known = {id_ for change in changes for id_ in change.previous_matches}
+    told = {id_: reason for change in changes for id_, reason in _reasons_of_other_documents(change).items()}
     with connection.pipeline():
         if matched:
             sql.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
             sql.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
         sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
-        sql.write_seeking(connection, tenant_id, sought, known)
+        sql.write_search_keys(connection, tenant_id, sought, known)
         unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
         linked = sql.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
-        became_alone = sql.own_clusters(connection, [change.document_id for change in changes if change.is_alone])
-        seeds = {seed for change in changes if not change.is_alone for seed in _seeds(change)}
+        became_alone = sql.singleton_clusters(
+            connection, [change.document_id for change in changes if change.is_unmatched]
+        )
+        seeds = {seed for change in changes if not change.is_unmatched for seed in _seeds(change)}
         renamed = sql.rename_clusters(connection, seeds)
-        sql.tell_reasons(connection, told)
+        sql.write_reasons(connection, told)
         unlinked_ends = {end for change in changes for pair in change.outcome.gone for end in pair}
         sql.note_alone(connection, unlinked_ends - choices.keys())
         reviewed = sql.keep(connection, choices, now, decided)
-    return Applied(linked(), unlinked(), became_alone() + renamed(), reviewed())
+    return AppliedChanges(linked(), unlinked(), became_alone() + renamed(), reviewed())
 
 
-def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[Decided], Counter[Key]]:
+def _standing(connection: Connection, decided: Sequence[PendingMatch]) -> tuple[list[PendingMatch], Counter[Key]]:
     """Take the lock and return the decisions of one search that are still valid.
 
     Also returns how many documents have written each of their keys since then.
@@ -378,7 +382,7 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[
             edges.setdefault(end, {})[pair] = edge
     more = Counter(changes.keys)
 
-    def stands(one: Decided) -> bool:
+    def stands(one: PendingMatch) -> bool:
         # Compare per document, because an edge that was written during the search was read from one end only.
         return (
             one.followed.isdisjoint(more)
@@ -389,7 +393,7 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[
     return [one for one in decided if stands(one)], more
 
 
-def _has_room(one: Decided, more: Counter[Key]) -> bool:
+def _has_room(one: PendingMatch, more: Counter[Key]) -> bool:
     """Return True if no counted key becomes crowded by the new holders."""
     return all(more[key] <= room for key, room in one.room.items())
 
@@ -417,21 +421,21 @@ def _seeds(change: Change) -> set[UUID]:
     return seeds | {found for pair in joined if (found := leader(pair.a)) not in reached}
 
 
-def _edge(pair: Pair, link: Link) -> NewEdge:
+def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
     evidence: dict[str, Any] = {
         "by": link.by,
         "child": str(link.child),
         "model": current().version,
-        "probability": round(link.chance, 6),
+        "probability": round(link.probability, 6),
         "features": [list(item) for item in link.score.evidence],
     }
     if link.judged is not None:
         evidence["question"] = link.judged.question
-        return NewEdge(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
-    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning(link))
+        return NewMatch(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
+    return NewMatch(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning(link))
 
 
-def _reasons_of_others(change: Change) -> dict[UUID, str | None]:
+def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
     """Return the new reasons of the other decided documents. None for documents with a match."""
     told: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
     told |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}

@@ -20,7 +20,7 @@ from counterfoil.documents.lexicon import MATCHER
 from counterfoil.documents.lexicon.folding import fold_umlauts
 
 
-class Role(IntEnum):
+class WordRole(IntEnum):
     """Role of a word in a company name."""
 
     WORD = 0
@@ -41,14 +41,14 @@ class Role(IntEnum):
     """A comma or a bracket."""
 
 
-class Meaning(NamedTuple):
+class WordMeaning(NamedTuple):
     """Role of a word in a name, and the group of a legal form."""
 
-    role: Role
+    role: WordRole
     group: str | None = None
 
 
-class Sign(IntEnum):
+class NameMarker(IntEnum):
     """Effect of a word on the words after it."""
 
     BRANCH = 1
@@ -80,21 +80,21 @@ def _entries(concept: str, means: str = "") -> Sequence[str]:
     return spelled("\n".join(MATCHER.terms(f"legal_forms.{concept}", means))).split("\n")
 
 
-def _meanings() -> Iterator[tuple[str, Meaning]]:
+def _meanings() -> Iterator[tuple[str, WordMeaning]]:
     for group in MATCHER.meanings("legal_forms.form"):
-        sure, last = Meaning(Role.SURE, group), Meaning(Role.LAST, group)
+        sure, last = WordMeaning(WordRole.SURE, group), WordMeaning(WordRole.LAST, group)
         yield from ((form.removeprefix("-"), last if form[0] == "-" else sure) for form in _entries("form", group))
     for group in MATCHER.meanings("legal_forms.kind"):
-        yield from ((kind, Meaning(Role.KIND, group)) for kind in _entries("kind", group))
-    for role, concept in ((Role.FILLER, "filler"), (Role.LINK, "link"), (Role.LETTER, "letter")):
-        yield from ((word, Meaning(role)) for word in _entries(concept))
-    yield from ((mark, Meaning(Role.BREAK)) for mark in ",;()[]|")
+        yield from ((kind, WordMeaning(WordRole.KIND, group)) for kind in _entries("kind", group))
+    for role, concept in ((WordRole.FILLER, "filler"), (WordRole.LINK, "link"), (WordRole.LETTER, "letter")):
+        yield from ((word, WordMeaning(role)) for word in _entries(concept))
+    yield from ((mark, WordMeaning(WordRole.BREAK)) for mark in ",;()[]|")
 
 
 # The first list counts for a word in two lists.
 _MEANINGS = dict(reversed(list(_meanings())))
 """Meanings of words and phrases in a name. Phrases have one space between their words."""
-_SIGNS = {text: sign for sign in Sign for text in _entries("sign", sign.name.lower())}
+_SIGNS = {text: sign for sign in NameMarker for text in _entries("sign", sign.name.lower())}
 """Markers by word or phrase."""
 _LEADING, _LEADING_CYRILLIC = (
     {form: group for group in MATCHER.meanings(f"legal_forms.{concept}") for form in _entries(concept, group)}
@@ -135,8 +135,8 @@ _SLASHED = re.compile(rf"\b(?:{'|'.join(_SIGNS_WITH_SLASH)})\b|(?<!\w)(\w)/(\w)(
 _UMLAUT_FORM = re.compile(r"(?<=\s)([AO])(E)$|\b([ΑΟ])(Ε)\b")
 """Greek forms (Α.Ε., Ο.Ε.) without dots, which look like umlauts."""
 _CONFUSABLE = str.maketrans("015826", "olsbzg")
-_WORD = Meaning(Role.WORD)
-_SURE, _LAST, _KIND, _FILLER, _LINK, _LETTER, _BREAK = list(Role)[1:]
+_WORD = WordMeaning(WordRole.WORD)
+_SURE, _LAST, _KIND, _FILLER, _LINK, _LETTER, _BREAK = list(WordRole)[1:]
 """Module constants, because access to enum members is slow."""
 _COMPOUNDS = {
     "aktiengesellschaft": "stock",
@@ -295,7 +295,7 @@ def _phrases_joined(words: Sequence[str]) -> list[str]:
 def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str], list[list[str]]]:
     """Return the words of the name, and those of its other names."""
     aliases: list[list[str]] = []
-    if _SIGNS.get(words[0]) is Sign.CARE_OF:
+    if _SIGNS.get(words[0]) is NameMarker.CARE_OF:
         words = words[1:]
     at = 1
     while at < len(words):
@@ -308,7 +308,7 @@ def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str
         if begin is None or not any(word[0].isalnum() for word in words[:begin]):
             at += 1
             continue
-        if sign in (Sign.ALIAS, Sign.ALIAS_AFTER_FORM) and at + 1 < end:
+        if sign in (NameMarker.ALIAS, NameMarker.ALIAS_AFTER_FORM) and at + 1 < end:
             aliases.append(words[at + 1 : end])
         words = words[:begin] + words[end:]
         at = begin
@@ -318,26 +318,26 @@ def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str
 def _end(words: Sequence[str], at: int) -> int:
     """Return the end of the words after the marker at `at`: a bracket, or a marker of another name."""
     for end in range(at + 1, len(words)):
-        if words[end] in (")", "]") or (end > at + 1 and _SIGNS.get(words[end]) is Sign.ALIAS):
+        if words[end] in (")", "]") or (end > at + 1 and _SIGNS.get(words[end]) is NameMarker.ALIAS):
             return end
     return len(words)
 
 
-def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozenset[str]) -> int | None:
+def _begin(words: Sequence[str], at: int, end: int, sign: NameMarker, of_place: frozenset[str]) -> int | None:
     """Return the start of the words that the marker at `at` removes; None if it is part of the name."""
     behind = words[at + 1 : end]
     over = _is_over(words[at - 1])
-    if sign in (Sign.BRANCH_AFTER_FORM, Sign.ALIAS_AFTER_FORM):
+    if sign in (NameMarker.BRANCH_AFTER_FORM, NameMarker.ALIAS_AFTER_FORM):
         named = bool(behind) and not any(_is_over(word) for word in behind)
-        return at if over or (sign is Sign.BRANCH_AFTER_FORM and named) else None
-    if sign is Sign.BRANCH_BEFORE and not over:
+        return at if over or (sign is NameMarker.BRANCH_AFTER_FORM and named) else None
+    if sign is NameMarker.BRANCH_BEFORE and not over:
         before = max((i + 1 for i in range(at) if _is_over(words[i])), default=0)
         if before > 0:
             return before
         if words[at - 1] in _BRANCHES or words[at - 1] in of_place:
             return at - 1 if at > 1 else None
         return at if of_place.intersection(behind) else None
-    if sign is Sign.BRANCH and not over and behind and all(_is_over(word) for word in behind):
+    if sign is NameMarker.BRANCH and not over and behind and all(_is_over(word) for word in behind):
         return None
     return at
 
@@ -345,7 +345,7 @@ def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozen
 def _is_over(word: str) -> bool:
     """Return whether a word ends a name: a legal form, a comma or a bracket."""
     meaning = _MEANINGS.get(word)
-    return meaning is not None and meaning.role in (Role.SURE, Role.LAST, Role.BREAK)
+    return meaning is not None and meaning.role in (WordRole.SURE, WordRole.LAST, WordRole.BREAK)
 
 
 def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str], str | None]:
@@ -396,6 +396,10 @@ def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, s
 
 def _nothing_but_forms(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
     """Keep the first of several forms as the name of a company that has no other name."""
-    said = [word for word in words if _MEANINGS.get(word, _WORD).role not in (Role.LINK, Role.LETTER, Role.BREAK)]
-    others = any(_MEANINGS.get(word, _WORD).role in (Role.SURE, Role.LAST) for word in said[1:])
+    said = [
+        word
+        for word in words
+        if _MEANINGS.get(word, _WORD).role not in (WordRole.LINK, WordRole.LETTER, WordRole.BREAK)
+    ]
+    others = any(_MEANINGS.get(word, _WORD).role in (WordRole.SURE, WordRole.LAST) for word in said[1:])
     return said[:1] or [word for word in words if word[0].isalnum()], form if others else None

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.documents.matching import matcher, sql
-from counterfoil.documents.matching.decide import decide, touched
+from counterfoil.documents.matching.decide import affected_documents, decide
 from counterfoil.documents.matching.keys import Key, keys
-from counterfoil.documents.matching.normalise import CONTRACT, Document, document
-from counterfoil.documents.matching.reading import Context, Reading, run
-from counterfoil.documents.matching.rules import ends, is_parent
+from counterfoil.documents.matching.normalize import CONTRACT, Document, document
+from counterfoil.documents.matching.reading import BatchReader, Context, run
+from counterfoil.documents.matching.rules import is_parent, order_pair
 from counterfoil.documents.matching.score import Score, current, score
 from counterfoil.documents.matching.sql import Pair
 
@@ -29,7 +29,7 @@ MAX_PAIRS = 2_500
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ManualDecisionResult:
     """Changes by a decision."""
 
     clusters: frozenset[UUID]
@@ -49,7 +49,7 @@ def settle(
     *,
     by: str,
     reason: str | None = None,
-) -> Settled:
+) -> ManualDecisionResult:
     """Confirm or reject pairs of documents of matched kinds.
 
     It runs in the caller's READ COMMITTED transaction of the tenant. The caller must take the tenant's matching lock
@@ -58,7 +58,7 @@ def settle(
     Raises:
         KeyError: a document does not exist, or has no matched kind.
     """
-    sql.wait_for_lock(connection, tenant_id)
+    sql.lock_tenant_blocking(connection, tenant_id)
     decided = sorted({end for pair in pairs for end in pair})
     documents = matcher.CACHE.load(connection, decided)
     for pair in pairs:
@@ -82,7 +82,7 @@ def settle(
         for end in skipped:
             if not documents[end].has_counterparty:
                 sql.open_unmatched(connection, end, matcher.NO_COUNTERPARTY, now)
-    return Settled(
+    return ManualDecisionResult(
         frozenset(clusters),
         frozenset(decided).union(*(part.documents for part in found)),
         frozenset().union(*(part.unasked for part in found)),
@@ -99,10 +99,10 @@ def _link(
     by: str,
     reason: str | None,
 ) -> None:
-    child, parent = ends(one, other)
+    child, parent = order_pair(one, other)
     found = score(child, parent) if is_parent(child, parent) else Score((), named=False)
     evidence = {
-        "by": "person",
+        "by": "reviewer",
         "child": str(child.id),
         "model": current().version,
         "features": [list(item) for item in found.evidence],
@@ -113,12 +113,12 @@ def _link(
 
 def _again(
     connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
-) -> Settled:
+) -> ManualDecisionResult:
     """Repeat the decisions that a reviewer's decision about a document affects."""
-    outcome = run(decide(Context(Reading(connection, tenant_id, matcher.CACHE)), document))
-    applied = matcher.apply(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
-    sql.tell_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
-    return Settled(
+    outcome = run(decide(Context(BatchReader(connection, tenant_id, matcher.CACHE)), document))
+    applied = matcher.apply_changes(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
+    sql.write_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
+    return ManualDecisionResult(
         applied.clusters,
         frozenset().union(*outcome.made, *outcome.gone, *applied.reviews),
         applied.reviews.open.intersection(case.child for case in outcome.unasked),
@@ -178,17 +178,17 @@ def best_pair(connection: Connection, one: UUID, other: UUID) -> Pair:
         (score(child, parent).total, Pair.of(child.id, parent.id))
         for a in sorted(here & documents.keys())
         for b in sorted(there & documents.keys())
-        for child, parent in [ends(documents[a], documents[b])]
+        for child, parent in [order_pair(documents[a], documents[b])]
         if is_parent(child, parent) and Pair.of(a, b) not in rejected
     ]
     return max(found, default=(0.0, Pair.of(one, other)))[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class DepartingDocument:
     """Neighborhood of documents that leave."""
 
-    neighbours: frozenset[UUID]
+    neighbors: frozenset[UUID]
     """Documents with an edge to one of them."""
     touched: frozenset[UUID]
     """Neighbors and other documents that must decide again."""
@@ -196,24 +196,24 @@ class Leaving:
     """Clusters of the leaving documents and their neighbors."""
 
 
-def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> Leaving:
+def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> DepartingDocument:
     """Take the tenant's matching lock, and return the neighborhood of `ids` before their deletion.
 
     A concurrent match repeats its search under the lock afterwards (`sql.changes_since`).
     """
-    sql.wait_for_lock(connection, tenant_id)
-    context = Context(Reading(connection, tenant_id, matcher.CACHE))
+    sql.lock_tenant_blocking(connection, tenant_id)
+    context = Context(BatchReader(connection, tenant_id, matcher.CACHE))
     run(context.read(ids, ids))
     found = {end for id_ in ids for edge in context.edges(id_) for end in edge.pair}
-    neighbours = frozenset(found.difference(ids))
+    neighbors = frozenset(found.difference(ids))
     stored = sql.stored(connection, ids)
     stating = {one.id: one for one in context.documents(ids)}
     for id_ in ids:
         one = stating.get(id_) or _stating_nothing(id_)
         obsolete: set[Key] = stored.get(id_, set()) | keys(one)
-        found |= {other.id for other in run(touched(context, one, obsolete))}
-    clusters = sql.clusters_of(connection, neighbours.union(ids))
-    return Leaving(neighbours, frozenset(found.difference(ids)), clusters)
+        found |= {other.id for other in run(affected_documents(context, one, obsolete))}
+    clusters = sql.clusters_of(connection, neighbors.union(ids))
+    return DepartingDocument(neighbors, frozenset(found.difference(ids)), clusters)
 
 
 def _stating_nothing(id_: UUID) -> Document:
@@ -227,7 +227,7 @@ SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
 """
 _FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
 _FORGET_EDGES = """
-DELETE FROM document_match WHERE (document_a_id = %(id)s OR document_b_id = %(id)s) AND decided_by <> 'person'
+DELETE FROM document_match WHERE (document_a_id = %(id)s OR document_b_id = %(id)s) AND decided_by <> 'reviewer'
 """
 _FORGET_CLUSTER = """
 UPDATE document SET cluster_id = NULL
@@ -246,7 +246,7 @@ def _forget(connection: Connection, id_: UUID) -> None:
         connection.execute(statement, {"id": id_})
 
 
-def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> Leaving | None:
+def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> DepartingDocument | None:
     """Remove a document that can no longer be matched from its cluster.
 
     Returns None if it had no keys or cluster. Its new content must be committed before. Its keys and edges are deleted,
@@ -255,14 +255,14 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
     """
     if not _is_matched(connection, id_):
         return None
-    parts = leaving(connection, tenant_id, [id_])
+    parts = load_departing(connection, tenant_id, [id_])
     _forget(connection, id_)
-    sql.note_loss(connection, tenant_id)
+    sql.record_key_deletion(connection, tenant_id)
     sql.close(connection, [id_], now)
-    return replace(parts, clusters=left(connection, parts))
+    return replace(parts, clusters=finish_departure(connection, parts))
 
 
-def left(connection: Connection, leaving_: Leaving) -> frozenset[UUID]:
+def finish_departure(connection: Connection, leaving_: DepartingDocument) -> frozenset[UUID]:
     """Rename the clusters of the remaining documents. Returns old and new names of changed clusters."""
-    moves = sql.rename_clusters(connection, leaving_.neighbours)() if leaving_.neighbours else []
+    moves = sql.rename_clusters(connection, leaving_.neighbors)() if leaving_.neighbors else []
     return leaving_.clusters.union(cluster for move in moves for cluster in move if cluster is not None)

@@ -1,9 +1,9 @@
 """Reads rows for decisions from PostgreSQL, each once and for several decisions together.
 
 A decision is a `Plan`: a generator that yields a `Fetch` before it looks at the rows. `run` executes one plan and
-reads each row when the plan needs it. `Reading.run_all` executes several plans in step, with one query for all fetches
-of a step. Documents are read in one round trip with the keys that lead to them and their edges, and cached between
-calls. `Context` has the rows that one decision reads. docs/matching.md has a diagram.
+reads each row when the plan needs it. `BatchReader.run_all` executes several plans in step, with one query for all
+fetches of a step. Documents are read in one round trip with the keys that lead to them and their edges, and cached
+between calls. `Context` has the rows that one decision reads. docs/matching.md has a diagram.
 
 Each statement runs in a transaction of one tenant (`Database.tenant`).
 """
@@ -20,18 +20,18 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents.matching import judge, rules, sql
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching.judge import Case, Verdict
-from counterfoil.documents.matching.keys import PARENTS, Key
-from counterfoil.documents.matching.normalise import Document, document
-from counterfoil.documents.matching.rules import Said
-from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, Lookup, Pair
+from counterfoil.documents.matching.judge import JudgeAnswer, JudgePrompt
+from counterfoil.documents.matching.keys import PARENT_KINDS, Key
+from counterfoil.documents.matching.normalize import Document, document
+from counterfoil.documents.matching.rules import ManualDecisions
+from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, KeyLookup, Pair
 
 _KEPT = 12_000_000
 """Size of the cache in characters of structured data: about 48 MB, or 20,000 orders of three line items."""
-MOST_WITH_CONTENTS = 50
+MAX_CACHED_DOCUMENTS = 50
 """Maximum holders of keys that are read with their contents, because a decision uses few of a larger number. Counted
 holders have no contents."""
-LONGEST_WITH_CONTENTS = 4_000
+MAX_CACHED_BYTES = 4_000
 """Maximum stored size of such contents in bytes. Longer ones are read separately, unless they are cached."""
 
 # `version` is a hash of all data of a document.
@@ -68,10 +68,10 @@ LEFT JOIN LATERAL (
 ) AS d ON true
 ORDER BY held.id
 """  # noqa: S608  # of constants
-_KINDS = list(PARENTS)
+_KINDS = list(PARENT_KINDS)
 
 
-class Found(NamedTuple):
+class CacheResult(NamedTuple):
     """Result of one round trip."""
 
     holders: Sequence[Mapping[Key, list[UUID]]]
@@ -90,7 +90,7 @@ class _Kept(NamedTuple):
     """Length of its structured data in characters."""
 
 
-class Documents:
+class DocumentCache:
     """Cache of documents in canonical form. Consecutive documents have almost the same neighbors.
 
     The hash of its data detects an outdated document.
@@ -109,13 +109,13 @@ class Documents:
     def read(
         self,
         connection: Connection,
-        lookups: Sequence[Lookup],
+        lookups: Sequence[KeyLookup],
         ids: Collection[UUID],
         edges_of: Collection[UUID],
-    ) -> Found:
+    ) -> CacheResult:
         """Read holders of keys, documents by id, and edges of documents."""
         known = self._known(ids)
-        bounds = {"kinds": _KINDS, "most": MOST_WITH_CONTENTS, "longest": LONGEST_WITH_CONTENTS}
+        bounds = {"kinds": _KINDS, "most": MAX_CACHED_DOCUMENTS, "longest": MAX_CACHED_BYTES}
         asked = {"ids": list(known), "versions": [kept and kept.version for kept in known.values()], "kinds": _KINDS}
         with connection.pipeline() if len(lookups) + bool(ids) + bool(edges_of) > 1 else nullcontext():
             held = [connection.execute(_HOLDERS, bounds | lookup.parameters) for lookup in lookups]
@@ -128,7 +128,7 @@ class Documents:
             holders.append(lookup.by_key((id_, numbers) for id_, numbers, *_ in rows))
             told = [(id_, *content) for id_, _, *content in rows if content[0] is not None]
             found |= self._taken(told, self._known([row[0] for row in told]))
-        return Found(holders, found, sql.edges_from(linked.fetchall() if linked else ()))
+        return CacheResult(holders, found, sql.edges_from(linked.fetchall() if linked else ()))
 
     def _known(self, ids: Iterable[UUID]) -> dict[UUID, _Kept | None]:
         with self._lock:
@@ -190,10 +190,10 @@ def run(plan: Plan[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-class Reading:
+class BatchReader:
     """Rows of one tenant, each read once after a snapshot."""
 
-    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents) -> None:
+    def __init__(self, connection: Connection, tenant_id: UUID, cache: DocumentCache) -> None:
         """Create a reading without rows."""
         self.connection = connection
         self._tenant_id = tenant_id
@@ -205,7 +205,7 @@ class Reading:
         self._rejected: set[Pair] = set()
         self._pairs: dict[UUID, set[Pair]] = {}
 
-    def know(self, ids: Collection[UUID], edges: Edges) -> None:
+    def add_edges(self, ids: Collection[UUID], edges: Edges) -> None:
         """Add edges of documents that were read before."""
         found, rejected = edges
         self._edges |= found
@@ -264,7 +264,7 @@ class Reading:
         edges_of -= self._pairs.keys()
         if limits or ids or edges_of:
             lookups = [
-                Lookup(self._tenant_id, wanted, kind, wanted.keys() - looked_at) for kind, wanted in limits.items()
+                KeyLookup(self._tenant_id, wanted, kind, wanted.keys() - looked_at) for kind, wanted in limits.items()
             ]
             found = self._cache.read(self.connection, lookups, ids, edges_of)
             for lookup, held in zip(lookups, found.holders, strict=True):
@@ -272,7 +272,7 @@ class Reading:
                 self._holders[lookup.kind].update(read)
             self._asked |= ids | found.documents.keys()
             self._documents |= found.documents
-            self.know(edges_of, found.edges)
+            self.add_edges(edges_of, found.edges)
 
 
 class Context:
@@ -281,7 +281,7 @@ class Context:
     `followed` and `edges_read` record the rows that were read, to check later whether they are still valid.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: BatchReader) -> None:
         """Create a context without rows. Several contexts can share a `reading`."""
         self._reading = reading
         self._holders: dict[Key, list[UUID]] = {}
@@ -313,9 +313,9 @@ class Context:
         wanted, counted = set(wanted), set(counted)
         self._only_counted |= counted - self._holders.keys()
         self._only_counted -= wanted
-        most = sql.MAX_HOLDERS + sql.NEAR_MAX_HOLDERS + 1
+        most = sql.MAX_DOCUMENTS_PER_KEY + sql.FUZZY_MAX_DOCUMENTS_PER_KEY + 1
         missing = {key: most for key in wanted | counted if key not in self._holders}
-        missing_back = {key: sql.MAX_WAITING for key in back if key not in self._waiting}
+        missing_back = {key: sql.MAX_WAITING_DOCUMENTS for key in back if key not in self._waiting}
         if not missing and not missing_back:
             yield from self.read_edges(edges_of)
             return
@@ -324,8 +324,8 @@ class Context:
         found = self._reading.holders(limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))
-            self._holders[key] = ids if len(ids) <= sql.MAX_HOLDERS else []
-            self._crowds[key] = ids if sql.MAX_HOLDERS < len(ids) < most else []
+            self._holders[key] = ids if len(ids) <= sql.MAX_DOCUMENTS_PER_KEY else []
+            self._crowds[key] = ids if sql.MAX_DOCUMENTS_PER_KEY < len(ids) < most else []
             self._counts[key] = len(ids)
         self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
         yield from self.read_edges(edges_of)
@@ -339,7 +339,7 @@ class Context:
 
     def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Plan[set[UUID]]:
         """Return the documents of a kind with `seeks` keys. The edges of some are read `ahead`."""
-        limits = dict.fromkeys(wanted, sql.MAX_WAITING)
+        limits = dict.fromkeys(wanted, sql.MAX_WAITING_DOCUMENTS)
         if not limits:
             return set()
         yield Fetch(limits, kind, edges=set(ahead))
@@ -373,7 +373,7 @@ class Context:
             for end, other in ((pair.a, pair.b), (pair.b, pair.a)):
                 if end in missing_edges:
                     self._rejected.setdefault(end, set()).add(other)
-        people = (pair for pair, edge in found.items() if edge.by == "person" or edge.by_person)
+        people = (pair for pair, edge in found.items() if edge.by == "reviewer" or edge.by_person)
         yield from self.load({end for pair in people for end in pair})
 
     def add(self, document: Document) -> None:
@@ -397,9 +397,9 @@ class Context:
         It does not include keys that were crowded before, because more holders do not change them.
         """
         return {
-            key: sql.MAX_HOLDERS - count
+            key: sql.MAX_DOCUMENTS_PER_KEY - count
             for key in self._only_counted
-            if (count := self._counts[key]) <= sql.MAX_HOLDERS
+            if (count := self._counts[key]) <= sql.MAX_DOCUMENTS_PER_KEY
         }
 
     @property
@@ -435,40 +435,40 @@ class Context:
         """Return the stored edges of a child's decision, or of a reviewer's decision about it."""
         return [edge for edge in self.edges(child) if edge.child == child]
 
-    def said(self, id_: UUID) -> Said:
+    def manual_decisions(self, id_: UUID) -> ManualDecisions:
         """Return the decisions of reviewers about a document. Its edges must have been read."""
         ends = {end for edge in self.edges(id_) if edge.by_person for end in edge.pair}
-        return Said(tuple(self.documents(ends, but=id_)), frozenset(self._rejected.get(id_, ())))
+        return ManualDecisions(tuple(self.documents(ends, but=id_)), frozenset(self._rejected.get(id_, ())))
 
-    def names(self, child: UUID, parent: UUID) -> bool:
+    def references(self, child: UUID, parent: UUID) -> bool:
         """Return True if a child names the number of its parent. Both must have been loaded."""
         one, other = self._documents.get(child), self._documents.get(parent)
-        return one is not None and other is not None and rules.names(one, other)
+        return one is not None and other is not None and rules.references(one, other)
 
     # -- input of decisions -----------------------------------------------------------------------------------------
 
-    def named(self, child: Document) -> list[Document]:
+    def referenced_documents(self, child: Document) -> list[Document]:
         """Return the documents with a number that the child names."""
-        return self.documents(self.holders(keyed.numbers_named(child)), but=child.id)
+        return self.documents(self.holders(keyed.referenced_numbers(child)), but=child.id)
 
     def copies(self, document: Document) -> list[Document]:
         """Return possible duplicates."""
-        return self.documents(self.holders(keyed.copies(document)), but=document.id)
+        return self.documents(self.holders(keyed.duplicate_keys(document)), but=document.id)
 
     def similar(self, child: Document, kinds: tuple[str, ...]) -> list[Document]:
         """Return the candidates of `kinds` with the same parties."""
-        found = self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
-        return [other for other in found if rules.considers(child, other)]
+        found = self.documents(self.holders(keyed.transaction_keys(child, kinds)), but=child.id)
+        return [other for other in found if rules.is_candidate_kind(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
         """Return the documents that name the number of this one, except for rejected ones."""
-        ids = self.holders(keyed.waiting(document)) - self.said(document.id).rejected
+        ids = self.holders(keyed.expected_number_keys(document)) - self.manual_decisions(document.id).rejected
         return self.documents(ids, but=document.id)
 
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Plan[list[Document]]:
         """Read documents and return those of a kind that may follow from the links of a child."""
         yield from self.read(ids, [child.id])
-        rejected = self.said(child.id).rejected
+        rejected = self.manual_decisions(child.id).rejected
         return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
 
     def fellows(self, documents: Collection[Document]) -> Plan[set[UUID]]:
@@ -481,36 +481,42 @@ class Context:
 
     def surround(self, children: Collection[Document]) -> Plan[None]:
         """Read all rows for the decisions of these children."""
-        wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
+        wanted = {key for child in children for key in keyed.referenced_numbers(child) | keyed.duplicate_keys(child)}
         yield from self.follow(wanted)
         found = self.holders(wanted) | {child.id for child in children}
         yield from self.read(found, found)
         kinds = {child: self.undecided(child) for child in children}
-        wanted = {key for child in children for key in keyed.deals(child, kinds[child])}
+        wanted = {key for child in children for key in keyed.transaction_keys(child, kinds[child])}
         yield from self.follow(wanted)
         yield from self.load(self.holders(wanted))
         similar = {child: self.similar(child, kinds[child]) for child in children}
-        weighed = {other for child in children for other in rules.weighed(child, similar[child])}
-        wanted = {key for other in weighed for key in keyed.waiting(other)}
+        weighed = {other for child in children for other in rules.candidates_to_score(child, similar[child])}
+        wanted = {key for other in weighed for key in keyed.expected_number_keys(other)}
         yield from self.follow(wanted, edges_of={other.id for alike in similar.values() for other in alike})
         yield from self.load(self.holders(wanted))
 
     def seeking(self, child: Document) -> frozenset[Key]:
         """Return the keys by which possible parents find a child. `surround` must have read its rows."""
-        return frozenset() if self.is_copy(child) else keyed.seeks(child, self.undecided(child))
+        return frozenset() if self.is_copy(child) else keyed.search_keys(child, self.undecided(child))
 
     def undecided(self, child: Document) -> tuple[str, ...]:
         """Return the kinds of parent that require a search by content."""
-        return rules.undecided(child, self.named(child), self.is_copy, self.said(child.id))
+        return rules.open_candidates(
+            child, self.referenced_documents(child), self.is_copy, self.manual_decisions(child.id)
+        )
 
-    def choose(self, child: Document) -> rules.Choice:
+    def choose(self, child: Document) -> rules.RuleDecision:
         """Return the decision of a child. `surround` must have read its rows."""
         similar = self.similar(child, self.undecided(child))
-        said = self.said(child.id)
-        claims = {other.id: self.claims(other) for other in rules.weighed(child, similar)}
-        return rules.choose(child, self.named(child), similar, self.copies(child), claims, self.is_copy, said)
+        said = self.manual_decisions(child.id)
+        claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}
+        return rules.decide_matches(
+            child, self.referenced_documents(child), similar, self.copies(child), claims, self.is_copy, said
+        )
 
-    def cases(self, choices: Mapping[UUID, rules.Choice]) -> tuple[dict[UUID, Case], dict[UUID, Verdict]]:
+    def cases(
+        self, choices: Mapping[UUID, rules.RuleDecision]
+    ) -> tuple[dict[UUID, JudgePrompt], dict[UUID, JudgeAnswer]]:
         """Return the questions for the LLM judge about ambiguous matches, and its stored judgments.
 
         There are no questions about a child with a decision of a reviewer.
@@ -518,32 +524,38 @@ class Context:
         asked = {
             id_: choice
             for id_, choice in choices.items()
-            if judge.doubts(choice) and not any(edge.by_person for edge in self.decided_by(id_))
+            if judge.ambiguous_matches(choice) and not any(edge.by_person for edge in self.decided_by(id_))
         }
         if not asked:
             return {}, {}
-        ids = {link.parent for choice in asked.values() for doubt in judge.doubts(choice) for link in doubt.candidates}
+        ids = {
+            link.parent
+            for choice in asked.values()
+            for doubt in judge.ambiguous_matches(choice)
+            for link in doubt.candidates
+        }
         contents = sql.contents(self._reading.connection, ids | asked.keys())
         cases = {
             id_: judge.case(id_, choice, contents)
             for id_, choice in asked.items()
-            if contents.keys() >= {id_, *(link.parent for doubt in judge.doubts(choice) for link in doubt.candidates)}
+            if contents.keys()
+            >= {id_, *(link.parent for doubt in judge.ambiguous_matches(choice) for link in doubt.candidates)}
         }
-        kept = judge.answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
-        return cases, {id_: Verdict.model_validate(answer) for id_, answer in kept.items()}
+        kept = judge.find_answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
+        return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in kept.items()}
 
     def is_copy(self, document: Document) -> bool:
         """Return True for a duplicate: computed if possible duplicates were read, otherwise as stored."""
-        if document.kind not in keyed.COPIED:
+        if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
-        wanted = keyed.copies(document)
+        wanted = keyed.duplicate_keys(document)
         if wanted <= self._holders.keys():
-            return rules.original(document, self.copies(document), self.said(document.id)) is not None
+            return rules.find_original(document, self.copies(document), self.manual_decisions(document.id)) is not None
         return self.was_copy(document)
 
     def was_copy(self, document: Document) -> bool:
         """Return True for a stored duplicate."""
         if any(edge.by == "copy" for edge in self.decided_by(document.id)):
             return True
-        ends = {end for edge in self.edges(document.id) if edge.by == "person" for end in edge.pair}
-        return rules.original(document, self.documents(ends, but=document.id)) is not None
+        ends = {end for edge in self.edges(document.id) if edge.by == "reviewer" for end in edge.pair}
+        return rules.find_original(document, self.documents(ends, but=document.id)) is not None

@@ -1,6 +1,6 @@
 """Decisions from scores: duplicates, matches, and reasons for unmatched documents. Pure.
 
-A decision belongs to the child of a link (`keys.PARENTS`) and depends only on this child and its candidates. Three
+A decision belongs to the child of a link (`keys.PARENT_KINDS`) and depends only on this child and its candidates. Three
 rules make links, and a fourth one follows them:
 
 - copy: a duplicate is linked to its original, and to no other document.
@@ -9,8 +9,8 @@ rules make links, and a fourth one follows them:
 - through: the child follows the links of its order or delivery note. An invoice for an order is linked to the
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
 
-Decisions of reviewers (`Said`) take precedence. A rejected document is not a candidate. A confirmed parent settles the
-number that it bears, or its kind. The reviewer's link is stored separately.
+Decisions of reviewers (`ManualDecisions`) take precedence. A rejected document is not a candidate. A confirmed parent
+settles the number that it bears, or its kind. The reviewer's link is stored separately.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,13 +21,22 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.documents.matching.compare import Duplicate, Feature, close, match_lines
-from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
-from counterfoil.documents.matching.normalise import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Reference
-from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score, chances, same_parties, score, settles
+from counterfoil.documents.matching.keys import DUPLICABLE_KINDS, PARENT_KINDS, SEARCHED_KINDS
+from counterfoil.documents.matching.normalize import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Reference
+from counterfoil.documents.matching.score import (
+    AUTO_MATCH_PROBABILITY,
+    REVIEW_PROBABILITY,
+    FeatureEvidence,
+    Score,
+    is_conclusive,
+    match_probabilities,
+    same_parties,
+    score,
+)
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
-By = Literal["copy", "reference", "content", "through", "person"]
+MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 
 _CONSIDERED = -10.0
 """Minimum score of a candidate in bits, before other claims on it are considered."""
@@ -51,7 +60,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class LlmJudgment:
     """Judgment of the language model about an ambiguous match."""
 
     confidence: str
@@ -61,30 +70,30 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ProposedMatch:
     """A link that a child's decision makes."""
 
     child: UUID
     parent: UUID
     kind: str
     """The parent's kind."""
-    by: By
+    by: MatchMethod
     score: Score
-    chance: float = 1.0
+    probability: float = 1.0
     """Match probability."""
-    judged: Judgement | None = None
+    judged: LlmJudgment | None = None
     """None for links by rules."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class AmbiguousMatch:
     """An ambiguous match: at most one of the candidates is the parent, and the rules cannot decide."""
 
     kinds: tuple[str, ...]
     """The candidates' kinds."""
     number: str | None
     """Number that the child names, if any."""
-    candidates: tuple[Link, ...]
+    candidates: tuple[ProposedMatch, ...]
     """The best first."""
     reason: str | None = None
     """Sentence for reviewers if several candidates fit equally."""
@@ -93,13 +102,13 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RuleDecision:
     """Decision of a child by the first three rules."""
 
-    links: tuple[Link, ...] = ()
+    links: tuple[ProposedMatch, ...] = ()
     reason: str | None = None
     """Sentence for reviewers: why there is no link, or why the match is ambiguous."""
-    doubts: tuple[Doubt, ...] = ()
+    ambiguous_matches: tuple[AmbiguousMatch, ...] = ()
     """Ambiguous matches."""
 
     def parents(self, kind: str) -> frozenset[UUID]:
@@ -107,14 +116,16 @@ class Choice:
         return frozenset(link.parent for link in self.links if link.kind == kind)
 
 
-def open_doubts(choice: Choice) -> tuple[Doubt, ...]:
+def unresolved_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
     """Return the ambiguous matches without a link to one of their candidates."""
     parents = {link.parent for link in choice.links}
-    return tuple(doubt for doubt in choice.doubts if not any(link.parent in parents for link in doubt.candidates))
+    return tuple(
+        doubt for doubt in choice.ambiguous_matches if not any(link.parent in parents for link in doubt.candidates)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ManualDecisions:
     """Decisions of reviewers about one document."""
 
     confirmed: tuple[Document, ...] = ()
@@ -123,14 +134,14 @@ class Said:
     """Documents whose match was rejected."""
 
 
-NOTHING_SAID = Said()
+NO_DECISIONS = ManualDecisions()
 NO_PARTNER = "No partner found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
 IsCopy = Callable[[Document], bool]
 
 
-def arrival(document: Document) -> tuple[object, ...]:
+def arrival_order_key(document: Document) -> tuple[object, ...]:
     """Return the sort key by time of receipt."""
     return document.received_at, document.id
 
@@ -138,12 +149,12 @@ def arrival(document: Document) -> tuple[object, ...]:
 # -- copies ---------------------------------------------------------------------------------------------------------
 
 
-def original(document: Document, candidates: Candidates, said: Said = NOTHING_SAID) -> Document | None:
+def find_original(document: Document, candidates: Candidates, said: ManualDecisions = NO_DECISIONS) -> Document | None:
     """Return the original of a duplicate, or None if the document is not a duplicate."""
     earlier = (
         other
         for other in (*candidates, *said.confirmed)
-        if other.id not in said.rejected and _rank(other) < _rank(document) and same_again(document, other)
+        if other.id not in said.rejected and _rank(other) < _rank(document) and is_same_document(document, other)
     )
     return min(earlier, key=_rank, default=None)
 
@@ -155,12 +166,12 @@ def _rank(document: Document) -> tuple[object, ...]:
     must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
-    return day, document.misread if document.kind == INVOICE else 0, *arrival(document)
+    return day, document.misread if document.kind == INVOICE else 0, *arrival_order_key(document)
 
 
-def same_again(a: Document, b: Document) -> bool:
+def is_same_document(a: Document, b: Document) -> bool:
     """Return True for duplicates: an invoice and its copy, or an order and its change. Symmetric."""
-    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None:
+    if a.kind != b.kind or a.kind not in DUPLICABLE_KINDS or a.number is None or b.number is None:
         return False
     return _alike(a, b, a.number, b.number) and same_parties(a, b) > 0
 
@@ -204,10 +215,10 @@ def _all_forms(document: Document, kind: str) -> frozenset[str]:
 
 def is_parent(child: Document, other: Document) -> bool:
     """Return True if the other document has a kind of parent for this child."""
-    return other.kind in PARENTS[child.kind]
+    return other.kind in PARENT_KINDS[child.kind]
 
 
-def ends(one: Document, other: Document) -> tuple[Document, Document]:
+def order_pair(one: Document, other: Document) -> tuple[Document, Document]:
     """Return child and parent by their kinds. Of one kind, the later document is the child."""
     if is_parent(one, other):
         return one, other
@@ -219,78 +230,80 @@ def ends(one: Document, other: Document) -> tuple[Document, Document]:
 # -- partners -------------------------------------------------------------------------------------------------------
 
 
-def choose(
+def decide_matches(
     child: Document,
     named: Candidates,
     similar: Candidates,
     copies: Candidates,
     claims: Mapping[UUID, Candidates],
     is_copy: IsCopy,
-    said: Said = NOTHING_SAID,
-) -> Choice:
+    said: ManualDecisions = NO_DECISIONS,
+) -> RuleDecision:
     """Decide about the links of a child. They include confirmed parents that the child names.
 
-    `named` are the documents with a number that the child names. `similar` are documents of the kinds from `undecided`,
-    and `considers` selects their candidates. `copies` are possible duplicates. Documents for which `is_copy` is true
-    are not linked. `claims` are the documents that name a result of `weighed`.
+    `named` are the documents with a number that the child names. `similar` are documents of the kinds from
+    `open_candidates`, and `is_candidate_kind` selects their candidates. `copies` are possible duplicates. Documents for
+    which `is_copy` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
     """
-    if first := original(child, copies, said):
+    if first := find_original(child, copies, said):
         level = Duplicate.SAME_NUMBER if _same_number(child, first) else Duplicate.SAME_CONTENT
-        evidence = Evidence(Feature.DUPLICATE, level, 20.0)
-        return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
+        evidence = FeatureEvidence(Feature.DUPLICATE, level, 20.0)
+        return RuleDecision((ProposedMatch(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
     bearers = _possible(named, is_copy, said)
     decided = _by_reference(child, bearers, said)
     if kinds := _undecided(child, decided.links, said):
-        like = _possible((other for other in similar if considers(child, other)), is_copy, said)
+        like = _possible((other for other in similar if is_candidate_kind(child, other)), is_copy, said)
         others = {other.id: other for other in (*like, *bearers) if other.kind in kinds}
         decided = _overruled(decided, _by_content(child, others.values(), claims))
-    reasons = [doubt.reason for doubt in decided.doubts if doubt.reason]
+    reasons = [doubt.reason for doubt in decided.ambiguous_matches if doubt.reason]
     if not decided.links and not _confirmed(child, said):
         reasons = reasons or [_not_here(child, named, said)]
     return replace(decided, reason=reasons[0] if reasons else None)
 
 
-def undecided(child: Document, named: Candidates, is_copy: IsCopy, said: Said = NOTHING_SAID) -> tuple[str, ...]:
+def open_candidates(
+    child: Document, named: Candidates, is_copy: IsCopy, said: ManualDecisions = NO_DECISIONS
+) -> tuple[str, ...]:
     """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
     return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
 
 
-def considers(child: Document, other: Document) -> bool:
+def is_candidate_kind(child: Document, other: Document) -> bool:
     """Return True if a document is a candidate: the child names its number, or the score suffices."""
-    return names(child, other) or score(child, other).total >= _CONSIDERED
+    return references(child, other) or score(child, other).total >= _CONSIDERED
 
 
-def weighed(child: Document, similar: Candidates) -> list[Document]:
+def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
     """Return the similar documents whose score depends on the claims of other documents."""
     return [
         other
         for other in similar
-        if other.kind != CONTRACT and not names(child, other) and score(child, other).total >= _CONSIDERED
+        if other.kind != CONTRACT and not references(child, other) and score(child, other).total >= _CONSIDERED
     ]
 
 
-def _possible(candidates: Iterable[Document], is_copy: IsCopy, said: Said) -> list[Document]:
+def _possible(candidates: Iterable[Document], is_copy: IsCopy, said: ManualDecisions) -> list[Document]:
     return [other for other in candidates if other.id not in said.rejected and not is_copy(other)]
 
 
-def names(child: Document, parent: Document) -> bool:
+def references(child: Document, parent: Document) -> bool:
     """Return True if the child names the number of the parent."""
     return _reached(child.named.get(parent.kind, ()), parent)
 
 
-def _confirmed(child: Document, said: Said) -> list[Document]:
+def _confirmed(child: Document, said: ManualDecisions) -> list[Document]:
     """Return the confirmed parents of a child."""
-    return [other for other in said.confirmed if other.kind in PARENTS[child.kind]]
+    return [other for other in said.confirmed if other.kind in PARENT_KINDS[child.kind]]
 
 
-def _undecided(child: Document, links: Sequence[Link], said: Said) -> tuple[str, ...]:
+def _undecided(child: Document, links: Sequence[ProposedMatch], said: ManualDecisions) -> tuple[str, ...]:
     confirmed = {parent.kind for parent in _confirmed(child, said)}
     found = confirmed | {link.kind for link in links}
     kinds = []
-    for kind in PARENTS[child.kind]:
-        if kind not in SOUGHT or kind in confirmed or len(child.named.get(kind, ())) > 1:
+    for kind in PARENT_KINDS[child.kind]:
+        if kind not in SEARCHED_KINDS or kind in confirmed or len(child.named.get(kind, ())) > 1:
             continue  # several numbers mean several parents, and content can only find one
-        if kind in found and all(settles(link.score.total) for link in links if link.kind == kind):
+        if kind in found and all(is_conclusive(link.score.total) for link in links if link.kind == kind):
             continue
         if kind == ORDER and found & {DELIVERY, CONTRACT}:
             continue  # the delivery has the order, and a contract does not need one
@@ -302,14 +315,14 @@ def _undecided(child: Document, links: Sequence[Link], said: Said) -> tuple[str,
     return tuple(kinds)
 
 
-def _by_reference(child: Document, candidates: Sequence[Document], said: Said) -> Choice:
+def _by_reference(child: Document, candidates: Sequence[Document], said: ManualDecisions) -> RuleDecision:
     """Decide about each number that the child names. A confirmed parent with the number settles it.
 
     A confirmed parent without one of these numbers settles ambiguous matches, because a number was wrong or misread.
     """
-    links: dict[UUID, Link] = {}
-    doubts: list[Doubt] = []
-    for kind in PARENTS[child.kind]:
+    links: dict[UUID, ProposedMatch] = {}
+    ambiguous_matches: list[AmbiguousMatch] = []
+    for kind in PARENT_KINDS[child.kind]:
         references = child.named.get(kind, ())
         scored = [
             (score(child, other), other) for other in candidates if other.kind == kind and _reached(references, other)
@@ -324,56 +337,65 @@ def _by_reference(child: Document, candidates: Sequence[Document], said: Said) -
             if best:
                 links[best.parent] = best
             elif doubt and not is_settled:
-                doubts.append(doubt)
-    return Choice(tuple(links.values()), None, tuple(doubts))
+                ambiguous_matches.append(doubt)
+    return RuleDecision(tuple(links.values()), None, tuple(ambiguous_matches))
 
 
-def _named(child: Document, parent: Document) -> Link:
-    return Link(child.id, parent.id, parent.kind, "reference", score(child, parent))
+def _named(child: Document, parent: Document) -> ProposedMatch:
+    return ProposedMatch(child.id, parent.id, parent.kind, "reference", score(child, parent))
 
 
-def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> Choice:
+def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> RuleDecision:
     """Choose the best candidate of all kinds, because an invoice can be for an order or a contract."""
     scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
     named = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
     best, doubt = _one_of(child, scored, ", ".join(sorted(named)) or None)
-    return Choice((best,) if best else (), None, (doubt,) if doubt else ())
+    return RuleDecision((best,) if best else (), None, (doubt,) if doubt else ())
 
 
-def _overruled(by_number: Choice, by_content: Choice) -> Choice:
+def _overruled(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision:
     """Replace decisions by number that are not settled with decisions by content of the same kind."""
-    heard = {link.kind for link in by_content.links} | {kind for doubt in by_content.doubts for kind in doubt.kinds}
-    return Choice(
+    heard = {link.kind for link in by_content.links} | {
+        kind for doubt in by_content.ambiguous_matches for kind in doubt.kinds
+    }
+    return RuleDecision(
         (*(link for link in by_number.links if link.kind not in heard), *by_content.links),
         None,
-        (*(doubt for doubt in by_number.doubts if not heard & set(doubt.kinds)), *by_content.doubts),
+        (
+            *(doubt for doubt in by_number.ambiguous_matches if not heard & set(doubt.kinds)),
+            *by_content.ambiguous_matches,
+        ),
     )
 
 
-def _one_of(child: Document, scored: Sequence[_Scored], number: str | None) -> tuple[Link | None, Doubt | None]:
+def _one_of(
+    child: Document, scored: Sequence[_Scored], number: str | None
+) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
     """Return the link to the certain candidate, or the ambiguous match."""
     ranked = sorted(
-        zip(chances([found for found, _ in scored]), scored, strict=True),
-        key=lambda item: (-item[0], -item[1][0].total, arrival(item[1][1])),
+        zip(match_probabilities([found for found, _ in scored]), scored, strict=True),
+        key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
     )
     if not ranked:
         return None, None
-    (chance, best), *_ = ranked
-    if chance >= SURE:
-        return _link(child, best, chance), None
-    if sum(share for share, _ in ranked) < DOUBTFUL:
+    (probability, best), *_ = ranked
+    if probability >= AUTO_MATCH_PROBABILITY:
+        return _link(child, best, probability), None
+    if sum(share for share, _ in ranked) < REVIEW_PROBABILITY:
         return None, None
-    return None, _doubt(child, [(share, pair) for share, pair in ranked if share * _ALIKE >= chance], number)
+    return None, _doubt(child, [(share, pair) for share, pair in ranked if share * _ALIKE >= probability], number)
 
 
-def _link(child: Document, found: _Scored, chance: float) -> Link:
-    return Link(child.id, found[1].id, found[1].kind, "reference" if found[0].named else "content", found[0], chance)
+def _link(child: Document, found: _Scored, probability: float) -> ProposedMatch:
+    return ProposedMatch(
+        child.id, found[1].id, found[1].kind, "reference" if found[0].named else "content", found[0], probability
+    )
 
 
-def _doubt(child: Document, found: Sequence[tuple[float, _Scored]], number: str | None) -> Doubt:
+def _doubt(child: Document, found: Sequence[tuple[float, _Scored]], number: str | None) -> AmbiguousMatch:
     kinds = tuple(sorted({other.kind for _, (_, other) in found}))
     reason = _equally([other for _, (_, other) in found]) if len(found) > 1 else None
-    return Doubt(kinds, number, tuple(_link(child, pair, chance) for chance, pair in found), reason)
+    return AmbiguousMatch(kinds, number, tuple(_link(child, pair, probability) for probability, pair in found), reason)
 
 
 def _reached(references: Iterable[Reference], other: Document) -> bool:
@@ -391,9 +413,9 @@ def _equally(equal: Sequence[Document]) -> str:
     return f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."
 
 
-def _not_here(child: Document, named: Candidates, said: Said) -> str:
+def _not_here(child: Document, named: Candidates, said: ManualDecisions) -> str:
     """Return the reason why a document has no match."""
-    for kind in PARENTS[child.kind]:
+    for kind in PARENT_KINDS[child.kind]:
         for reference in child.named.get(kind, ()):
             what = f"{_WORDS[kind]} {reference.text}"
             here = {other.id for other in named if other.kind == kind and _reached([reference], other)}
@@ -412,17 +434,17 @@ def _same_number(a: Document, b: Document) -> bool:
 # -- through an order or a delivery ---------------------------------------------------------------------------------
 
 
-def follows_through(child: Document) -> bool:
+def has_transitive_matches(child: Document) -> bool:
     """Return True if the fourth rule applies to this child."""
     return child.kind in (INVOICE, RECEIPT)
 
 
-def fellows(child: Document, deliveries: Sequence[Document]) -> list[Document]:
+def sibling_deliveries(child: Document, deliveries: Sequence[Document]) -> list[Document]:
     """Return the matching deliveries of a missing order that the child and the deliveries name."""
-    return belonging(child, [other for other in deliveries if same_parties(child, other) > 0])
+    return matching_deliveries(child, [other for other in deliveries if same_parties(child, other) > 0])
 
 
-def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:
+def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list[Document]:
     """Return the deliveries of an order that an invoice bills or a receipt confirms.
 
     Quantities decide, on the line items of the deliveries, because an invoice can also bill services:
@@ -432,7 +454,11 @@ def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]
     3. the only set of deliveries whose total is equal
     4. the only delivery, if most of its line items match
     """
-    held = [(other, found) for other in sorted(deliveries, key=arrival) if (found := _held(child, other))]
+    held = [
+        (other, found)
+        for other in sorted(deliveries, key=arrival_order_key)
+        if (found := _delivered_quantities(child, other))
+    ]
     lines = {index for _, found in held for index in found}
     if child.kind == RECEIPT:
         lines = set(range(len(child.lines)))
@@ -456,7 +482,7 @@ def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]
     return sums[0] if len(sums) == 1 else []
 
 
-def _held(child: Document, delivery: Document) -> dict[int, float]:
+def _delivered_quantities(child: Document, delivery: Document) -> dict[int, float]:
     """Return the delivered quantities by index of the child's line item. Empty if most do not match."""
     if (
         child.day is not None

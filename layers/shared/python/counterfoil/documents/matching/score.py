@@ -22,10 +22,10 @@ from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from counterfoil.documents.matching.compare import Feature, Flag, Level, compare, parties
-from counterfoil.documents.matching.normalise import Document
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, Flag, compare, parties
+from counterfoil.documents.matching.normalize import Document
 
-PRIOR = Level.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
+PRIOR = FeatureLevel.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
 """Level of every pair: how frequently a candidate is a partner."""
 
 
@@ -33,7 +33,7 @@ FOUND = {True: "by_number", False: "by_content"}
 """How a child found a candidate, by whether it names its number."""
 
 
-class Evidence(NamedTuple):
+class FeatureEvidence(NamedTuple):
     """Weight of one feature's level in bits, positive for a match.
 
     Matches and reviews store it as a list.
@@ -44,14 +44,14 @@ class Evidence(NamedTuple):
     weight: float
 
 
-class Table(dict[Level, Evidence]):
+class Table(dict[FeatureLevel, FeatureEvidence]):
     """Evidence per level for one type of pair, rounded to a hundredth of a bit.
 
     Levels without bits have no evidence.
     """
 
-    def __missing__(self, level: Level) -> Evidence:
-        self[level] = found = Evidence(*level, 0.0)
+    def __missing__(self, level: FeatureLevel) -> FeatureEvidence:
+        self[level] = found = FeatureEvidence(*level, 0.0)
         return found
 
 
@@ -60,9 +60,9 @@ class Weights:
     """Bits by level. Unknown levels have none."""
 
     version: str
-    general: Mapping[bool, Mapping[Level, float]]
+    general: Mapping[bool, Mapping[FeatureLevel, float]]
     """By whether the child names the parent's number, because dates and line items are then weaker evidence."""
-    particular: Mapping[tuple[bool, str, str], Mapping[Level, float]]
+    particular: Mapping[tuple[bool, str, str], Mapping[FeatureLevel, float]]
     """Additional bits, by whether the child names the number and by types of child and parent."""
     calibration: Mapping[bool, tuple[float, float]]
     """Offset and factor for the bits of the best candidate.
@@ -79,7 +79,7 @@ class Weights:
         if found is None:
             general, particular = self.general[named], self.particular.get((named, child, parent), {})
             found = self._tables[named, child, parent] = Table(
-                (level, Evidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
+                (level, FeatureEvidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
                 for level in {*general, *particular}
             )
         return found
@@ -99,8 +99,12 @@ def parse(data: Mapping[str, Any]) -> Weights:
     )
 
 
-def _levels(found: Mapping[str, Mapping[str, float]]) -> dict[Level, float]:
-    return {Level(Feature(feature), level): bits for feature, levels in found.items() for level, bits in levels.items()}
+def _levels(found: Mapping[str, Mapping[str, float]]) -> dict[FeatureLevel, float]:
+    return {
+        FeatureLevel(Feature(feature), level): bits
+        for feature, levels in found.items()
+        for level, bits in levels.items()
+    }
 
 
 @cache
@@ -126,9 +130,9 @@ def using(weights: Weights) -> Iterator[None]:
         _others.pop()
 
 
-SURE = 0.8
+AUTO_MATCH_PROBABILITY = 0.8
 """Minimum match probability for a link without review."""
-DOUBTFUL = 0.5
+REVIEW_PROBABILITY = 0.5
 """Minimum match probability for an ambiguous match."""
 
 
@@ -145,7 +149,7 @@ _PARTIES = (Feature.SELLER, Feature.BUYER)
 class Score:
     """Evidence of a pair."""
 
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[FeatureEvidence, ...]
     named: bool
     """Whether the child names the parent's number, exactly or nearly."""
 
@@ -184,7 +188,7 @@ def same_parties(a: Document, b: Document) -> float:
     return sum(says[level].weight for level in parties(a, b))
 
 
-def chances(scores: Sequence[Score]) -> list[float]:
+def match_probabilities(scores: Sequence[Score]) -> list[float]:
     """Return the match probabilities of candidates of which at most one is a partner.
 
     The best candidate determines the calibrated probability that any of them is. The candidates share it by their fit.
@@ -199,7 +203,7 @@ def chances(scores: Sequence[Score]) -> list[float]:
     return [any_of_them * share / sum(shares) for share in shares]
 
 
-def settles(bits: float) -> bool:
+def is_conclusive(bits: float) -> bool:
     """Return whether a match by number of this strength holds regardless of similar documents."""
     return probability(bits) >= _SETTLED
 

@@ -15,35 +15,42 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import BY_INDEX, Connection
-from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
-from counterfoil.documents.matching.normalise import CONTRACT, Embedding
-from counterfoil.documents.matching.rules import NO_PARTNER, By, Choice, Doubt, Link, open_doubts
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEEKS, Key
+from counterfoil.documents.matching.normalize import CONTRACT, Embedding
+from counterfoil.documents.matching.rules import (
+    NO_PARTNER,
+    AmbiguousMatch,
+    MatchMethod,
+    ProposedMatch,
+    RuleDecision,
+    unresolved_matches,
+)
 from counterfoil.documents.matching.score import current
 
-MAX_HOLDERS = 200
+MAX_DOCUMENTS_PER_KEY = 200
 """Maximum holders of a key. A key of more documents is crowded and ignored, because it does not distinguish them."""
-MAX_WAITING = 1000
+MAX_WAITING_DOCUMENTS = 1000
 """Maximum documents that are decided again when a document with the number that they name arrives."""
-NEAR_MAX_HOLDERS = 16
+FUZZY_MAX_DOCUMENTS_PER_KEY = 16
 """Holders beyond MAX_HOLDERS up to which all holders of a newly crowded key are decided again, so that no link by the
 key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
 SELECT held.document_id, wanted.n, wanted.counted
 FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
-     WITH ORDINALITY AS wanted (type, key, most, counted, n)
+     WITH ORDINALITY AS wanted (type, value, most, counted, n)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
+    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = wanted.value
       AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
     LIMIT wanted.most
 ) AS held
 """
-"""Selects the holders of a `Lookup`: document, number of the key, and whether the key is only counted."""
+"""Selects the holders of a `KeyLookup`: document, number of the key, and whether the key is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class KeyLookup:
     """Keys of a tenant, each with the maximum number of holders to read."""
 
     tenant_id: UUID
@@ -74,28 +81,28 @@ class Lookup:
         return found
 
 
-def holders(connection: Connection, lookup: Lookup) -> dict[Key, list[UUID]]:
+def documents_with_keys(connection: Connection, lookup: KeyLookup) -> dict[Key, list[UUID]]:
     """Return the holders by key. Keys without holders are missing."""
     rows = connection.execute(HOLDERS, lookup.parameters).fetchall()
     return lookup.by_key((id_, (number,)) for id_, number, _ in rows)
 
 
 _WRITE = """
-INSERT INTO document_key (tenant_id, document_id, type, key)
-SELECT %(tenant)s, document_id, type, key
-FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
-ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
+INSERT INTO document_key (tenant_id, document_id, type, value)
+SELECT %(tenant)s, document_id, type, value
+FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, value)
+ON CONFLICT (document_id, type, value) DO UPDATE SET written_by_xid = pg_current_xact_id()
 """
 
 _DELETE = """
 DELETE FROM document_key stored
-USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
-WHERE (stored.document_id, stored.type, stored.key) = (k.document_id, k.type, k.key)
+USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, value)
+WHERE (stored.document_id, stored.type, stored.value) = (k.document_id, k.type, k.value)
 """
 
 _LOSS = """
-INSERT INTO key_loss (tenant_id) VALUES (%s)
-ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+INSERT INTO key_deletion (tenant_id) VALUES (%s)
+ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 """
 
 
@@ -110,19 +117,19 @@ def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collect
 # Replaces the keys that documents seek.
 _WRITE_SEEKING = """
 WITH wanted AS (
-    SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, key)
+    SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, value)
 ), settled AS (
     DELETE FROM document_key k
     WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
-      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.key) = (k.document_id, k.type, k.key))
+      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.value) = (k.document_id, k.type, k.value))
 )
-INSERT INTO document_key (tenant_id, document_id, type, key)
-SELECT %(tenant)s, document_id, type, key FROM wanted ORDER BY document_id, type, key
-ON CONFLICT (document_id, type, key) DO NOTHING
+INSERT INTO document_key (tenant_id, document_id, type, value)
+SELECT %(tenant)s, document_id, type, value FROM wanted ORDER BY document_id, type, value
+ON CONFLICT (document_id, type, value) DO NOTHING
 """
 
 
-def write_seeking(
+def write_search_keys(
     connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
     """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
@@ -131,7 +138,7 @@ def write_seeking(
     connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
 
 
-_STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
+_STORED = "SELECT document_id, type, value FROM document_key WHERE document_id = ANY(%(ids)s)"
 
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
@@ -146,10 +153,10 @@ def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Coll
     """Delete keys of documents. Concurrent searches notice it."""
     if any(obsolete.values()):
         connection.execute(_DELETE, _rows(obsolete))
-        note_loss(connection, tenant_id)
+        record_key_deletion(connection, tenant_id)
 
 
-def note_loss(connection: Connection, tenant_id: UUID) -> None:
+def record_key_deletion(connection: Connection, tenant_id: UUID) -> None:
     """Record that a document lost keys, under the tenant's matching lock."""
     connection.execute(_LOSS, [tenant_id])
 
@@ -187,7 +194,7 @@ class Edge:
     parent: UUID
     kind: str
     """The parent's kind."""
-    by: By
+    by: MatchMethod
     by_person: bool
     score: float
     question: str | None
@@ -213,7 +220,7 @@ SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_da
 FROM document d
 LEFT JOIN LATERAL (SELECT * FROM document_embedding WHERE document_id = d.id OFFSET 0) AS e ON true
 CROSS JOIN LATERAL (
-    SELECT array_agg(k.type) AS types, array_agg(k.key) AS keys FROM document_key k
+    SELECT array_agg(k.type) AS types, array_agg(k.value) AS keys FROM document_key k
     WHERE k.document_id = d.id AND NOT starts_with(k.type, %(seeks)s)
 ) AS stated
 WHERE d.id = ANY(%(ids)s)
@@ -231,21 +238,21 @@ FROM (
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_a_id OFFSET 0) AS a
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_b_id OFFSET 0) AS b
 UNION ALL
-SELECT said.document_a_id, said.document_b_id, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
+SELECT said.document_a_id, said.document_b_id, NULL, NULL, NULL, NULL, said.decision, NULL, NULL
 FROM (
-    SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, verdict
+    SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, decision
     FROM (
-        SELECT document_a_id, document_b_id, verdict, id FROM match_decision WHERE document_a_id = ANY(%(ids)s)
+        SELECT document_a_id, document_b_id, decision, id FROM match_decision WHERE document_a_id = ANY(%(ids)s)
         UNION ALL
-        SELECT document_a_id, document_b_id, verdict, id FROM match_decision WHERE document_b_id = ANY(%(ids)s)
+        SELECT document_a_id, document_b_id, decision, id FROM match_decision WHERE document_b_id = ANY(%(ids)s)
     ) AS d
     ORDER BY document_a_id, document_b_id, id DESC
 ) AS said
-WHERE said.verdict = 'rejected'
+WHERE said.decision = 'rejected'
 """
 
 
-class Content(NamedTuple):
+class DocumentContent(NamedTuple):
     """Content of a document."""
 
     kind: str | None
@@ -255,25 +262,25 @@ class Content(NamedTuple):
     """Stored embedding of its text."""
 
 
-class Begun(NamedTuple):
+class MatchingSnapshot(NamedTuple):
     """Input of a search."""
 
     seen: str
     """Database snapshot before any other read, to find later commits. Empty if no document exists."""
-    contents: Mapping[UUID, Content]
+    contents: Mapping[UUID, DocumentContent]
     keys: Mapping[UUID, set[Key]]
     """Stored keys by document, without sought keys."""
     edges: "Edges"
     """Edges of the documents."""
 
 
-def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
+def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
     """Begin a search for documents. New documents need one round trip."""
     rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS}).fetchall()
     linked = [row[1] for row in rows if row[7]]
-    return Begun(
+    return MatchingSnapshot(
         rows[0][0] if rows else "",
-        {id_: Content(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
+        {id_: DocumentContent(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
         {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
         edges(connection, linked) if linked else ({}, set()),
     )
@@ -282,7 +289,7 @@ def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
 _IS_THERE = "SELECT FROM document WHERE id = %s"
 
 
-def is_there(connection: Connection, id_: UUID) -> bool:
+def exists(connection: Connection, id_: UUID) -> bool:
     """Return True if the tenant has this document."""
     return connection.execute(_IS_THERE, [id_]).fetchone() is not None
 
@@ -320,10 +327,10 @@ def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
 
 def _edge(row: tuple[Any, ...]) -> Edge:
     a, b, kind_a, kind_b, by, child, decided_by, score, question = row
-    backwards = child == str(b) if kind_a == kind_b else kind_a in PARENTS.get(kind_b, ())
+    backwards = child == str(b) if kind_a == kind_b else kind_a in PARENT_KINDS.get(kind_b, ())
     if backwards:
         a, b, kind_b = b, a, kind_a
-    return Edge(a, b, kind_b, by or "reference", decided_by == "person", score, question)
+    return Edge(a, b, kind_b, by or "reference", decided_by == "reviewer", score, question)
 
 
 _SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
@@ -348,28 +355,28 @@ FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS sna
 # Transactions older than a snapshot's xmin ended before it. A row without a number means any change.
 _CHANGED = """
 SELECT followed.n, count(*)
-FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, key, n)
-JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
-WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, value, n)
+JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.value = followed.value
+WHERE NOT pg_visible_in_snapshot(k.written_by_xid, %(seen)s::pg_snapshot)
 GROUP BY followed.n
 UNION ALL
 SELECT NULL, 0 WHERE EXISTS (
-    SELECT FROM document_removal r
-    WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
-      AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
+    SELECT FROM document_deletion r
+    WHERE r.tenant_id = %(tenant)s AND r.written_by_xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(r.written_by_xid, %(seen)s::pg_snapshot)
 ) OR EXISTS (
-    SELECT FROM key_loss l
-    WHERE l.tenant_id = %(tenant)s AND NOT pg_visible_in_snapshot(l.written_by, %(seen)s::pg_snapshot)
+    SELECT FROM key_deletion l
+    WHERE l.tenant_id = %(tenant)s AND NOT pg_visible_in_snapshot(l.written_by_xid, %(seen)s::pg_snapshot)
 ) OR EXISTS (
     SELECT FROM match_decision d
-    WHERE d.tenant_id = %(tenant)s AND d.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
-      AND NOT pg_visible_in_snapshot(d.written_by, %(seen)s::pg_snapshot)
+    WHERE d.tenant_id = %(tenant)s AND d.written_by_xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(d.written_by_xid, %(seen)s::pg_snapshot)
 )
 """
 
 _DELETE_EDGES = """
 DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
-WHERE m.document_a_id = gone.a AND m.document_b_id = gone.b AND m.decided_by <> 'person'
+WHERE m.document_a_id = gone.a AND m.document_b_id = gone.b AND m.decided_by <> 'reviewer'
 """
 
 _INSERT_EDGES = """
@@ -382,7 +389,7 @@ FROM unnest(%(a)s::uuid[], %(b)s::uuid[], %(scores)s::float8[], %(confidences)s:
 ON CONFLICT (document_a_id, document_b_id) DO UPDATE
 SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
     reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = excluded.decided_by
-WHERE document_match.decided_by <> 'person'
+WHERE document_match.decided_by <> 'reviewer'
 """
 
 # The components of the seeds without edges to contracts. The name of a component is its smallest document.
@@ -425,22 +432,22 @@ RETURNING old.cluster_id, new.cluster_id
 _CLUSTERS_OF = "SELECT DISTINCT cluster_id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS NOT NULL"
 
 _REASONS = """
-UPDATE document SET matching_reason = told.reason
+UPDATE document SET matching_skip_reason = told.reason
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
 WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
-  AND document.matching_reason IS DISTINCT FROM told.reason
+  AND document.matching_skip_reason IS DISTINCT FROM told.reason
 """
 
 
 _ALONE = """
-UPDATE document SET matching_reason = %(reason)s
-WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_reason IS NULL
+UPDATE document SET matching_skip_reason = %(reason)s
+WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_skip_reason IS NULL
   AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_a_id = document.id OFFSET 0)
   AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_b_id = document.id OFFSET 0)
 """
 
 
-class NewEdge(NamedTuple):
+class NewMatch(NamedTuple):
     """An edge to write. `score` is in bits."""
 
     pair: Pair
@@ -462,7 +469,7 @@ def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
     return bool(_one(quiet.fetchone())[0])
 
 
-def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
+def lock_tenant_blocking(connection: Connection, tenant_id: UUID) -> None:
     """Take the tenant's matching lock until the end of the transaction."""
     connection.execute(_LOCK, [tenant_id])
 
@@ -508,7 +515,7 @@ def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
     return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
-def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> Count:
+def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewMatch], now: datetime) -> Count:
     """Insert or update edges, except for those of reviewers."""
     if not made:
         return int
@@ -533,7 +540,7 @@ Moves = Callable[[], list[tuple[UUID | None, UUID]]]
 """Returns old and new cluster of each document that changed it. It can be called like `Count`."""
 
 
-def own_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
+def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
     """Make each of these documents its own cluster."""
     return connection.execute(_OWN_CLUSTERS, {"ids": list(ids)}).fetchall if ids else list
 
@@ -550,7 +557,7 @@ def clusters_of(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID
     return frozenset(id_ for (id_,) in connection.execute(_CLUSTERS_OF, {"ids": list(ids)}))
 
 
-def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
+def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
     """Update the reasons of matched documents."""
     if reasons:
         connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
@@ -570,7 +577,7 @@ def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 
 Verdict = Literal["confirmed", "rejected"]
-State = Literal["open", "decided", "gone"]
+State = Literal["open", "decided", "resolved"]
 MAX_CANDIDATES = 20
 """Maximum candidates of an ambiguous match that are stored with evidence, the most probable first."""
 
@@ -579,22 +586,25 @@ MAX_CANDIDATES = 20
 
 _OPEN = """
 INSERT INTO document_review AS review
-    (document_id, tenant_id, type, state, doubts, chance, weights, opened_at, changed_at)
-SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.doubts, found.chance, %(weights)s, %(now)s, %(now)s
-FROM unnest(%(ids)s::uuid[], %(doubts)s::jsonb[], %(chances)s::float8[]) AS found (id, doubts, chance)
+    (document_id, tenant_id, type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at)
+SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.ambiguous_matches, found.probability,
+       %(weights)s, %(now)s, %(now)s
+FROM unnest(%(ids)s::uuid[], %(ambiguous_matches)s::jsonb[], %(probabilities)s::float8[]) AS found (id,
+    ambiguous_matches, probability)
 JOIN document d ON d.id = found.id
 ON CONFLICT (document_id) DO UPDATE
-SET type = excluded.type, state = 'open', doubts = excluded.doubts, chance = excluded.chance,
-    weights = excluded.weights, changed_at = excluded.changed_at, closed_at = NULL,
+SET type = excluded.type, state = 'open', ambiguous_matches = excluded.ambiguous_matches,
+    probability = excluded.probability,
+    weights_version = excluded.weights_version, changed_at = excluded.changed_at, closed_at = NULL,
     opened_at = CASE WHEN review.state = 'open' THEN review.opened_at ELSE excluded.opened_at END
-WHERE (review.state, review.type, review.doubts, review.weights)
-    IS DISTINCT FROM ('open', excluded.type, excluded.doubts, excluded.weights)
+WHERE (review.state, review.type, review.ambiguous_matches, review.weights_version)
+    IS DISTINCT FROM ('open', excluded.type, excluded.ambiguous_matches, excluded.weights_version)
 RETURNING document_id
 """
 
 _CLOSE = """
 UPDATE document_review
-SET state = CASE WHEN document_id = ANY(%(decided)s) THEN 'decided' ELSE 'gone' END, changed_at = %(now)s,
+SET state = CASE WHEN document_id = ANY(%(decided)s) THEN 'decided' ELSE 'resolved' END, changed_at = %(now)s,
     closed_at = %(now)s
 WHERE document_id = ANY(%(ids)s) AND state = 'open'
 RETURNING document_id
@@ -611,7 +621,7 @@ class Changed(NamedTuple):
 
 def keep(
     connection: Connection,
-    choices: Mapping[UUID, Choice],
+    choices: Mapping[UUID, RuleDecision],
     now: datetime,
     decided: Collection[UUID],
 ) -> Callable[[], Changed]:
@@ -619,7 +629,7 @@ def keep(
 
     Call the result after the pipeline of the statement. It returns the changes.
     """
-    doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
+    doubtful = {id_: found for id_, choice in choices.items() if (found := unresolved_matches(choice))}
     settled = choices.keys() - doubtful.keys()
     closed = close(connection, settled, now, decided) if settled else frozenset
     if not doubtful:
@@ -628,9 +638,10 @@ def keep(
         _OPEN,
         {
             "ids": list(doubtful),
-            "doubts": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
-            "chances": [
-                round(max(link.chance for one in found for link in one.candidates), 4) for found in doubtful.values()
+            "ambiguous_matches": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
+            "probabilities": [
+                round(max(link.probability for one in found for link in one.candidates), 4)
+                for found in doubtful.values()
             ],
             "weights": current().version,
             "now": now,
@@ -650,7 +661,13 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
     if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
         return
     doubt: dict[str, Any] = {"kinds": [], "number": None, "reason": reason, "count": 0, "candidates": [], "others": []}
-    values = {"ids": [id_], "doubts": [Jsonb([doubt])], "chances": [0.0], "weights": current().version, "now": now}
+    values = {
+        "ids": [id_],
+        "ambiguous_matches": [Jsonb([doubt])],
+        "probabilities": [0.0],
+        "weights": current().version,
+        "now": now,
+    }
     connection.execute(_OPEN, values)
 
 
@@ -662,7 +679,7 @@ def close(
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
 
-def _doubt(doubt: Doubt) -> dict[str, Any]:
+def _doubt(doubt: AmbiguousMatch) -> dict[str, Any]:
     return {
         "kinds": list(doubt.kinds),
         "number": doubt.number,
@@ -674,11 +691,11 @@ def _doubt(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-def _candidate(link: Link) -> dict[str, Any]:
+def _candidate(link: ProposedMatch) -> dict[str, Any]:
     return {
         "document": str(link.parent),
         "type": link.kind,
-        "chance": round(link.chance, 4),
+        "probability": round(link.probability, 4),
         "bits": round(link.score.total, 2),
         "evidence": [list(item) for item in link.score.evidence],
     }
@@ -691,11 +708,12 @@ class Review:
     document_id: UUID
     type: str
     state: State
-    doubts: Sequence[dict[str, Any]]
-    """Each has `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
+    ambiguous_matches: Sequence[dict[str, Any]]
+    """Each has `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `probability`,
+    `bits`
     and `evidence` (feature, level, bits). `others` are further candidates. `unasked` is the reason why the LLM judge
     was not used."""
-    chance: float
+    probability: float
     weights: str
     opened_at: datetime
     changed_at: datetime
@@ -704,12 +722,12 @@ class Review:
     @property
     def candidates(self) -> frozenset[UUID]:
         """The candidates of all ambiguous matches."""
-        shown = {one["document"] for doubt in self.doubts for one in doubt["candidates"]}
-        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.doubts))))
+        shown = {one["document"] for doubt in self.ambiguous_matches for one in doubt["candidates"]}
+        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.ambiguous_matches))))
 
 
 _REVIEWS = """
-SELECT document_id, type, state, doubts, chance, weights, opened_at, changed_at, closed_at
+SELECT document_id, type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at, closed_at
 FROM document_review WHERE document_id = ANY(%(ids)s)
 """
 
@@ -735,11 +753,11 @@ class Decision:
 
 
 _DECISIONS = """
-SELECT id, document_a_id, document_b_id, verdict, decided_by, reason, decided_at FROM match_decision
+SELECT id, document_a_id, document_b_id, decision, decided_by, reason, decided_at FROM match_decision
 WHERE document_a_id = ANY(%(ids)s) OR document_b_id = ANY(%(ids)s) ORDER BY id
 """
 _DECIDE = """
-INSERT INTO match_decision (tenant_id, document_a_id, document_b_id, verdict, decided_by, reason, decided_at)
+INSERT INTO match_decision (tenant_id, document_a_id, document_b_id, decision, decided_by, reason, decided_at)
 VALUES (%(tenant)s, %(a)s, %(b)s, %(verdict)s, %(by)s, %(reason)s, %(now)s)
 RETURNING id
 """
@@ -763,7 +781,7 @@ def record(
 _CONFIRM = """
 INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
                             decided_at)
-VALUES (%(tenant)s, %(a)s, %(b)s, %(score)s, 'high', %(evidence)s, 'person', %(reasoning)s, %(now)s)
+VALUES (%(tenant)s, %(a)s, %(b)s, %(score)s, 'high', %(evidence)s, 'reviewer', %(reasoning)s, %(now)s)
 ON CONFLICT (document_a_id, document_b_id) DO UPDATE
 SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
     decided_by = excluded.decided_by, reasoning = excluded.reasoning, decided_at = excluded.decided_at
@@ -772,7 +790,7 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
 # The rules decide again and see the edge as one of theirs.
 _RELEASE = """
 UPDATE document_match SET decided_by = 'rules'
-WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'person'
+WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'reviewer'
 """
 _UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 

@@ -15,7 +15,7 @@ from counterfoil.deadline import Deadline
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
-from counterfoil.llm import Asks, BudgetSpentError, Question, RefusedQuestionError
+from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, PromptRejectedError
 
 MAX_DOUBTS = 20
 """More doubtful pages need a reviewer. The limit keeps a question below about 20,000 tokens."""
@@ -67,25 +67,25 @@ class Choices(BaseModel):
     boundaries: tuple[Choice, ...]
 
 
-def decide(llm: Asks, deadline: Deadline, pages: Sequence[Page], doubtful: Split) -> Split:
+def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], doubtful: Split) -> Split:
     """Apply the model's decisions to doubtful boundaries, outside any transaction.
 
     All boundaries stay doubtful if there are more than MAX_DOUBTS, if the model refuses the content, or if the daily
     budget is spent. A boundary stays doubtful if the model is not certain.
 
     Raises:
-        CounterfoilError: as `Llm.ask`, except for a refusal or a spent budget.
+        CounterfoilError: as `Llm.complete_json`, except for a refusal or a spent budget.
     """
-    if not 0 < len(doubtful.doubts) <= MAX_DOUBTS:
+    if not 0 < len(doubtful.uncertain_boundaries) <= MAX_DOUBTS:
         return doubtful
-    asked = [boundary.page for boundary in doubtful.doubts]
-    question = Question(SYSTEM, told(pages, doubtful), "splitting", prompt_version=PROMPT_VERSION)
+    asked = [boundary.page for boundary in doubtful.uncertain_boundaries]
+    question = LlmRequest(SYSTEM, build_question(pages, doubtful), "splitting", prompt_version=PROMPT_VERSION)
     try:
-        answer = llm.ask(question, form(asked), deadline).said
-    except (RefusedQuestionError, ContextWindowError, BudgetSpentError):
+        answer = llm.complete_json(question, form(asked), deadline).said
+    except (PromptRejectedError, ContextWindowError, BudgetExceededError):
         return doubtful
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")
-    return doubtful.settled(
+    return doubtful.resolve(
         {
             choice.page: Boundary(choice.page, choice.begins, SURE, (f"The language model: {choice.reasoning}",))
             for choice in certain
@@ -93,9 +93,9 @@ def decide(llm: Asks, deadline: Deadline, pages: Sequence[Page], doubtful: Split
     )
 
 
-def told(pages: Sequence[Page], doubtful: Split) -> str:
+def build_question(pages: Sequence[Page], doubtful: Split) -> str:
     """Return the question: excerpts of the doubtful and preceding pages, and the findings of the rules."""
-    asked = [boundary.page for boundary in doubtful.doubts]
+    asked = [boundary.page for boundary in doubtful.uncertain_boundaries]
     shown = sorted({number for page in asked for number in (page - 1, page)})
     case = {
         "page_count": doubtful.page_count,
@@ -104,7 +104,7 @@ def told(pages: Sequence[Page], doubtful: Split) -> str:
             *(boundary.page for boundary in doubtful.boundaries if boundary.is_sure and boundary.begins),
         ],
         "pages_in_question": asked,
-        "rules": {str(boundary.page): boundary.evidence for boundary in doubtful.doubts},
+        "rules": {str(boundary.page): boundary.evidence for boundary in doubtful.uncertain_boundaries},
         "pages": [{"page": number, **_excerpt(pages[number - 1])} for number in shown],
     }
     # JSON escapes of "<" prevent page text from closing the tag.

@@ -16,16 +16,16 @@ from pydantic import BaseModel
 
 from counterfoil.db import Database
 from counterfoil.deadline import Deadline
-from counterfoil.errors import InvalidAnswerError
-from counterfoil.llm import Answered, BudgetSpentError, Llm, Question
+from counterfoil.errors import InvalidLlmResponseError
+from counterfoil.llm import BudgetExceededError, Llm, LlmRequest, LlmResponse
 from counterfoil.validation import validate
 
-_KEPT = "SELECT question, answer FROM reading WHERE document_id = %(id)s AND question = ANY(%(questions)s)"
+_KEPT = "SELECT cache_key, answer FROM page_reading_cache WHERE document_id = %(id)s AND cache_key = ANY(%(questions)s)"
 
 _KEEP = """
-INSERT INTO reading (tenant_id, document_id, question, answer, read_by, read_at)
+INSERT INTO page_reading_cache (tenant_id, document_id, cache_key, answer, provider, created_at)
 VALUES (%(tenant)s, %(id)s, %(question)s, %(answer)s, %(by)s, %(now)s)
-ON CONFLICT (document_id, question) DO NOTHING
+ON CONFLICT (document_id, cache_key) DO NOTHING
 """
 
 
@@ -76,20 +76,24 @@ class CachedLlm:
         self.unasked: str | None = None
         """Reason why the model was not asked, in a sentence for people: the daily budget is spent."""
 
-    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
-        """Return a cached answer, or ask the model like `Llm.ask`, outside any transaction."""
+    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
+        """Return a cached answer, or ask the model like `Llm.complete_json`, outside any transaction."""
         llm = self._make()
         asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
         key = sha256("\n".join(asked).encode()).digest()
         kept = self._cache.find([key])
         if key in kept:
             try:
-                return Answered(validate(answer, kept[key], lambda _: InvalidAnswerError("Cached in an earlier form")))
-            except InvalidAnswerError:
+                return LlmResponse(
+                    validate(answer, kept[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
+                )
+            except InvalidLlmResponseError:
                 pass  # answer schemas change with the code
         try:
-            found = llm.ask(replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline)
-        except BudgetSpentError as error:
+            found = llm.complete_json(
+                replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline
+            )
+        except BudgetExceededError as error:
             self.unasked = str(error)
             raise
         self._cache.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)

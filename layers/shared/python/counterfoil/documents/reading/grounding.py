@@ -70,7 +70,7 @@ _SYMBOLS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Grounds:
+class Grounding:
     """Text of the pages. Each lookup returns the page, from 1, or None if no page states the value."""
 
     def __init__(self, pages: Sequence[Page]) -> None:

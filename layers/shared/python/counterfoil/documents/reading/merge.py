@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from counterfoil.documents.matching.names import name as parse_name
-from counterfoil.documents.reading.model import Answer
+from counterfoil.documents.reading.model import GroundedExtraction
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence
@@ -24,18 +24,18 @@ _LINES = "line_items"
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadFields:
     """Type, fields and evidence of a document. Fields are named as in `structured`."""
 
     type: DocumentType
     fields: Mapping[str, Any]
     evidence: Mapping[str, Evidence]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def merge_fields(by_rules: Read | None, by_model: Answer) -> Read:
+def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> ReadFields:
     """Return the merged fields. If the rules are certain of the number, their type counts."""
-    model = Read(by_model.type, by_model.fields, by_model.evidence, by_model.remarks)
+    model = ReadFields(by_model.type, by_model.fields, by_model.evidence, by_model.warnings)
     if by_rules is None:
         return model
     if by_rules.type is not model.type:
@@ -52,10 +52,12 @@ def merge_fields(by_rules: Read | None, by_model: Answer) -> Read:
     lines = _believed_lines(by_rules, model, fields)
     if lines is not None:
         fields[_LINES] = lines.fields[_LINES]
-    return Read(by_rules.type, fields, dict(_evidence(fields, by_rules, model)), (*by_rules.remarks, *model.remarks))
+    return ReadFields(
+        by_rules.type, fields, dict(_evidence(fields, by_rules, model)), (*by_rules.warnings, *model.warnings)
+    )
 
 
-def _without_other_parties(rules: Read, model: Read) -> Read:
+def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
     """Return the model's fields without parties that differ from those of which the rules are certain.
 
     The model's data about one company must not fill the gaps of another.
@@ -78,7 +80,7 @@ def _same_firm(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return parse_name(one["name"]).core == parse_name(other.get("name", "")).core
 
 
-def _confidence(read: Read, path: str) -> float:
+def _confidence(read: ReadFields, path: str) -> float:
     found = read.evidence.get(path)
     return found.confidence if found is not None else 0.0
 
@@ -103,21 +105,21 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _totals(rules: Read, model: Read) -> dict[str, Any]:
+def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
     """Return the consistent totals with the fewest gaps; those of the rules if undecided."""
     own, other = ({name: read.fields[name] for name in _TOTALS if name in read.fields} for read in (rules, model))
     sure = {name: value for name, value in own.items() if _confidence(rules, name) >= BELIEVED}
     return max([own, {**other, **sure}, {**other, **own}], key=lambda totals: (totals_agree(totals), len(totals)))
 
 
-def _believed_lines(rules: Read, model: Read, fields: Mapping[str, Any]) -> Read | None:
+def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
     """Return the line items that add up to the net total, or else those of the rules."""
     ranks = {True: 2, None: 1, False: 0}
     candidates = [read for read in (rules, model) if read.fields.get(_LINES)]
     return max(candidates, key=lambda read: ranks[lines_agree(read.fields[_LINES], fields)], default=None)
 
 
-def _evidence(fields: Mapping[str, Any], rules: Read, model: Read) -> Iterator[tuple[str, Evidence]]:
+def _evidence(fields: Mapping[str, Any], rules: ReadFields, model: ReadFields) -> Iterator[tuple[str, Evidence]]:
     """Yield the evidence for each field from its origin. If both agree, they confirm each other."""
     of_rules, of_model = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
@@ -173,13 +175,13 @@ def check_completeness(
     type_: DocumentType, fields: Mapping[str, Any], evidence: Mapping[str, Evidence]
 ) -> Completeness:
     """Check the fields of a document. Other types need none."""
-    paths = tuple(essentials(type_))
+    paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _at(fields, path))
     doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
-    return Completeness(missing, tuple(contradictions(fields)), doubtful)
+    return Completeness(missing, tuple(inconsistencies(fields)), doubtful)
 
 
-def essentials(type_: DocumentType) -> Iterator[str]:
+def required_fields(type_: DocumentType) -> Iterator[str]:
     """Yield the paths of required fields of a type."""
     roles = ROLES.get(type_)
     if roles is not None:
@@ -187,7 +189,7 @@ def essentials(type_: DocumentType) -> Iterator[str]:
         yield from _ESSENTIAL[type_]
 
 
-def contradictions(fields: Mapping[str, Any]) -> Iterator[str]:
+def inconsistencies(fields: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each contradiction between amounts, by field name."""
     if not totals_agree(fields):
         yield "total_net and total_tax do not add up to total_gross."

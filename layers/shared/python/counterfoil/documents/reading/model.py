@@ -15,21 +15,21 @@ from pydantic import ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from counterfoil.documents import units
-from counterfoil.documents.reading.grounding import Grounds
+from counterfoil.documents.reading.grounding import Grounding
 from counterfoil.documents.structured import (
     ROLES,
     DecimalString,
     DocumentType,
+    FieldRoles,
     IsoDate,
     LineItem,
     Record,
     Reference,
-    Roles,
     Text,
 )
 from counterfoil.documents.text.kind import iban, vat_id
 from counterfoil.documents.text.page import Evidence, Line, Page
-from counterfoil.llm import Question
+from counterfoil.llm import LlmRequest
 
 MAX_CHARACTERS = 60_000
 """Maximum size of the pages in a question: about 20,000 tokens."""
@@ -74,7 +74,7 @@ Add "line_items", a list of the document's lines, each with the fields that it s
 """
 
 
-class Side(Record):
+class PartyFields(Record):
     """A company or person as named by a model."""
 
     name: Text | None = None
@@ -91,7 +91,7 @@ class Side(Record):
 Currency = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[A-Za-z]{3}$", to_upper=True)]
 
 
-class Said(Record):
+class LlmExtraction(Record):
     """A model's answer, in terms that are the same for every document type."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -99,8 +99,8 @@ class Said(Record):
     type: DocumentType
     number: Text | None = None
     date: IsoDate | None = None
-    seller: Side | None = None
-    buyer: Side | None = None
+    seller: PartyFields | None = None
+    buyer: PartyFields | None = None
     currency: Currency | None = None
     total_net: DecimalString | None = None
     total_tax: DecimalString | None = None
@@ -133,7 +133,7 @@ def _without_numbers(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GroundedExtraction:
     """Verified fields by their names in `structured`, with the evidence of each by path.
 
     `remarks` contains a sentence for each omitted field.
@@ -142,15 +142,15 @@ class Answer:
     type: DocumentType
     fields: Mapping[str, Any]
     evidence: Mapping[str, Evidence]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
 
 
-def question(pages: Sequence[Page], *, lines: bool) -> Question:
+def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
     """Return the question about the pages of a document, with its line items or without."""
-    shown, omitted = _shown(pages)
+    shown, omitted = _select_pages(pages)
     told: dict[str, Any] = {"pages": shown}
     if omitted:
         told["omitted_pages"] = omitted
@@ -158,11 +158,11 @@ def question(pages: Sequence[Page], *, lines: bool) -> Question:
     # Escape "<", so that document text cannot close the tag.
     user = f"<document>\n{text.replace('<', chr(92) + 'u003c')}\n</document>"
     if lines:
-        return Question(f"{SYSTEM}{LINES}", user, "ingestion", prompt_version=f"{PROMPT_VERSION}+lines")
-    return Question(SYSTEM, user, "ingestion", prompt_version=PROMPT_VERSION)
+        return LlmRequest(f"{SYSTEM}{LINES}", user, "ingestion", prompt_version=f"{PROMPT_VERSION}+lines")
+    return LlmRequest(SYSTEM, user, "ingestion", prompt_version=PROMPT_VERSION)
 
 
-def _shown(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int]]:
+def _select_pages(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int]]:
     """Return the pages within the size limit and the omitted ones.
 
     The last page has priority for its totals.
@@ -192,10 +192,10 @@ def _spaced(line: Line) -> str:
     return "".join(parts)
 
 
-def form(grounds: Grounds) -> type[Said]:
+def form(grounds: Grounding) -> type[LlmExtraction]:
     """Return the schema of an answer whose number, date and total, if given, occur on the pages."""
 
-    class Grounded(Said):
+    class Grounded(LlmExtraction):
         @model_validator(mode="after")
         def _essentials_are_there(self) -> "Grounded":
             for value, find in (
@@ -233,7 +233,7 @@ _CERTAIN, _LIKELY, _STRANGE = 0.8, 0.7, 0.4
 """Confidence of verified numbers and dates, of verified words, and of VAT ids and IBANs with an invalid form."""
 
 
-def counted(said: Said, grounds: Grounds) -> Answer:
+def grounded_fields(said: LlmExtraction, grounds: Grounding) -> GroundedExtraction:
     """Return the verified part of an answer: each field that occurs on the pages."""
     roles = ROLES.get(said.type, _OTHER_ROLES)
     names = {"number": roles.number, "date": roles.date, "seller": roles.seller, "buyer": roles.buyer}
@@ -248,16 +248,16 @@ def counted(said: Said, grounds: Grounds) -> Answer:
         if side in fields and "name" not in fields[side]:
             del fields[side]
             count.forget(side)
-    return Answer(said.type, fields, count.evidence, tuple(count.remarks))
+    return GroundedExtraction(said.type, fields, count.evidence, tuple(count.remarks))
 
 
-_OTHER_ROLES = Roles(number="number", date="date", seller="issuer", buyer="recipient")
+_OTHER_ROLES = FieldRoles(number="number", date="date", seller="issuer", buyer="recipient")
 
 
 class _Count:
     """Collects the values of an answer that occur on the pages."""
 
-    def __init__(self, grounds: Grounds) -> None:
+    def __init__(self, grounds: Grounding) -> None:
         self.evidence: dict[str, Evidence] = {}
         self.remarks: list[str] = []
         self._grounds = grounds
@@ -280,7 +280,7 @@ class _Count:
             return None
         if name in _NUMBERS and value.startswith("-") and not self._grounds.is_negative(value):
             value = value[1:]  # without a minus on any page, an owed amount must not become a refund
-        kept, confidence = _normalised(name, value)
+        kept, confidence = _normalized(name, value)
         self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
         return kept
 
@@ -306,11 +306,11 @@ class _Count:
         return self._grounds.words(value) if name in _WORDS else self._grounds.identifier(value)
 
 
-def _normalised(name: str, value: str) -> tuple[str, float]:
+def _normalized(name: str, value: str) -> tuple[str, float]:
     """Return a verified value in the format of `structured`, and its confidence."""
     if name in _CHECKED:
         number, share = _CHECKED[name](value) or (value, _STRANGE / _CERTAIN)
         return number, round(_CERTAIN * share, 4)
     if name == "unit":
-        return units.code(value) or value, _LIKELY
+        return units.unit_code(value) or value, _LIKELY
     return value, _LIKELY if name in _WORDS else _CERTAIN

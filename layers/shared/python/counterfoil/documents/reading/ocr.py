@@ -21,9 +21,9 @@ from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import CancelledError, ServiceUnavailableError
 from counterfoil.validation import validate
 
-CALL_SECONDS = 45.0
+CALL_TIMEOUT_SECONDS = 45.0
 """Timeout of a call; most take one to three seconds."""
-LEAST_SECONDS = 5.0
+MIN_SECONDS_LEFT = 5.0
 """Minimum remaining time to start a call. A shorter one would be aborted, but still billed."""
 
 _OF_THE_PAGE = frozenset(
@@ -42,7 +42,7 @@ class Breakers(Protocol):
 
 
 @dataclass(frozen=True)
-class Recognised:
+class OcrPage:
     """Words of a page after OCR, and their mean confidence: 0 to 1."""
 
     page: Page
@@ -56,9 +56,7 @@ class Ocr(Protocol):
     def name(self) -> str:
         """Name for stored answers."""
 
-    def recognise(
-        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
-    ) -> Recognised | None:
+    def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
         """Return the words of one page of `width` and `height` in points, a PDF page or an image.
 
         None if the page is rejected because of its content. A sideways page is turned upright.
@@ -73,28 +71,28 @@ class Ocr(Protocol):
 
 def question(name: str, content_hash: bytes, number: int) -> bytes:
     """Return the cache key of a page's OCR result. Pages count from 1."""
-    return sha256(f"recognise/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
+    return sha256(f"recognize/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
 
 
-def packed(recognised: Recognised | None) -> Any:
+def packed(recognized: OcrPage | None) -> Any:
     """Return an OCR result as JSON; null for a rejected page."""
-    if recognised is None:
+    if recognized is None:
         return None
-    page = recognised.page
+    page = recognized.page
     return {
         "width": page.width,
         "height": page.height,
-        "confidence": recognised.confidence,
+        "confidence": recognized.confidence,
         "words": [[word.text, *(round(edge, _PLACES) for edge in word[1:])] for word in page.words],
     }
 
 
-def unpacked(answer: Any) -> Recognised | None:
+def unpacked(answer: Any) -> OcrPage | None:
     """Parse the JSON of `packed`."""
     if answer is None:
         return None
     words = tuple(Word(*word) for word in answer["words"])
-    return Recognised(Page(answer["width"], answer["height"], words), answer["confidence"])
+    return OcrPage(Page(answer["width"], answer["height"], words), answer["confidence"])
 
 
 # -- Amazon Textract ------------------------------------------------------------------------------------------------
@@ -135,20 +133,18 @@ class Textract:
     def __init__(self, breakers: Breakers) -> None:
         self._breakers = breakers
 
-    def recognise(
-        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
-    ) -> Recognised | None:
+    def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
         """See `Ocr`."""
         if len(image) > MAX_OCR_BYTES:
             return None
-        seconds = min(CALL_SECONDS, time_left())
-        if seconds < LEAST_SECONDS:
+        seconds = min(CALL_TIMEOUT_SECONDS, time_left())
+        if seconds < MIN_SECONDS_LEFT:
             raise CancelledError("Not enough time is left for the OCR of a page")
         with self._breakers.guard("ocr:textract"):
             try:
-                answer = http.within(seconds, lambda: _detect(image))
+                answer = http.run_with_deadline(seconds, lambda: _detect(image))
             except TimeoutError:
-                if seconds < CALL_SECONDS and time_left() <= 0:
+                if seconds < CALL_TIMEOUT_SECONDS and time_left() <= 0:
                     # The function's own lack of time must not open the breaker of the service.
                     raise CancelledError("The time ended before the OCR of a page") from None
                 message = f"Textract did not answer within {seconds:g} seconds"
@@ -156,12 +152,12 @@ class Textract:
             if answer is None:
                 return None
             read = validate(_Answer, answer, lambda problem: ServiceUnavailableError(_wrong(problem.type)))
-        return _recognised(read.blocks, width, height)
+        return _recognized(read.blocks, width, height)
 
 
 def _detect(image: bytes) -> Any:
     """Make one call; None if the page is rejected."""
-    with aws.errors_mapped():
+    with aws.translate_errors():
         try:
             return aws.client("textract").detect_document_text(Document={"Bytes": image})
         except ClientError as error:
@@ -174,14 +170,14 @@ def _wrong(type_: str) -> str:
     return f"Textract's answer is none that it gives ({type_})"
 
 
-def _recognised(blocks: Iterable[_Block], width: float, height: float) -> Recognised:
+def _recognized(blocks: Iterable[_Block], width: float, height: float) -> OcrPage:
     found = [block for block in blocks if block.type == "WORD" and block.geometry is not None and block.text.strip()]
     quads = [_quad(block, width, height) for block in found]
     turns = _prevailing_turns(quads)
     page_width, page_height = (height, width) if turns % 2 else (width, height)
     words = tuple(_upright(quad, turns, width, height) for quad in quads)
     sure = sum(block.confidence for block in found) / (100 * len(found)) if found else 0.0
-    return Recognised(Page(page_width, page_height, words), round(min(max(sure, 0.0), 1.0), 4))
+    return OcrPage(Page(page_width, page_height, words), round(min(max(sure, 0.0), 1.0), 4))
 
 
 def _quad(block: _Block, width: float, height: float) -> _Quad:
@@ -284,13 +280,13 @@ class CachedOcr:
     first_page: int
     """First page in that file, from 1."""
 
-    def recognise(
+    def recognize(
         self, sizes: Mapping[int, tuple[float, float]], cut: "Cut", deadline: Deadline
-    ) -> dict[int, Recognised | None]:
+    ) -> dict[int, OcrPage | None]:
         """Return the words of pages by number, or None for a refused page.
 
         Raises:
-            CounterfoilError: as `Ocr.recognise`, `AnswerCache` and `Deadline.check`. Earlier pages stay in the cache.
+            CounterfoilError: as `Ocr.recognize`, `AnswerCache` and `Deadline.check`. Earlier pages stay in the cache.
         """
         questions = {
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
@@ -300,7 +296,7 @@ class CachedOcr:
         missing = [number for number in sizes if number not in found]
         for number, image in zip(missing, cut(missing) if missing else (), strict=True):
             deadline.check()
-            found[number] = self.ocr.recognise(image, *sizes[number], time_left=deadline.remaining)
+            found[number] = self.ocr.recognize(image, *sizes[number], time_left=deadline.remaining)
             self.cache.keep(questions[number], packed(found[number]), self.ocr.name)
         return found
 
@@ -313,7 +309,7 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     """Run OCR on the scanned pages of a PDF. Without OCR, a page whose text is noise has no words.
 
     Raises:
-        CounterfoilError: as `CachedOcr.recognise` and `parsers.cut`.
+        CounterfoilError: as `CachedOcr.recognize` and `parsers.extract_pages`.
     """
     pages = [replace(page, words=()) if number in text.noise else page for number, page in enumerate(text.pages, 1)]
     sizes, numbers = text.scans, tuple(text.scans)
@@ -326,14 +322,14 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
         return Recognition(pages, unread=numbers, noise=text.noise, reason=reason)
 
     def cut(missing: Sequence[int]) -> Iterator[bytes]:
-        return parsers.cut(content, [(number, number) for number in missing], deadline.check)
+        return parsers.extract_pages(content, [(number, number) for number in missing], deadline.check)
 
-    found = service.recognise(sizes, cut, deadline)
+    found = service.recognize(sizes, cut, deadline)
     read, sure = list(pages), dict[int, float]()
-    for number, recognised in found.items():
-        if recognised is not None and len(recognised.page.words) > len(pages[number - 1].words):
-            read[number - 1] = recognised.page
-            sure[number] = recognised.confidence
+    for number, recognized in found.items():
+        if recognized is not None and len(recognized.page.words) > len(pages[number - 1].words):
+            read[number - 1] = recognized.page
+            sure[number] = recognized.confidence
     unread = tuple(number for number in numbers if found[number] is None)
     return Recognition(read, sure, unread, text.noise, _REFUSED_PAGES if unread else None)
 
@@ -342,7 +338,7 @@ _REFUSED_PAGES = "the recognition of characters refuses them, for their format o
 
 
 def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on an image, page by page for a TIFF. Raises as `CachedOcr.recognise`."""
+    """Run OCR on an image, page by page for a TIFF. Raises as `CachedOcr.recognize`."""
     if service is None:
         return Recognition((), unread=(1,), reason=OFF)
     page_pixels = parsers.page_sizes(content, deadline.check)
@@ -358,16 +354,16 @@ def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> 
             return [content] * len(missing)
         return parsers.tiff_pages(content, missing, deadline.check)
 
-    found = service.recognise(sizes, cut, deadline)
+    found = service.recognize(sizes, cut, deadline)
     pages, sure, unread = list[Page](), dict[int, float](), list[int]()
     for number in range(1, len(page_pixels) + 1):
-        recognised = found.get(number)
-        if recognised is None:
+        recognized = found.get(number)
+        if recognized is None:
             unread.append(number)
             pages.append(Page(*sizes.get(number, (0.0, 0.0)), ()))
         else:
-            pages.append(recognised.page)
-            sure[number] = recognised.confidence
+            pages.append(recognized.page)
+            sure[number] = recognized.confidence
     return Recognition(pages, sure, tuple(unread), reason=_REFUSED_PAGES if unread else None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.documents.sandbox.program import Operation, Part
 
 if TYPE_CHECKING:
-    from counterfoil.documents.mail.attachments import Found
+    from counterfoil.documents.mail.attachments import MailPart
     from counterfoil.documents.structured import ExtractionResult
 
 # Each operation imports its own parsers: a child that only renders pages needs neither pypdf nor lxml.
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
     """Yield the extraction of a file's XML, then the pages and scan sizes of a PDF without XML."""
     from counterfoil.documents.einvoice.extract import extract_xml
-    from counterfoil.documents.filetype import FileKind, recognise
+    from counterfoil.documents.filetype import FileKind, recognize
 
     exact = extract_xml(content, embedded=not text_only)
     yield _as_json(exact), b""
-    if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
+    if exact.structured_data is not None or recognize(content) is not FileKind.PDF:
         return
     from counterfoil.documents import pdf
     from counterfoil.documents.sandbox.pages import pack
@@ -56,7 +56,7 @@ def _as_json(found: "ExtractionResult") -> dict[str, Any]:
 def _cut(content: bytes, *, ranges: Sequence[Sequence[int]]) -> Iterator[Part]:
     from counterfoil.documents import pdf
 
-    for part in pdf.cut(content, [(first, last) for first, last in ranges]):
+    for part in pdf.extract_pages(content, [(first, last) for first, last in ranges]):
         yield None, part
 
 
@@ -87,7 +87,7 @@ def _mail(content: bytes) -> Iterator[Part]:
     envelope = message.envelope(mail)
     yield {"envelope": asdict(envelope), "authentication": message.sender_authentication(mail)._asdict()}, b""
     if envelope.refusal is None:
-        yield from map(_found, attachments.of_mail(mail))
+        yield from map(_found, attachments.mail_attachments(mail))
 
 
 def _archive(content: bytes) -> Iterator[Part]:
@@ -97,13 +97,13 @@ def _archive(content: bytes) -> Iterator[Part]:
     archive = Archive(content)
     yield archive.is_office_document, b""
     if not archive.is_office_document:
-        yield from map(_found, attachments.of_archive(archive))
+        yield from map(_found, attachments.archive_attachments(archive))
 
 
-def _found(found: "Found") -> Part:
-    from counterfoil.documents.mail.attachments import Skipped
+def _found(found: "MailPart") -> Part:
+    from counterfoil.documents.mail.attachments import SkippedAttachment
 
-    if isinstance(found, Skipped):
+    if isinstance(found, SkippedAttachment):
         return {"name": found.name, "size": found.size, "reason": found.reason}, b""
     return {"name": found.name, "kind": found.kind}, found.content
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterfoil.documents.filetype import FileKind
-from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
+from counterfoil.documents.mail.attachments import Attachment, MailPart, SkippedAttachment
 from counterfoil.documents.mail.message import Envelope, Refusal, SenderAuthentication
 from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
@@ -60,7 +60,7 @@ def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -
 
 def _extraction(value: Any) -> ExtractionResult:
     type_ = None if value["type"] is None else DocumentType(value["type"])
-    given = {"type": type_, "remarks": tuple(value["remarks"]), "unread": frozenset(value["unread"])}
+    given = {"type": type_, "warnings": tuple(value["warnings"]), "unread": frozenset(value["unread"])}
     return ExtractionResult(**value | given)
 
 
@@ -83,8 +83,8 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
     return Reading(DocumentType(value["type"]), value["fields"], evidence)
 
 
-def cut(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
-    """Do the same as `pdf.cut`. Raises as `process.run`."""
+def extract_pages(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
+    """Do the same as `pdf.extract_pages`. Raises as `process.run`."""
     return (frame.content for frame in run("cut", content, {"ranges": ranges}, CUT, check))
 
 
@@ -99,11 +99,13 @@ def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check)
     return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, CUT, check))
 
 
-def take_mail_apart(content: bytes, check: Check = _no_check) -> tuple[Envelope, SenderAuthentication, Iterator[Found]]:
+def take_mail_apart(
+    content: bytes, check: Check = _no_check
+) -> tuple[Envelope, SenderAuthentication, Iterator[MailPart]]:
     """Return the envelope of a mail, the results about its sender, and its files.
 
-    The files are those of `attachments.of_mail`; a refused mail yields none. Raises as `process.run`, also while
-    the files are iterated.
+    The files are those of `attachments.mail_attachments`; a refused mail yields none. Raises as `process.run`, also
+    while the files are iterated.
     """
     frames = run("mail", content, {}, TAKE_APART, check)
     head = next(frames).value
@@ -112,8 +114,8 @@ def take_mail_apart(content: bytes, check: Check = _no_check) -> tuple[Envelope,
     return envelope, SenderAuthentication(**head["authentication"]), map(_found, frames)
 
 
-def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[Found] | None:
-    """Return the files of an archive as `attachments.of_archive` yields them; None for an office document.
+def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
+    """Return the files of an archive as `archive_attachments` yields them; None for an office document.
 
     Raises as `process.run`, also while the files are iterated.
     """
@@ -122,8 +124,8 @@ def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[Fou
     return None if is_office_document else map(_found, frames)
 
 
-def _found(frame: Frame) -> Found:
+def _found(frame: Frame) -> MailPart:
     value = frame.value
     if "reason" in value:
-        return Skipped(value["name"], value["size"], value["reason"])
+        return SkippedAttachment(value["name"], value["size"], value["reason"])
     return Attachment(value["name"], FileKind(value["kind"]), frame.content)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from counterfoil.documents.sandbox.process import FRAME, MEMORY_BYTES
-from counterfoil.errors import InvalidDocumentError, sentence
+from counterfoil.errors import InvalidDocumentError, safe_message
 
 RETIRE_CPU_SECONDS = 300
 """CPU time after which the process is replaced."""
@@ -76,7 +76,7 @@ def _answer(answers: BinaryIO, request: dict[str, Any], content: bytes) -> None:
     except MemoryError:
         _write(answers, "memory", None, is_last=True)
     except Exception as error:  # noqa: BLE001  # the parent raises it
-        _write(answers, "failed", sentence(error), is_last=True)
+        _write(answers, "failed", safe_message(error), is_last=True)
     else:
         _write(answers, "end", None, is_last=True)
 

@@ -165,17 +165,17 @@ def _town_of(layout: Layout, cell: Cell) -> Town | None:
     if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
         return town(cell.text)
     over = _nearest_over(layout, cell)
-    if over is None or _CITY_ALONE.fullmatch(over.text.strip(" ,.")) is None or ends_address(over):
+    if over is None or _CITY_ALONE.fullmatch(over.text.strip(" ,.")) is None or is_address_end(over):
         return None
     return Town(cell.text.strip(" ,."), over.text.strip(" ,."), None)
 
 
 def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
-    column = [other for other in layout.over(cell, 2 * cell.height) if is_flush(other, cell)]
+    column = [other for other in layout.over(cell, 2 * cell.height) if is_left_aligned(other, cell)]
     return column[-1] if column else None
 
 
-def is_flush(a: Cell, b: Cell) -> bool:
+def is_left_aligned(a: Cell, b: Cell) -> bool:
     """Return whether two cells are lines of one block: they share their left or their right edge."""
     return abs(a.left - b.left) < b.height or abs(a.right - b.right) < _SAME_END * b.height
 
@@ -218,7 +218,7 @@ def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
         return None
     name, street = inline.name or "", inline.street or ""
     firm = _nearest_over(layout, inline.top)
-    if firm is None or ends_address(firm):
+    if firm is None or is_address_end(firm):
         return inline
     if _OWNER.match(fold_letters(name)):
         return replace(inline, name=firm.text)
@@ -238,7 +238,7 @@ def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
         name = _nearest_over(layout, cell)
         if name is not None and _OWNER.match(name.plain):
             name = _nearest_over(layout, name)
-        if name is None or ends_address(name) or not any(map(str.isalpha, name.text)):
+        if name is None or is_address_end(name) or not any(map(str.isalpha, name.text)):
             continue
         stated = place.country or (country(parts[2]) if len(parts) > 2 else None)
         return Address(name.text, street, Town(place.code, place.city, stated), (name, cell))
@@ -255,7 +255,7 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
     over = layout.over(bottom, _HIGHEST * bottom.height)
     column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
     if not column:
-        column = [cell for cell in over if is_flush(cell, bottom)]
+        column = [cell for cell in over if is_left_aligned(cell, bottom)]
     is_window = any(cell in taken and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in over)
     below, count = bottom, 0
     for cell in reversed(column):
@@ -267,7 +267,7 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
         if (label == "other" and _CONTACT.search(layout.left_of(cell)[-1].plain)) or _names_contact(cell):
             below = cell
             continue
-        if label == "other" or ends_address(cell):
+        if label == "other" or is_address_end(cell):
             return
         yield cell
         below, count = cell, count + 1
@@ -304,7 +304,7 @@ def _names_contact(cell: Cell) -> bool:
     return _ATTENTION.match(words) is not None or (":" in words and _CONTACT.match(words) is not None)
 
 
-def ends_address(cell: Cell) -> bool:
+def is_address_end(cell: Cell) -> bool:
     """Return whether a cell cannot be an address line: labeled, a number, a telephone, a heading."""
     words = cell.plain.strip()
     return (
@@ -372,7 +372,7 @@ def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> 
     cells = (*lines, bottom)
     name = _name([cell.text for cell in before]) if before else None
     between = layout.over(bottom, bottom.top - cells[0].top)
-    to_person = any(_names_contact(cell) for cell in between if is_flush(cell, bottom))
+    to_person = any(_names_contact(cell) for cell in between if is_left_aligned(cell, bottom))
     return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells, False, to_person)
 
 
@@ -392,7 +392,7 @@ def has_legal_form(cell: Cell) -> bool:
     return _LEGAL_FORM.search(cell.plain) is not None
 
 
-def is_box(address: Address) -> bool:
+def is_po_box(address: Address) -> bool:
     """Return whether an address has a post office box instead of a street."""
     return _BOX.match(fold_letters(address.street or "")) is not None
 
@@ -405,7 +405,7 @@ _CLOSE = 2.5  # in text heights, between lines of one block
 _LONGEST = 120
 
 
-def labelled(layout: Layout) -> dict[str, Address]:
+def labeled(layout: Layout) -> dict[str, Address]:
     """Return labeled addresses by the roles of their headings, if they have a name and a town."""
     found: dict[str, Address] = {}
     for cell in layout.cells:
@@ -432,12 +432,12 @@ def _stated(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, .
             break
         above = cell
         cells.append(cell)
-        for name, value in _labelled_parts(cell):
+        for name, value in _labeled_parts(cell):
             stated.setdefault(name, value)
     return stated, tuple(cells)
 
 
-def _labelled_parts(cell: Cell) -> Iterator[tuple[str, str]]:
+def _labeled_parts(cell: Cell) -> Iterator[tuple[str, str]]:
     """Yield the labels of a line with their values: `Cap: 22100 Nazione: IT`."""
     if len(cell.text) > _LONGEST or _LABEL.match(cell.plain) is None:
         return

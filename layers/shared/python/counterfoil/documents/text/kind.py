@@ -33,8 +33,8 @@ from counterfoil.documents.text.layout import (
     LabeledValue,
     Layout,
     find,
-    heads_a_column,
-    heads_goods,
+    is_column_header,
+    is_line_item_header,
 )
 from counterfoil.documents.text.page import Evidence
 
@@ -155,7 +155,7 @@ def vat_id(text: str) -> tuple[str, float] | None:
     if match is None:
         return None
     for candidate in _shortened(match["id"]):
-        if has_right_check_digits(candidate):
+        if has_valid_check_digits(candidate):
             return candidate, CERTAIN
     number = next(filter(_LOOKS_RIGHT.fullmatch, reversed(_shortened(match["id"]))), None)
     return None if number is None else (number, STATED)
@@ -167,7 +167,7 @@ def _shortened(text: str) -> list[str]:
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def has_right_check_digits(number: str) -> bool:
+def has_valid_check_digits(number: str) -> bool:
     """Validate the check digits of a VAT id by the rules of its country."""
     if number.startswith("CHE"):
         return bool(_swiss.is_valid(re.sub(r"(MWST|TVA|IVA)$", "", number)))
@@ -386,7 +386,7 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
-        found = next(_labelled(layout, DocumentType.INVOICE, parse), None) if is_citable else None
+        found = next(_labeled(layout, DocumentType.INVOICE, parse), None) if is_citable else None
         return None if found is None or found.label.page != 1 else (DocumentType.INVOICE, found)
     for kind in _BY_NUMBER:
         found = next(iter(own_numbers(layout, kind, parse)), None)
@@ -412,7 +412,7 @@ def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Labele
     return None
 
 
-def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
+def _labeled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
     """Yield the numbers of a type by their labels, then those after its name."""
     yield from find(layout, _NUMBER_OF[kind], parse)
     yield from named_numbers(layout, kind, parse)
@@ -446,8 +446,8 @@ def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | 
         is_below = found.cell is not label and found.cell.top > label.bottom
         if (
             label.page == title.cell.page
-            and (is_near or heads_a_column(layout, label))
-            and not (is_below and (len(found.value) < _FEWEST_BELOW or heads_goods(layout, label)))
+            and (is_near or is_column_header(layout, label))
+            and not (is_below and (len(found.value) < _FEWEST_BELOW or is_line_item_header(layout, label)))
         ):
             return found
     return None
@@ -538,7 +538,7 @@ def _may_follow(tail: str, order: DateOrder | None) -> bool:
     return following is not None and split_reference(tail[following.end() :]) is not None
 
 
-def day_behind(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
+def date_after(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
     """Return the date after a number: `Nr. 4711 vom 4. Juli 2024`."""
     tail = found.cell.text.partition(found.value)[2]
     day = next(iter(find_dates(tail, order)), None)

@@ -197,7 +197,7 @@ def find(
                 continue
             if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
                 continue  # another word, or the first letters of a number
-            end = whole_end(label, cell, match.end())
+            end = label_end(label, cell, match.end())
             is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
             found = _beside(layout, cell, end, parse, below=is_over)
             if found is not None:
@@ -205,7 +205,7 @@ def find(
                 break
 
 
-def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
+def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
     """End of a label, including its translation: `Datum / Date`."""
     while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
         end = again.end()
@@ -220,20 +220,20 @@ def begins(cell: Cell, start: int) -> bool:
 
 def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
     """Return whether the value of a label may be below it. `below` is the rule for single labels."""
-    return (below and not heads_goods(layout, cell)) or heads_a_column(layout, cell)
+    return (below and not is_line_item_header(layout, cell)) or is_column_header(layout, cell)
 
 
-def heads_a_column(layout: Layout, cell: Cell) -> bool:
+def is_column_header(layout: Layout, cell: Cell) -> bool:
     """Return whether a cell is in a row of labels: at least three, no digits, values below most of them."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False
-    if heads_goods(layout, cell):
+    if is_line_item_header(layout, cell):
         return False
     return 2 * sum(1 for other in row if layout.below(other) is not None) > len(row)
 
 
-def heads_goods(layout: Layout, cell: Cell) -> bool:
+def is_line_item_header(layout: Layout, cell: Cell) -> bool:
     """Return whether a cell is in the heading of a table of line items."""
     kinds = {kind for other in layout.line(cell) for kind in heading_kinds(other.text)}
     return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)

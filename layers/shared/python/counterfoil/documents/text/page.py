@@ -164,7 +164,7 @@ def pages(content: bytes) -> list[Page]:
     from counterfoil.documents import pdf  # its import takes 0.3 s
 
     read, characters, words = list[Page](), 0, 0
-    with pdf.opened(content) as document:
+    with pdf.open_pdf(content) as document:
         for number in range(len(document)):
             page = document[number]
             text_page = page.get_textpage()

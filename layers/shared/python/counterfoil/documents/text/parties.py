@@ -102,7 +102,7 @@ def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[A
     loose: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
     found = [(_role(layout, address), address) for address in addresses.find(layout)]
-    for role, address in (*addresses.labelled(layout).items(), *found):
+    for role, address in (*addresses.labeled(layout).items(), *found):
         if role is None:
             loose.append(address)
         else:
@@ -135,7 +135,7 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
         role = addresses.heading(cell)
         if role is not None:
             return role
-        if not addresses.ends_address(cell) or addresses.town(cell.text):
+        if not addresses.is_address_end(cell) or addresses.town(cell.text):
             return None
     return None
 
@@ -148,9 +148,11 @@ def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
     first = [address for address in loose if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
     over = next((one for one in first if one.inline and one.top.top < _WINDOW_BOTTOM * height), None)
-    if over is not None and addresses.is_box(over):
+    if over is not None and addresses.is_po_box(over):
         name = fold_letters(over.name or "")
-        return next((one for one in first if fold_letters(one.name or "") == name and not addresses.is_box(one)), over)
+        return next(
+            (one for one in first if fold_letters(one.name or "") == name and not addresses.is_po_box(one)), over
+        )
     if over is not None:
         return over
     sender = next((one for one in first if one.top.top < _LETTERHEAD * height), None)
@@ -183,7 +185,7 @@ def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
         and cell.top < _LETTERHEAD * layout.pages[0].height
         and cell not in taken
         and addresses.has_legal_form(cell)
-        and not addresses.ends_address(cell)
+        and not addresses.is_address_end(cell)
     }
     return names.pop() if len(names) == 1 else None
 
@@ -219,10 +221,10 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
 def _block(layout: Layout, address: Address, taken: Container[Cell]) -> list[Cell]:
     """Return the cells between the lines of an address, and those close below it about the same party."""
     top, bottom = address.cells[0], address.cells[-1]
-    cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_flush(cell, bottom)]
+    cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_left_aligned(cell, bottom)]
     above = bottom
     for cell in layout.under(bottom):
-        if not addresses.is_flush(cell, bottom):
+        if not addresses.is_left_aligned(cell, bottom):
             continue
         if cell in taken or cell.top - above.bottom > _CLOSE * above.height or not _goes_on(cell):
             break
@@ -236,7 +238,7 @@ def _goes_on(cell: Cell) -> bool:
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
     is_number = bool(find_vat_ids(cell.text) or find_ibans(cell.text))
-    return is_number or addresses.ends_address(cell) or addresses.country(cell.text) is not None
+    return is_number or addresses.is_address_end(cell) or addresses.country(cell.text) is not None
 
 
 def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
@@ -295,7 +297,7 @@ def _side_of(layout: Layout, label: Cell) -> str | None:
         if role is not None:
             return {"invoiced": "buyer", "addressed": None}.get(role, role)
         in_address = in_address or addresses.town(cell.text) is not None or addresses.country(cell.text) is not None
-        if not in_address and not addresses.ends_address(cell):
+        if not in_address and not addresses.is_address_end(cell):
             return None  # separated by unrelated text
         below = cell
     return None
@@ -375,6 +377,6 @@ def _name_under_heading(layout: Layout, side: str) -> Cell | None:
     for cell in layout.cells:
         if addresses.heading(cell) == side:
             below = layout.below(cell)
-            if below is not None and not addresses.ends_address(below):
+            if below is not None and not addresses.is_address_end(below):
                 return below
     return None

@@ -48,10 +48,10 @@ def read(pages: Sequence[Page]) -> Reading | None:
         return None
     own, number, number_evidence, day = identity
     roles = ROLES[own]
-    labelled = LabeledFields(layout, own, order, number)
-    labelled.read()
-    fields: dict[str, Any] = {roles.number: number, **labelled.fields}
-    evidence = {roles.number: number_evidence, **labelled.evidence}
+    labeled = LabeledFields(layout, own, order, number)
+    labeled.read()
+    fields: dict[str, Any] = {roles.number: number, **labeled.fields}
+    evidence = {roles.number: number_evidence, **labeled.evidence}
     if day is not None:
         fields[roles.date], evidence[roles.date] = day
     for role, party in parties.read(layout, own).items():
@@ -80,18 +80,18 @@ def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
     if title is None or typed is not None:
         if typed is None:
             return None
-        return typed[0], typed[1].value, _evidence(typed[1], 0.8), kind.day_behind(typed[1], order)
+        return typed[0], typed[1].value, _evidence(typed[1], 0.8), kind.date_after(typed[1], order)
     day = None if title.date is None else (title.date, Evidence("title", 0.95, title.cell.page))
     if title.number is not None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
-    labelled, share = next(iter(kind.own_numbers(layout, title.type, parse)), None), 1.0
-    if labelled is None:
-        labelled, share = next(kind.named_numbers(layout, title.type, parse), None), 0.9
-    if labelled is None:
-        labelled, share = kind.number_beside(layout, title, parse), 0.7
-    if labelled is None:
+    labeled, share = next(iter(kind.own_numbers(layout, title.type, parse)), None), 1.0
+    if labeled is None:
+        labeled, share = next(kind.named_numbers(layout, title.type, parse), None), 0.9
+    if labeled is None:
+        labeled, share = kind.number_beside(layout, title, parse), 0.7
+    if labeled is None:
         return None
-    return title.type, labelled.value, _evidence(labelled, share), day or kind.day_behind(labelled, order)
+    return title.type, labeled.value, _evidence(labeled, share), day or kind.date_after(labeled, order)
 
 
 def _evidence(found: LabeledValue, share: float) -> Evidence:

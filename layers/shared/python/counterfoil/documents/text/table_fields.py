@@ -10,17 +10,17 @@ from counterfoil.documents import units
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.table_headings import Heading, Kind
 from counterfoil.documents.text.table_layout import NumberFormat, Piece, RawLine, Token, is_position, parse_number
-from counterfoil.documents.units import code
+from counterfoil.documents.units import unit_code
 
 _UNIT_IN_BRACKETS = re.compile(r"\(([^\W\d]+)\)\s*:?", re.UNICODE)
 _PER = re.compile(r"\b(?:pro|je|per|par|por)\s+([^\W\d]+)\s*:?$", re.IGNORECASE)
 
 
-def stated_in(description: str) -> str | None:
+def unit_in_description(description: str) -> str | None:
     """Return the unit in a description: `Consulting (hours)`, `Hot air per litre`."""
     for pattern in (_UNIT_IN_BRACKETS, _PER):
         for match in pattern.finditer(description):
-            if (found := code(match[1])) is not None and len(match[1]) > 1:
+            if (found := unit_code(match[1])) is not None and len(match[1]) > 1:
                 return found
     return None
 
@@ -84,7 +84,7 @@ _CODE = re.compile(r"(?=.*\w).{1,40}")
 
 
 @dataclass
-class Found:
+class LineFields:
     """Fields of a line item by their structured data names, with confidence and, if not the cell, source."""
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -110,9 +110,9 @@ def plain(number: Decimal) -> str:
     return format(number or abs(number), "f")
 
 
-def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> Found:
+def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> LineFields:
     """Read a line item. `collapsed` cells with several values have no blank row if a value is missing."""
-    found = Found()
+    found = LineFields()
     cells = _by_kind(line, heading, collapsed=collapsed)
     _put_texts(found, cells)
     _put_quantities(found, line, cells)
@@ -207,7 +207,7 @@ def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
     return True
 
 
-def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+def _put_texts(found: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     position = next(
         (piece.tokens[0].text for piece in cells.get(Kind.POSITION, []) if is_position(piece.tokens[0].text)), ""
     )
@@ -269,7 +269,7 @@ def described(rows: Sequence[str]) -> str:
     return " ".join(kept).rstrip(" :")
 
 
-def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+def _put_quantities(found: LineFields, line: RawLine, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     values = line.values
     quantity = values.get(Kind.QUANTITY)
     if quantity is None and Kind.NET not in values:
@@ -283,14 +283,14 @@ def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[P
     near.append(line.beside_quantity)
     for text in near:
         first = text.split()[0] if text.split() else ""
-        found.put("unit", units.code(text) or units.code(first), 0.9)
+        found.put("unit", units.unit_code(text) or units.unit_code(first), 0.9)
     found.has_unknown_unit = any(near) and "unit" not in found.fields
     if quantity is not None and "unit" not in found.fields:
-        found.put("unit", stated_in(found.fields.get("description", "")), _ROUGH, "description")
+        found.put("unit", unit_in_description(found.fields.get("description", "")), _ROUGH, "description")
 
 
 def _put_prices(
-    found: Found, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]], form: NumberFormat
+    found: LineFields, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]], form: NumberFormat
 ) -> None:
     price, net, basis = values.get(Kind.PRICE), values.get(Kind.NET), values.get(Kind.BASIS)
     if net is not None and net.value is not None:
@@ -311,13 +311,13 @@ def _put_prices(
             _put_basis(found, match["number"], form)
 
 
-def _put_basis(found: Found, text: str, form: NumberFormat) -> None:
+def _put_basis(found: LineFields, text: str, form: NumberFormat) -> None:
     number = parse_number(text.rstrip(".,"), form)
     if number:
         found.put("price_basis_quantity", plain(number), 0.85)
 
 
-def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
+def _prove(found: LineFields, values: Mapping[Kind, Token]) -> None:
     """Check quantity * price / basis = net, and raise or lower the confidence accordingly."""
     quantity, price, net = found.number("quantity"), found.number("unit_price"), found.number("net_amount")
     if quantity is None or price is None or net is None:
@@ -346,7 +346,7 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
         found.confidence["price_basis_quantity"] = max(_ROUGH, found.confidence["price_basis_quantity"])
 
 
-def count_pieces(lines: Sequence[Found]) -> None:
+def count_pieces(lines: Sequence[LineFields]) -> None:
     """Set the unit C62 (one) for quantities without a unit in a table where others have one."""
     if any("unit" in found.fields and found.confidence["unit"] > _ROUGH for found in lines):
         for found in lines:
@@ -354,7 +354,7 @@ def count_pieces(lines: Sequence[Found]) -> None:
                 found.put("unit", "C62", _ROUGH, "other lines")
 
 
-def credit(lines: Sequence[Found]) -> None:
+def credit(lines: Sequence[LineFields]) -> None:
     """Make the amounts of a credit note positive if all are negative, along with negative quantities."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(found.number(name) or Decimal(0) for name in names) for found in lines]

@@ -16,7 +16,7 @@ from itertools import pairwise, product
 from types import MappingProxyType
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.lexicon.folding import fold
+from counterfoil.documents.lexicon.folding import normalize_text
 from counterfoil.documents.text.page import Line, Word
 
 
@@ -123,7 +123,7 @@ def basis(text: str) -> int:
 
 def plain_heading(text: str) -> str:
     """Return the words of a heading without case, diacritics, punctuation and currency."""
-    words = _NOT_HEADING.sub(" ", fold(text).replace("%", " % ")).split()
+    words = _NOT_HEADING.sub(" ", normalize_text(text).replace("%", " % ")).split()
     kept = [word for word in words if word not in _CURRENCIES]
     if len(kept) < len(words) and kept and kept[-1] == "in":
         kept.pop()
@@ -336,10 +336,10 @@ def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
     return first, last
 
 
-def _extends(line: Line, neighbour: Line, lower: Line) -> bool:
+def _extends(line: Line, neighbor: Line, lower: Line) -> bool:
     """Return whether a line extends an adjacent heading: near, only heading words, no numbers."""
-    upper = line if lower is neighbour else neighbour
-    if lower.top - upper.bottom > _NEXT_LINE * (neighbour.bottom - neighbour.top):
+    upper = line if lower is neighbor else neighbor
+    if lower.top - upper.bottom > _NEXT_LINE * (neighbor.bottom - neighbor.top):
         return False
     words = [word for word in line.words if plain_heading(word.text)]
     return (

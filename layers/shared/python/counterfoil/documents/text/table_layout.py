@@ -356,8 +356,8 @@ def is_aside(row: Row) -> bool:
 def is_sum_aside(row: Row) -> bool:
     """Return whether a row ends in a sum, next to unrelated text such as a tax table or payment terms."""
     label = row.last_label
-    is_sum = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
-    return is_sum and not is_position(row.tokens[0].text)
+    is_rollup = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
+    return is_rollup and not is_position(row.tokens[0].text)
 
 
 def is_position(text: str) -> bool:
@@ -386,7 +386,7 @@ _SAME_EDGE = 2.5
 _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 
 
-def raw_lines(stretches: Sequence[Stretch]) -> list[RawLine]:
+def split_rows(stretches: Sequence[Stretch]) -> list[RawLine]:
     """Read the line items of a table, page by page.
 
     A line item continues on the next page if that page starts with words and without a number.

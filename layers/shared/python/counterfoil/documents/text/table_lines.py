@@ -14,7 +14,7 @@ from itertools import islice, pairwise, permutations
 
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence, Page
-from counterfoil.documents.text.table_fields import Found, count_pieces, credit, is_collapsed, plain, read_fields
+from counterfoil.documents.text.table_fields import LineFields, count_pieces, credit, is_collapsed, plain, read_fields
 from counterfoil.documents.text.table_headings import Column, Heading, Kind, headings, is_carried, is_section, is_total
 from counterfoil.documents.text.table_layout import (
     NumberFormat,
@@ -25,8 +25,8 @@ from counterfoil.documents.text.table_layout import (
     is_aside,
     is_position,
     number_format,
-    raw_lines,
     read_tokens,
+    split_rows,
 )
 from counterfoil.documents.text.totals import Charge, charges, settle, tax_codes, tax_rates
 
@@ -51,7 +51,7 @@ class _Product:
     is_telling: bool
 
 
-def multiplied(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
+def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
     """Return the table whose rows multiply, by page; empty if fewer than two rows share columns."""
     every = (found for rows in pages for row in rows if not is_aside(row) for found in _products(row))
     products = list(islice(every, _MOST_PRODUCTS))
@@ -161,7 +161,7 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
     return runs
 
 
-def added(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
+def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
     """Return rows of words and one amount each that add up to the row below: words, amount, row.
 
     Sums, taxes and rows after a table are excluded. Requires two rows with an amount, or a row below that is labeled as
@@ -182,8 +182,8 @@ def added(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
             found.append((_words(other), amount, other))
         amounts = [amount.value or Decimal(0) for _, amount, _ in found]
         telling = sum(1 for amount in amounts if amount)
-        is_sum = is_total(row.label) and not is_section(row.label)
-        if (telling >= 2 or (is_sum and found and telling)) and sum(amounts, Decimal(0)) == total.value:
+        is_rollup = is_total(row.label) and not is_section(row.label)
+        if (telling >= 2 or (is_rollup and found and telling)) and sum(amounts, Decimal(0)) == total.value:
             return found[::-1]
     return []
 
@@ -268,7 +268,7 @@ def read_lines(
     tables = list(_tables(pages, rows, _running(pages, rows)))
     priced = [table for table in tables if table[0].heading.has_prices]
     items = [item for table in priced or tables for item in _read(table, form)]
-    if not items and (stretches := multiplied(rows)):
+    if not items and (stretches := lines_by_multiplication(rows)):
         items = _read(stretches, form)
     count_pieces([found for _, found in items])
     lines = _settled(items, rows, is_credit_note=is_credit_note) if items else _added(rows)
@@ -350,7 +350,7 @@ def _is_same(a: Heading, b: Heading) -> bool:
     return a.kinds == b.kinds
 
 
-def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, Found]]:
+def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
     """Read a table with the interpretation of its heading that arithmetic supports best."""
     readings = list(table[0].heading.readings())
     if len(readings) == 1:
@@ -362,8 +362,8 @@ def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, F
     return _read_as(table, readings[scores.index(max(scores))], form)
 
 
-def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> list[tuple[RawLine, Found]]:
-    lines = raw_lines([_understood(stretch, reading) for stretch in table])
+def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
+    lines = split_rows([_understood(stretch, reading) for stretch in table])
     collapsed = is_collapsed(lines, reading)
     items = ((line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines)
     return [(line, found) for line, found in items if _is_line(line, found)]
@@ -380,13 +380,13 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
     return Stretch(stretch.page, Heading(columns, stretch.heading.top, stretch.heading.bottom), stretch.rows)
 
 
-def _worth(found: Found) -> int:
+def _worth(found: LineFields) -> int:
     """Return how much of a line item is read and proven. A description needs a word."""
     has_word = re.search(r"\b[^\W\d_]{3,}\b", found.fields.get("description", "")) is not None
     return len(found.fields) + has_word + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
 
 
-def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
+def _counted(items: Sequence[tuple[RawLine, LineFields]]) -> int:
     """Return how many positions exceed the previous one. Real positions increase from a small number."""
     positions = [found.fields.get("position", "") for _, found in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
@@ -394,7 +394,7 @@ def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
     return sum(1 for a, b in pairwise(positions) if a.isdecimal() and b.isdecimal() and int(a) < int(b))
 
 
-def _is_line(line: RawLine, found: Found) -> bool:
+def _is_line(line: RawLine, found: LineFields) -> bool:
     """Return whether a row is a line item. Below a sum, arithmetic must prove it.
 
     A line item has a name or a quantity.
@@ -409,18 +409,20 @@ def _is_line(line: RawLine, found: Found) -> bool:
 
 def _added(rows: Sequence[Sequence[Row]]) -> Lines:
     """Return line items of a document without a heading: words and amounts that add up to a sum below."""
-    found = [one for page in rows for one in added(page)]
+    found = [one for page in rows for one in lines_by_addition(page)]
     items = []
     for words, amount, row in found:
         line = RawLine(row.page, row.top, {Kind.NET: amount})
-        item = Found()
+        item = LineFields()
         item.put("description", words, _ADDED)
         item.put("net_amount", plain(amount.value or Decimal(0)), _ADDED)
         items.append(_item(line, item, "sum"))
     return Lines(tuple(items), _sum(items), proven=bool(items))
 
 
-def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool) -> Lines:
+def _settled(
+    items: Sequence[tuple[RawLine, LineFields]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool
+) -> Lines:
     """Choose the line items and charges that add up to a stated sum, and rate their confidence."""
     used = {(line.page, token) for line, _ in items for token in line.values.values()}
     used |= {
@@ -458,7 +460,7 @@ def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row
     return Lines(tuple(kept), _sum(kept), settlement.is_proven)
 
 
-def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, Found]]) -> bool:
+def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
     """Add a discount to the amount of the line item above it, if another line item follows."""
     place = charge.row.page, charge.row.top
     above = [found for line, found in lines if (line.page, line.top) < place]
@@ -469,7 +471,7 @@ def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine,
     return True
 
 
-def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
+def _put_rates(lines: Sequence[LineFields], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
     """Set the tax rates that line items do not state, from the taxes of the document."""
     _put_rates_of_codes(lines, rows)
     if any("tax_rate" in found.fields for found in lines):
@@ -479,7 +481,7 @@ def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequenc
         found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
 
 
-def _put_rates_of_codes(lines: Sequence[Found], rows: Sequence[Row]) -> None:
+def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
     """Replace tax codes by the rates in a table of taxes.
 
     Without one, omit values that cannot be rates.
@@ -514,7 +516,7 @@ def _sum(items: Sequence[LineItem]) -> Decimal | None:
 
 def _charged(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
     confidence = _ADDED if is_proven else _TABLED
-    found = Found()
+    found = LineFields()
     found.put("description", charge.description, confidence)
     found.put("net_amount", plain(amount), confidence)
     line = RawLine(charge.row.page, charge.row.top, {Kind.NET: charge.token})
@@ -530,7 +532,7 @@ def _proven(item: LineItem) -> LineItem:
     return LineItem(item.fields, {**item.evidence, "net_amount": sure}, item.page, item.box)
 
 
-def _item(line: RawLine, found: Found, source: str) -> LineItem:
+def _item(line: RawLine, found: LineFields, source: str) -> LineItem:
     evidence = {
         name: Evidence(found.sources.get(name, source), found.confidence[name], line.page) for name in found.fields
     }

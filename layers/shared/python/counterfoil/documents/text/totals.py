@@ -17,7 +17,7 @@ from itertools import combinations, islice, pairwise, permutations, takewhile
 from typing import Any
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.text.layout import IN_OTHER_WORDS, Cell, Layout, begins, heads_goods
+from counterfoil.documents.text.layout import IN_OTHER_WORDS, Cell, Layout, begins, is_line_item_header
 from counterfoil.documents.text.page import Evidence, Page, Word
 from counterfoil.documents.text.table_headings import Kind, heading_kinds, plain_heading
 from counterfoil.documents.text.table_layout import NumberFormat, Row, Token, read_tokens
@@ -146,7 +146,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Settlement:
+class TotalReconciliation:
     """Line items and charges that add up to a stated sum.
 
     `lines` contains the indices of counted line items, `charges` the counted charges with their signed amounts.
@@ -286,7 +286,7 @@ def _is_of_tax(row: Row) -> bool:
 
 def settle(
     nets: Sequence[Decimal | None], weak: Sequence[bool], found: Sequence[Charge], stated: frozenset[Decimal]
-) -> Settlement:
+) -> TotalReconciliation:
     """Choose line items and charges that add up to a stated sum; all of them if possible.
 
     `weak` line items are optional. Charges are tried together, first as printed and then with negative discounts. Then
@@ -303,9 +303,9 @@ def settle(
                 for signed in (_as_printed, _as_less):
                     amounts = [(charge, signed(charge)) for charge in kept]
                     if base + sum((amount for _, amount in amounts), Decimal(0)) in stated:
-                        return Settlement(lines, tuple(amounts), is_proven=True)
+                        return TotalReconciliation(lines, tuple(amounts), is_proven=True)
     tabled = tuple((charge, _as_less(charge)) for charge in found if charge.is_tabled)
-    return Settlement(every, tabled, is_proven=False)
+    return TotalReconciliation(every, tabled, is_proven=False)
 
 
 def _tries(found: Sequence[Charge]) -> Iterator[tuple[Charge, ...]]:
@@ -442,7 +442,7 @@ def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: f
         first = re.search(r"[-\d]", rest)
         if first and _may_follow(rest[: first.start()].rstrip(" €£$")):
             yield Amount(own, weight, cell)
-    elif not numbers and _may_follow(rest) and not heads_goods(layout, cell):
+    elif not numbers and _may_follow(rest) and not is_line_item_header(layout, cell):
         yield from _below(layout, cell, form, weight)
 
 

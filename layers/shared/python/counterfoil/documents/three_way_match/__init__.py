@@ -6,33 +6,33 @@ item. `checks` finds variances and what settles them, within `tolerances`. `deci
 suggests tolerances from them. `summary` is the cluster in lists, and `model` has the types.
 """
 
-from counterfoil.documents.three_way_match.checks import examine
-from counterfoil.documents.three_way_match.decisions import Verdict
+from counterfoil.documents.three_way_match.checks import find_variances
+from counterfoil.documents.three_way_match.decisions import VarianceDecision
 from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
-    Code,
     Document,
-    Outcome,
     Result,
     Summary,
+    ThreeWayMatchStatus,
     Variance,
+    VarianceCode,
     read_document,
 )
 from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances
 
 __all__ = [
     "ClusterStatus",
-    "Code",
     "Document",
     "Key",
     "Limits",
-    "Outcome",
     "Result",
     "Summary",
+    "ThreeWayMatchStatus",
     "Tolerance",
     "Tolerances",
     "Variance",
-    "Verdict",
-    "examine",
+    "VarianceCode",
+    "VarianceDecision",
+    "find_variances",
     "read_document",
 ]

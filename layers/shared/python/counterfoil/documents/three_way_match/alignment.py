@@ -8,7 +8,7 @@ matches, because an order line may be billed or delivered in several parts (a sp
 
 Documents name an article differently: the order may have only the buyer's number, the delivery note only the
 supplier's, and both may abbreviate. So the numbers and words of all line items aligned with an order line are used in
-the next round (`learn`), until nothing changes.
+the next round (`learn_item_codes`), until nothing changes.
 
 The assignment is Kuhn and Munkres' problem on a sparse graph, by successive shortest augmenting paths with potentials
 (Edmonds and Karp 1972; Jonker and Volgenant 1987): for r rows and e possible pairs, at most r searches of O(e log e),
@@ -26,7 +26,7 @@ from uuid import UUID
 
 from rapidfuzz.fuzz import ratio
 
-from counterfoil.documents.three_way_match.model import Document, Line, factor
+from counterfoil.documents.three_way_match.model import Document, Line, conversion_factor
 
 Pairs = Mapping[tuple[int, int], float]
 
@@ -120,7 +120,7 @@ Place = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class OrderLine:
     """A line item that others are aligned with."""
 
     document: Document
@@ -144,27 +144,27 @@ Learned = Mapping[Place, Names]
 _NOTHING = Names()
 
 
-def anchors(document: Document) -> list[Anchor]:
+def anchors(document: Document) -> list[OrderLine]:
     """Return the line items that others can align with: those with a quantity or an amount."""
-    return [Anchor(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
+    return [OrderLine(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
 
 
-def align_all(wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]) -> dict[Place, Anchor]:
+def align_documents(wanted: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]) -> dict[Place, OrderLine]:
     """Return the anchor of each aligned line item. `wanted` has the possible anchors of each document."""
     learned: Learned = {}
-    found: dict[Place, Anchor] = {}
+    found: dict[Place, OrderLine] = {}
     for _ in range(_ROUNDS):
         weighed = [align(document, candidates, learned) for document, candidates in wanted.values()]
         again = {place: anchor for one in weighed for place, (anchor, _) in one.items()}
         if again == found:
             break
         found = again
-        learned = learn((pair for one in weighed for pair in one.items()), wanted)
+        learned = learn_item_codes((pair for one in weighed for pair in one.items()), wanted)
     return found
 
 
-def learn(
-    pairs: Iterable[tuple[Place, tuple[Anchor, float]]], wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]
+def learn_item_codes(
+    pairs: Iterable[tuple[Place, tuple[OrderLine, float]]], wanted: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]
 ) -> Learned:
     """Return the names of each anchor in the line items that certainly match it.
 
@@ -209,14 +209,16 @@ def _of_articles(learned: Learned, own: Mapping[Place, frozenset[str]]) -> Learn
     }
 
 
-def align(document: Document, candidates: Sequence[Anchor], learned: Learned) -> dict[Place, tuple[Anchor, float]]:
+def align(
+    document: Document, candidates: Sequence[OrderLine], learned: Learned
+) -> dict[Place, tuple[OrderLine, float]]:
     """Return the anchor and score of each aligned line item of `document`."""
     near = _Near(candidates, learned)
     weights = {
         (line.place, index): weight
         for line in document.lines
         for index in near.to(line)
-        if (weight := weigh(line, candidates[index], near.positions, learned)) >= _MIN
+        if (weight := line_similarity(line, candidates[index], near.positions, learned)) >= _MIN
     }
     pairs = assign(weights)
     left = {index: anchor.line.quantity or _ZERO for index, anchor in enumerate(candidates)}
@@ -232,7 +234,8 @@ def align(document: Document, candidates: Sequence[Anchor], learned: Learned) ->
         fitting = [
             (weight + (1.0 if 0 < (line.quantity or _ZERO) <= left[index] else 0.0), -index)
             for index in possible[line.place]
-            if (weight := weigh(line, candidates[index], near.positions, learned, with_quantity=False)) >= _MIN_SPLIT
+            if (weight := line_similarity(line, candidates[index], near.positions, learned, with_quantity=False))
+            >= _MIN_SPLIT
         ]
         if fitting:
             split[line.place] = -max(fitting)[1]
@@ -249,7 +252,7 @@ class _Near:
     Without any, those with a common word, or with equal quantity and amount, are.
     """
 
-    def __init__(self, candidates: Sequence[Anchor], learned: Learned) -> None:
+    def __init__(self, candidates: Sequence[OrderLine], learned: Learned) -> None:
         self.positions = _positions(candidates)
         self._count = len(candidates)
         self._equal: dict[object, list[int]] = defaultdict(list)
@@ -280,16 +283,16 @@ class _Near:
         return sorted(found, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MOST]
 
 
-def _positions(candidates: Iterable[Anchor]) -> Mapping[UUID, frozenset[str]]:
+def _positions(candidates: Iterable[OrderLine]) -> Mapping[UUID, frozenset[str]]:
     found: dict[UUID, set[str]] = defaultdict(set)
     for anchor in candidates:
         found[anchor.document.id].add(anchor.line.label.lstrip("0"))
     return {id_: frozenset(labels) for id_, labels in found.items()}
 
 
-def weigh(
+def line_similarity(
     line: Line,
-    anchor: Anchor,
+    anchor: OrderLine,
     positions: Mapping[UUID, frozenset[str]],
     learned: Learned,
     *,
@@ -302,14 +305,14 @@ def weigh(
     weight += _codes(line, other, names)
     weight += max(_words(line.words, text) for text in (other.words, *names.texts))
     if line.unit is not None and other.unit is not None:
-        weight += 0.5 if line.unit == other.unit else 0.0 if factor(line.unit, other.unit) else -2.0
+        weight += 0.5 if line.unit == other.unit else 0.0 if conversion_factor(line.unit, other.unit) else -2.0
     if with_quantity and line.quantity is not None and line.quantity == other.quantity:
         weight += 1.0
         weight += 1.0 if line.net is not None and line.net == other.net else 0.0
     return weight + _prices(line, other)
 
 
-def _named(line: Line, anchor: Anchor, positions: frozenset[str]) -> float:
+def _named(line: Line, anchor: OrderLine, positions: frozenset[str]) -> float:
     """Return the score of the named order and order line.
 
     Lines are named by position, or else by index.
@@ -388,7 +391,7 @@ def _prices(line: Line, other: Line) -> float:
     mine, theirs = line.price, other.price
     if not mine or not theirs:
         return 0.0
-    per_unit = factor(line.unit, other.unit)
+    per_unit = conversion_factor(line.unit, other.unit)
     if per_unit is None:
         return 0.0
     apart = abs(mine / per_unit / theirs - 1)

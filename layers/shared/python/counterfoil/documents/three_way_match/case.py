@@ -11,11 +11,11 @@ from decimal import Decimal
 from functools import cached_property
 from uuid import UUID
 
-from counterfoil.documents.matching import normalise
-from counterfoil.documents.matching.normalise import Reference
-from counterfoil.documents.matching.rules import same_again
+from counterfoil.documents.matching import normalize
+from counterfoil.documents.matching.normalize import Reference
+from counterfoil.documents.matching.rules import is_same_document
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match.ledger import Entry, Item, measured, total
+from counterfoil.documents.three_way_match.ledger import Item, LedgerEntry, format_quantity, total
 from counterfoil.documents.three_way_match.model import Document, money
 
 Edges = Collection[tuple[UUID, UUID]]
@@ -24,14 +24,14 @@ _ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CR
 
 
 @dataclass(frozen=True)
-class Case:
+class ClusterDocuments:
     """The documents of a cluster, and their linked contracts."""
 
     documents: Sequence[Document]
     edges: Edges
 
     @cached_property
-    def neighbours(self) -> Mapping[UUID, frozenset[UUID]]:
+    def neighbors(self) -> Mapping[UUID, frozenset[UUID]]:
         """Linked documents by document."""
         found: dict[UUID, set[UUID]] = defaultdict(set)
         there = {document.id for document in self.documents}
@@ -63,17 +63,17 @@ class Case:
 
     def _originality(self, invoice: Document) -> tuple[object, ...]:
         types = {document.id: document.type for document in self.documents}
-        others = [id_ for id_ in self.neighbours.get(invoice.id, ()) if types[id_] is not DocumentType.INVOICE]
+        others = [id_ for id_ in self.neighbors.get(invoice.id, ()) if types[id_] is not DocumentType.INVOICE]
         return not others, invoice.received_at, invoice.id
 
     def _is_again(self, one: Document, other: Document) -> bool:
-        if other.id in self.neighbours.get(one.id, ()):
+        if other.id in self.neighbors.get(one.id, ()):
             return True
         same_number = one.reference and other.reference and one.reference.folded & other.reference.folded
         return bool(same_number) and self._is_same(one, other)
 
     @cached_property
-    def changed(self) -> Mapping[UUID, Document]:
+    def superseded_orders(self) -> Mapping[UUID, Document]:
         """Orders that were changed or repeated, mapped to their last version."""
         found: dict[UUID, Document] = {}
         later: dict[str, list[Document]] = defaultdict(list)
@@ -89,17 +89,17 @@ class Case:
 
     def _is_same(self, one: Document, other: Document) -> bool:
         """Return whether two documents are duplicates by the rules of matching."""
-        return same_again(self._profile(one), self._profile(other))
+        return is_same_document(self._profile(one), self._profile(other))
 
-    def _profile(self, document: Document) -> normalise.Document:
+    def _profile(self, document: Document) -> normalize.Document:
         known = self._profiles.get(document.id)
         if known is None:
-            known = normalise.document(document.id, document.received_at, document.type.value, document.data)
+            known = normalize.document(document.id, document.received_at, document.type.value, document.data)
             self._profiles[document.id] = known
         return known
 
     @cached_property
-    def _profiles(self) -> dict[UUID, normalise.Document]:
+    def _profiles(self) -> dict[UUID, normalize.Document]:
         """Documents in the form that matching uses."""
         return {}
 
@@ -116,52 +116,52 @@ class Case:
         return found
 
     @cached_property
-    def counting(self) -> list[Document]:
+    def active_documents(self) -> list[Document]:
         """Documents that count."""
-        left_out = self.duplicates.keys() | self.changed.keys() | self.repeated.keys()
+        left_out = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated.keys()
         return [document for document in self.documents if document.id not in left_out]
 
-    def effective(self, type_: DocumentType) -> list[Document]:
+    def latest_orders(self, type_: DocumentType) -> list[Document]:
         """Return the documents of a type that count, by date."""
-        counting = {document.id for document in self.counting}
+        counting = {document.id for document in self.active_documents}
         return [document for document in self.of(type_) if document.id in counting]
 
     @cached_property
-    def without_lines(self) -> list[Document]:
+    def lineless_documents(self) -> list[Document]:
         """Delivery notes and receipts without line items."""
-        deliveries = self.effective(DocumentType.DELIVERY_NOTE) + self.effective(DocumentType.GOODS_RECEIPT)
+        deliveries = self.latest_orders(DocumentType.DELIVERY_NOTE) + self.latest_orders(DocumentType.GOODS_RECEIPT)
         return [one for one in deliveries if not any(line.quantity is not None for line in one.lines)]
 
     @cached_property
     def anchors(self) -> list[Document]:
         """Reference documents: the orders, and the deliveries without an order."""
-        orders = self.effective(DocumentType.PURCHASE_ORDER)
-        notes = self.effective(DocumentType.DELIVERY_NOTE)
+        orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
+        notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
         of_no_order = [note for note in notes if not self._nearest(note, orders)]
         receipts = [
             receipt
-            for receipt in self.effective(DocumentType.GOODS_RECEIPT)
+            for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT)
             if not self._nearest(receipt, orders) and not self._nearest(receipt, notes)
         ]
         return orders + of_no_order + receipts
 
     @cached_property
-    def held_against(self) -> dict[UUID, Collection[UUID]]:
+    def reference_documents(self) -> dict[UUID, Collection[UUID]]:
         """Reference documents by document: its orders, or its deliveries if it has no order."""
-        orders = self.effective(DocumentType.PURCHASE_ORDER)
+        orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
         others = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
             document.id: [one.id for one in self._nearest(document, orders) or self._nearest(document, others)]
-            for document in self.counting
+            for document in self.active_documents
         }
 
     @cached_property
-    def confirmed(self) -> dict[UUID, UUID]:
+    def confirmed_prices(self) -> dict[UUID, UUID]:
         """Delivery ids by delivery note and receipt, for deliveries known to have both.
 
         The id of a delivery is the smallest id of its documents.
         """
-        notes = self.effective(DocumentType.DELIVERY_NOTE)
+        notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
         part_of: dict[UUID, UUID] = {}
 
         def first(id_: UUID) -> UUID:
@@ -169,8 +169,8 @@ class Case:
                 id_ = part_of[id_]
             return id_
 
-        for receipt in self.effective(DocumentType.GOODS_RECEIPT):
-            linked = self.neighbours.get(receipt.id, frozenset())
+        for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT):
+            linked = self.neighbors.get(receipt.id, frozenset())
             for note in notes:
                 if note.id in linked or _names_delivery(receipt, note):
                     low, high = sorted((first(note.id), first(receipt.id)))
@@ -179,25 +179,25 @@ class Case:
 
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
         """Return the targets that a document is linked to or names, or else the nearest ones by links."""
-        current = {id_: last.id for id_, last in self.changed.items()}
-        direct = {current.get(id_, id_) for id_ in self.neighbours.get(document.id, ())}
-        named = [one for one in targets if one.id in direct or names(document, one)]
+        current = {id_: last.id for id_, last in self.superseded_orders.items()}
+        direct = {current.get(id_, id_) for id_ in self.neighbors.get(document.id, ())}
+        named = [one for one in targets if one.id in direct or references_order(document, one)]
         if named:
             return named
         wanted = {one.id for one in targets}
         seen, level = {document.id}, {document.id}
         while level:
-            level = {current.get(n, n) for id_ in level for n in self.neighbours.get(id_, ())} - seen
+            level = {current.get(n, n) for id_ in level for n in self.neighbors.get(id_, ())} - seen
             if reached := level & wanted:
                 return [one for one in targets if one.id in reached]
             seen |= level
         return []
 
 
-def names(document: Document, order: Document) -> bool:
+def references_order(document: Document, order: Document) -> bool:
     """Return whether a document names an order, in its header or in a line item."""
     return order.reference is not None and any(
-        reference.folded & order.reference.folded for reference in orders_named(document)
+        reference.folded & order.reference.folded for reference in referenced_orders(document)
     )
 
 
@@ -207,7 +207,7 @@ def _names_delivery(receipt: Document, note: Document) -> bool:
     )
 
 
-def orders_named(document: Document) -> list[Reference]:
+def referenced_orders(document: Document) -> list[Reference]:
     """Return the numbers of orders that a document names."""
     found = list(document.named.get("po_reference", ()))
     return found + [line.order for line in document.lines if line.order is not None]
@@ -233,18 +233,18 @@ _AWAY = Decimal("0.1")
 """Relative distance from the billed price beyond which a credit is about the price and returns no goods."""
 
 
-def goods_back(item: Item) -> list[Entry]:
+def returned_goods(item: Item) -> list[LedgerEntry]:
     """Return the line items that return goods: those at the billed price, and those without a price."""
     return [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_of_price(item, entry)]
 
 
-def _is_of_price(item: Item, entry: Entry) -> bool:
+def _is_of_price(item: Item, entry: LedgerEntry) -> bool:
     """Return whether a line item credits a part of the price."""
     billed = [one.price for one in item.of(DocumentType.INVOICE) if one.price]
     return entry.price is not None and all(abs(abs(entry.price) / abs(one) - 1) > _AWAY for one in billed)
 
 
-def price_credited(item: Item, too_high: Sequence[tuple[Entry, Decimal]]) -> str | None:
+def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
     """Return a sentence about the credit notes that refund excess prices; None if they do not.
 
     `too_high` contains the line items with excess prices by date, each with the excess per unit.
@@ -253,32 +253,32 @@ def price_credited(item: Item, too_high: Sequence[tuple[Entry, Decimal]]) -> str
     too_much = sum((excess * (entry.quantity or _ZERO) for entry, excess in too_high), _ZERO)
     if amounts and _worth(amounts) >= too_much - _CENT:
         return _credits(amounts, money(_worth(amounts), amounts[0].document.currency))
-    goods = goods_back(item)
+    goods = returned_goods(item)
     billed = total(entry.quantity or _ZERO for entry, _ in too_high)
-    return _credits(goods, measured(billed, item)) if goods and _returned(goods) >= billed > 0 else None
+    return _credits(goods, format_quantity(billed, item)) if goods and _returned(goods) >= billed > 0 else None
 
 
-def _returned(goods: Iterable[Entry]) -> Decimal:
+def _returned(goods: Iterable[LedgerEntry]) -> Decimal:
     return total(abs(entry.quantity or _ZERO) for entry in goods)
 
 
-def _worth(entries: Iterable[Entry]) -> Decimal:
+def _worth(entries: Iterable[LedgerEntry]) -> Decimal:
     return sum((abs(entry.line.net or _ZERO) for entry in entries), _ZERO)
 
 
-def _credits(entries: Iterable[Entry], what: str) -> str:
+def _credits(entries: Iterable[LedgerEntry], what: str) -> str:
     notes = list(dict.fromkeys(entry.document.heading for entry in entries))
     return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {what}."
 
 
 def goods_credited(item: Item, excess: Decimal) -> str | None:
     """Return a sentence about the credit notes for excess quantities; None if not credited."""
-    goods = goods_back(item)
+    goods = returned_goods(item)
     taken_back = _returned(goods)
-    return _credits(goods, measured(taken_back, item)) if goods and taken_back >= excess else None
+    return _credits(goods, format_quantity(taken_back, item)) if goods and taken_back >= excess else None
 
 
-def cancelled(case: Case) -> dict[UUID, str]:
+def canceled(case: ClusterDocuments) -> dict[UUID, str]:
     """Return the duplicates that a credit note over the whole amount cancels, each with a sentence.
 
     A credit note over any of several duplicates cancels one of them.
@@ -290,7 +290,7 @@ def cancelled(case: Case) -> dict[UUID, str]:
     found: dict[UUID, str] = {}
     for original_id, duplicates in copies.items():
         left = [by_id[id_] for id_ in duplicates]
-        for credit in case.effective(DocumentType.CREDIT_NOTE):
+        for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
             taken = next((one for one in left if _is_over_all(case, credit, one)), None)
             if taken is not None:
                 found[taken.id] = f"{credit.heading} credits all of it."
@@ -302,8 +302,8 @@ def cancelled(case: Case) -> dict[UUID, str]:
     return found
 
 
-def _is_over_all(case: Case, credit: Document, invoice: Document) -> bool:
+def _is_over_all(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
     """Return whether a credit note is about an invoice and its whole amount."""
-    if credit.id not in case.neighbours.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
+    if credit.id not in case.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

@@ -5,33 +5,42 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from uuid import UUID
 
-from counterfoil.documents.matching.normalise import Reference
+from counterfoil.documents.matching.normalize import Reference
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match.case import (
-    Case,
+    ClusterDocuments,
     Edges,
-    cancelled,
+    canceled,
+    credited_price,
     goods_credited,
-    names,
-    orders_named,
-    price_credited,
+    referenced_orders,
+    references_order,
 )
-from counterfoil.documents.three_way_match.decisions import Verdict, hear
-from counterfoil.documents.three_way_match.ledger import Entry, Item, Ledger, keep, measured, naming, total, verb
+from counterfoil.documents.three_way_match.decisions import VarianceDecision, apply_decisions
+from counterfoil.documents.three_way_match.ledger import (
+    Item,
+    Ledger,
+    LedgerEntry,
+    build_ledger,
+    format_quantity,
+    is_or_are,
+    item_label,
+    total,
+)
 from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
-    Code,
     Document,
     Line,
-    Outcome,
-    Part,
+    LineComparison,
+    LineContribution,
     Result,
-    Row,
+    ThreeWayMatchStatus,
     Variance,
+    VarianceCode,
     money,
     plain,
     short,
-    spoken,
+    unit_name,
 )
 from counterfoil.documents.three_way_match.summary import summarize
 from counterfoil.documents.three_way_match.tolerances import Key, Tolerances
@@ -61,11 +70,11 @@ def currency_variances(ledger: Ledger, invoices: list[Document]) -> Iterator[Var
             differing = _currencies(order, invoice)
             if differing is not None:
                 yield Variance(
-                    code=Code.CURRENCY_MISMATCH,
+                    code=VarianceCode.CURRENCY_MISMATCH,
                     document=invoice,
                     expected=differing[0],
                     actual=differing[1],
-                    sentence=f"{invoice.heading} is in {differing[1]}, {order.title} in {differing[0]}.",
+                    message=f"{invoice.heading} is in {differing[1]}, {order.title} in {differing[0]}.",
                 )
                 break
 
@@ -76,7 +85,7 @@ def _currencies(order: Document, invoice: Document) -> tuple[str, str] | None:
     return order.currency, invoice.currency
 
 
-def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:
+def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Variance]:
     expected, actual = item.price, _billed_price(item, entry)
     if expected is None or actual is None or expected == actual:
         return
@@ -88,14 +97,14 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
         and item.line.price_basis != entry.line.price_basis
         and entry.line.unit in (None, item.unit)
     )
-    is_tolerated = limits.allow(expected, actual)
+    is_tolerated = limits.contain(expected, actual)
     said = entry.line.cost if actual == entry.price else entry.line.price
     billed = _stated(entry.line, said or actual, currency)
     ordered = _stated(item.line, expected, currency)
     percent = f", {_percent(expected, actual)}" if expected and not same_figure else ""
     what = f"billed at {billed}, ordered at {ordered}{percent}"
     yield Variance(
-        code=Code.PRICE_BASIS_MISMATCH if same_figure else Code.PRICE_MISMATCH,
+        code=VarianceCode.PRICE_BASIS_MISMATCH if same_figure else VarianceCode.PRICE_MISMATCH,
         document=entry.document,
         line=entry.line.label,
         expected=_rounded(expected),
@@ -105,12 +114,12 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
         currency=currency,
         limits=limits,
         is_tolerated=is_tolerated,
-        sentence=f"{entry.document.heading}, line {entry.line.label}: {naming(item)} is {what}.",
-        settled_by=price_credited(item, _too_high(item, entry)) if actual > expected else None,
+        message=f"{entry.document.heading}, line {entry.line.label}: {item_label(item)} is {what}.",
+        decided_by=credited_price(item, _too_high(item, entry)) if actual > expected else None,
     )
 
 
-def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
+def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]]:
     """Return the line items up to `last` with a higher price than ordered, and the excess per unit."""
     entries = item.of(DocumentType.INVOICE)
     until = next(place for place, entry in enumerate(entries) if entry is last)
@@ -121,7 +130,7 @@ def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
     ]
 
 
-def _billed_price(item: Item, entry: Entry) -> Decimal | None:
+def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
     """Return the billed price of one unit.
 
     If price and amount differ more than a discount explains, it is the one that differs more from the order. If the
@@ -142,11 +151,11 @@ def _stated(line: Line, price: Decimal, currency: str | None) -> str:
     if line.unit_price is None:
         return money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
-        one, all_ = spoken(line.unit, Decimal(1)) or "unit", spoken(line.unit, line.quantity) or "units"
+        one, all_ = unit_name(line.unit, Decimal(1)) or "unit", unit_name(line.unit, line.quantity) or "units"
         worth = f"{money(line.net, currency)} for {plain(line.quantity)} {all_}"
         return f"{money(_rounded(price), currency)} per {one} ({worth})"
     basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
-    return f"{money(line.unit_price, currency)} per {basis}{spoken(line.unit, line.price_basis) or 'unit'}"
+    return f"{money(line.unit_price, currency)} per {basis}{unit_name(line.unit, line.price_basis) or 'unit'}"
 
 
 def _percent(expected: Decimal, actual: Decimal) -> str:
@@ -159,14 +168,14 @@ def _rounded(number: Decimal) -> Decimal:
     return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
 
 
-def _tax(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:
+def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Variance]:
     expected, actual = item.line.tax_rate, entry.line.tax_rate
     if expected is None or actual is None or expected == actual:
         return
     limits = tolerances.limits(Key.TAX, suppliers=entry.document.sellers, articles=item.articles)
     title = entry.document.heading
     yield Variance(
-        code=Code.TAX_MISMATCH,
+        code=VarianceCode.TAX_MISMATCH,
         document=entry.document,
         line=entry.line.label,
         expected=expected,
@@ -174,8 +183,8 @@ def _tax(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]
         difference=actual - expected,
         unit="P1",
         limits=limits,
-        is_tolerated=limits.allow(expected, actual),
-        sentence=f"{title}, line {entry.line.label}: {naming(item)} is taxed at {plain(actual)} %, "
+        is_tolerated=limits.contain(expected, actual),
+        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {plain(actual)} %, "
         f"ordered at {plain(expected)} %.",
     )
 
@@ -200,11 +209,13 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
     last = ledger.deliveries(item.document)[-1]
     of_last = [entry for entry in item.entries if entry.document.id == last.id]
     less = delivered < ordered
-    was = f"{measured(delivered, item)} of {measured(ordered, item)} ordered"
-    apart = measured(abs(delivered - ordered), item)
-    sentence = f"{naming(item)}: {was} {verb(delivered)} delivered, {apart} {'missing' if less else 'too many'}."
+    was = f"{format_quantity(delivered, item)} of {format_quantity(ordered, item)} ordered"
+    apart = format_quantity(abs(delivered - ordered), item)
+    sentence = (
+        f"{item_label(item)}: {was} {is_or_are(delivered)} delivered, {apart} {'missing' if less else 'too many'}."
+    )
     yield Variance(
-        code=Code.UNDER_DELIVERED if less else Code.OVER_DELIVERED,
+        code=VarianceCode.UNDER_DELIVERED if less else VarianceCode.OVER_DELIVERED,
         document=last,
         line=of_last[-1].line.label if of_last else None,
         expected=ordered,
@@ -212,8 +223,8 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
         difference=delivered - ordered,
         unit=item.unit,
         limits=limits,
-        is_tolerated=limits.allow(ordered, delivered),
-        sentence=sentence,
+        is_tolerated=limits.contain(ordered, delivered),
+        message=sentence,
     )
 
 
@@ -221,7 +232,7 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
 class _Bound:
     """Maximum billed quantity, and the variance if more is billed."""
 
-    code: Code
+    code: VarianceCode
     quantity: Decimal
     words: str
 
@@ -229,11 +240,11 @@ class _Bound:
 def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
     delivered = ledger.delivered(item)
     if item.ordered is not None:
-        yield _Bound(Code.BILLED_BEYOND_ORDER, item.ordered, "ordered")
+        yield _Bound(VarianceCode.OVER_ORDERED_AMOUNT, item.ordered, "ordered")
     if delivered is not None and item.is_goods:
-        yield _Bound(Code.OVER_BILLED_QUANTITY, delivered, "delivered")
+        yield _Bound(VarianceCode.OVER_BILLED_QUANTITY, delivered, "delivered")
         if item.rejected:
-            yield _Bound(Code.REJECTED_GOODS_BILLED, max(_ZERO, delivered - item.rejected), "accepted")
+            yield _Bound(VarianceCode.REJECTED_GOODS_BILLED, max(_ZERO, delivered - item.rejected), "accepted")
 
 
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
@@ -253,14 +264,16 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
             difference=billed - bound.quantity,
             unit=item.unit,
             limits=limits,
-            is_tolerated=limits.allow(bound.quantity, billed),
-            sentence=_beyond(item, entry, billed, bound),
-            settled_by=goods_credited(item, billed - bound.quantity),
-            awaits=_awaited(ledger, item, billed) if bound.code is Code.OVER_BILLED_QUANTITY else None,
+            is_tolerated=limits.contain(bound.quantity, billed),
+            message=_beyond(item, entry, billed, bound),
+            decided_by=goods_credited(item, billed - bound.quantity),
+            awaited_deliveries=_awaited(ledger, item, billed)
+            if bound.code is VarianceCode.OVER_BILLED_QUANTITY
+            else None,
         )
 
 
-def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
+def _crossing(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
     """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
     billed, crossing = _ZERO, None
     for entry in item.of(DocumentType.INVOICE):
@@ -270,14 +283,14 @@ def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
     return None if crossing is None or billed <= bound else (crossing, billed)
 
 
-def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
+def _beyond(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bound) -> str:
     invoices = {one.document.id for one in item.of(DocumentType.INVOICE) if one.quantity}
     alone = len(invoices) == 1
     who = entry.document.heading if alone else f"With {entry.document.title}, {len(invoices)} invoices together"
-    was = f"{measured(bound.quantity, item)} {verb(bound.quantity)} {bound.words}"
-    too_many = measured(billed - bound.quantity, item)
+    was = f"{format_quantity(bound.quantity, item)} {is_or_are(bound.quantity)} {bound.words}"
+    too_many = format_quantity(billed - bound.quantity, item)
     bills = "bills" if alone else "bill"
-    return f"{who} {bills} {measured(billed, item)} of {naming(item)}; {was}, {too_many} too many."
+    return f"{who} {bills} {format_quantity(billed, item)} of {item_label(item)}; {was}, {too_many} too many."
 
 
 def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
@@ -287,9 +300,11 @@ def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     """
     if item.ordered is None or billed > item.ordered:
         return None
-    bills = [entry.document for entry in item.of(DocumentType.INVOICE)]
-    named = {one.text: one for bill in bills for one in bill.named.get("delivery_note_reference", ())}
-    here = [{one for one in (paper.reference, *_notes_of(paper)) if one} for paper in ledger.papers(item.document)]
+    invoices = [entry.document for entry in item.of(DocumentType.INVOICE)]
+    named = {one.text: one for invoice in invoices for one in invoice.named.get("delivery_note_reference", ())}
+    here = [
+        {one for one in (document.reference, *_notes_of(document)) if one} for document in ledger.papers(item.document)
+    ]
     missing = [text for text, one in named.items() if not any(_is_among(one, numbers) for numbers in here)]
     unnamed = [numbers for numbers in here if not any(_is_among(one, numbers) for one in named.values())]
     if len(missing) <= len(unnamed):
@@ -299,8 +314,8 @@ def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {'are' if plural else 'is'} not here."
 
 
-def _notes_of(paper: Document) -> Sequence[Reference]:
-    return paper.named.get("delivery_note_reference", ())
+def _notes_of(document: Document) -> Sequence[Reference]:
+    return document.named.get("delivery_note_reference", ())
 
 
 def _is_among(one: Reference, others: Iterable[Reference]) -> bool:
@@ -333,22 +348,22 @@ def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Itera
         limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
         if invoice.tax is None or invoice.net is None or any(line.tax_rate is None for line in lines) or not lines:
             continue
-        if not limits.allow(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
+        if not limits.contain(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
             continue
         exact = sum((line.net * line.tax_rate / 100 for line in lines if line.net and line.tax_rate), Decimal(0))
         expected = exact.quantize(_CENT, context=_EXACT)
         if abs(invoice.tax - exact) <= _CENT / 2 * (len(lines) + 1):
             continue
         yield Variance(
-            code=Code.TAX_MISMATCH,
+            code=VarianceCode.TAX_MISMATCH,
             document=invoice,
             expected=expected,
             actual=invoice.tax,
             difference=invoice.tax - expected,
             currency=invoice.currency,
             limits=limits,
-            is_tolerated=limits.allow(expected, invoice.tax),
-            sentence=f"{invoice.heading}: its lines' tax rates come to {money(expected, invoice.currency)}, its tax is "
+            is_tolerated=limits.contain(expected, invoice.tax),
+            message=f"{invoice.heading}: its lines' tax rates come to {money(expected, invoice.currency)}, its tax is "
             f"{money(invoice.tax, invoice.currency)}.",
         )
 
@@ -378,19 +393,19 @@ def _sum(
     limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
     currency = invoice.currency
     return Variance(
-        code=Code.TOTAL_MISMATCH,
+        code=VarianceCode.TOTAL_MISMATCH,
         document=invoice,
         expected=expected,
         actual=actual,
         difference=actual - expected,
         currency=currency,
         limits=limits,
-        is_tolerated=limits.allow(expected, actual),
-        sentence=f"{invoice.heading}: {parts} {money(expected, currency)}, {whole} {money(actual, currency)}.",
+        is_tolerated=limits.contain(expected, actual),
+        message=f"{invoice.heading}: {parts} {money(expected, currency)}, {whole} {money(actual, currency)}.",
     )
 
 
-_ORDER = {code: place for place, code in enumerate(Code)}
+_ORDER = {code: place for place, code in enumerate(VarianceCode)}
 _ROLES = {
     DocumentType.PURCHASE_ORDER: "ordered",
     DocumentType.ORDER_CONFIRMATION: "confirmed",
@@ -401,11 +416,11 @@ _ROLES = {
 }
 
 
-def examine(
+def find_variances(
     documents: Iterable[Document],
     edges: Edges,
     tolerances: Tolerances | None = None,
-    verdicts: Collection[Verdict] = (),
+    verdicts: Collection[VarianceDecision] = (),
     ambiguous: Collection[UUID] = (),
     confirmed: Collection[UUID] = (),
 ) -> Result:
@@ -416,9 +431,9 @@ def examine(
     review, and `confirmed` those with a confirmed match.
     """
     limits = tolerances or Tolerances()
-    case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
-    ledger = keep(case.counting, case.anchors, case.held_against, case.confirmed)
-    invoices = case.effective(DocumentType.INVOICE)
+    case = ClusterDocuments(sorted(documents, key=lambda one: one.order_of_time), edges)
+    ledger = build_ledger(case.active_documents, case.anchors, case.reference_documents, case.confirmed_prices)
+    invoices = case.latest_orders(DocumentType.INVOICE)
     variances = [
         *_duplicates(case),
         *_missing_orders(case, ledger, invoices),
@@ -431,8 +446,8 @@ def examine(
         *total_variances(invoices, limits),
         *tax_variances(invoices, limits),
     ]
-    found = list(hear(variances, verdicts))
-    found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
+    found = list(apply_decisions(variances, verdicts))
+    found.sort(key=lambda one: (one.is_tolerated, one.decided_by is not None, *_place(one)))
     outcome, reasons = _outcome(case, ledger, found)
     rows = tuple(_rows(ledger))
     review = list(_for_review(case, ambiguous, confirmed))
@@ -451,15 +466,15 @@ def examine(
 
 
 def _place(variance: Variance) -> tuple[object, ...]:
-    return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.sentence
+    return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.message
 
 
 # -- duplicate and missing documents ----------------------------------------------------------------------------------
 
 
-def _duplicates(case: Case) -> Iterator[Variance]:
+def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
     by_id = {document.id: document for document in case.documents}
-    settled = cancelled(case)
+    settled = canceled(case)
     for id_, original in case.duplicates.items():
         again = by_id[id_]
         one, other = again.reference, original.reference
@@ -468,53 +483,53 @@ def _duplicates(case: Case) -> Iterator[Variance]:
         dated = f" of {original.day.isoformat()}" if original.day else ""
         worth = f" over {money(original.gross, original.currency)}" if original.gross is not None else ""
         yield Variance(
-            code=Code.DUPLICATE_INVOICE,
+            code=VarianceCode.DUPLICATE_INVOICE,
             document=again,
             expected=original.number,
             actual=again.number,
             currency=again.currency,
-            sentence=f"{again.heading} {what}: the same bill{dated}{worth} came again.",
-            settled_by=settled.get(id_),
+            message=f"{again.heading} {what}: the same bill{dated}{worth} came again.",
+            decided_by=settled.get(id_),
         )
 
 
-def _missing_orders(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     orders = case.of(DocumentType.PURCHASE_ORDER)
     for invoice in invoices:
         held = [one for one in ledger.orders_of.get(invoice.id, ()) if one.type is DocumentType.PURCHASE_ORDER]
-        named = {reference.text: reference for reference in orders_named(invoice)}
+        named = {reference.text: reference for reference in referenced_orders(invoice)}
         unknown = [
             text
             for text, reference in named.items()
             if not any(order.reference and reference.folded & order.reference.folded for order in orders)
         ]
         # An order that the invoice does not name may belong to a misread number.
-        unnamed = [order for order in held if not names(invoice, order)]
+        unnamed = [order for order in held if not references_order(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
             numbers = ", ".join(map(short, unknown))
             yield Variance(
-                code=Code.MISSING_PURCHASE_ORDER,
+                code=VarianceCode.MISSING_PURCHASE_ORDER,
                 document=invoice,
                 expected=numbers,
-                sentence=f"{invoice.heading} names order {numbers}, which is not here.",
+                message=f"{invoice.heading} names order {numbers}, which is not here.",
             )
 
 
-def _missing_deliveries(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _missing_deliveries(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     for invoice in invoices:
         for order in ledger.orders_of.get(invoice.id, ()):
             billed = [item for item in ledger.of_order(order) if item.is_goods and _quantity(item, invoice) > 0]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
-            if any(order in ledger.orders_of.get(one.id, ()) for one in case.without_lines):
+            if any(order in ledger.orders_of.get(one.id, ()) for one in case.lineless_documents):
                 continue  # a delivery has unreadable line items
-            first = f"{measured(_quantity(billed[0], invoice), billed[0])} of {naming(billed[0])}"
+            first = f"{format_quantity(_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
             more = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
             yield Variance(
-                code=Code.MISSING_DELIVERY,
+                code=VarianceCode.MISSING_DELIVERY,
                 document=invoice,
                 expected=order.number,
-                sentence=f"{invoice.heading} bills {first}{more}; there is no delivery note or receipt for "
+                message=f"{invoice.heading} bills {first}{more}; there is no delivery note or receipt for "
                 f"{order.title}.",
             )
 
@@ -533,14 +548,14 @@ def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Var
             if line.is_item and line.quantity and line.quantity > 0:
                 what = f"'{short(line.description or line.article_text or '')}'"
                 yield Variance(
-                    code=Code.BILLED_BEYOND_ORDER,
+                    code=VarianceCode.OVER_ORDERED_AMOUNT,
                     document=invoice,
                     line=line.label,
                     expected=Decimal(0),
                     actual=line.quantity,
                     difference=line.quantity,
                     unit=line.unit,
-                    sentence=f"{invoice.heading}, line {line.label}: {what} is billed and was not ordered.",
+                    message=f"{invoice.heading}, line {line.label}: {what} is billed and was not ordered.",
                 )
 
 
@@ -558,15 +573,15 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
         if billed > ordered:
             numbers = " and ".join(order.title for order in orders)
             yield Variance(
-                code=Code.BILLED_BEYOND_ORDER,
+                code=VarianceCode.OVER_ORDERED_AMOUNT,
                 document=invoice,
                 expected=ordered,
                 actual=billed,
                 difference=billed - ordered,
                 currency=invoice.currency,
                 limits=limits,
-                is_tolerated=limits.allow(ordered, billed),
-                sentence=f"{invoice.heading} bills {money(billed, invoice.currency)} without naming an article; "
+                is_tolerated=limits.contain(ordered, billed),
+                message=f"{invoice.heading} bills {money(billed, invoice.currency)} without naming an article; "
                 f"{numbers} {'is' if len(orders) == 1 else 'are'} worth {money(ordered, invoice.currency)}.",
             )
 
@@ -574,26 +589,30 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
 # -- result -----------------------------------------------------------------------------------------------------------
 
 
-def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Outcome, list[str]]:
+def _outcome(
+    case: ClusterDocuments, ledger: Ledger, found: Sequence[Variance]
+) -> tuple[ThreeWayMatchStatus, list[str]]:
     """Return the status and its reasons, the most important first."""
-    wrong = [one.sentence for one in found if one.is_open and not one.is_waiting]
+    wrong = [one.message for one in found if one.is_open and not one.is_waiting]
     wrong += [_incomparable(entry) for entry in ledger.incomparable]
-    waiting = [f"{one.sentence} {one.awaits or ''}".rstrip() for one in found if one.is_open and one.is_waiting]
+    waiting = [
+        f"{one.message} {one.awaited_deliveries or ''}".rstrip() for one in found if one.is_open and one.is_waiting
+    ]
     waiting += _still_to_come(case, ledger)
-    tolerated = [f"{one.sentence[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
-    settled = [f"{one.sentence} {one.settled_by}" for one in found if one.settled_by and not one.is_tolerated]
+    tolerated = [f"{one.message[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
+    settled = [f"{one.message} {one.decided_by}" for one in found if one.decided_by and not one.is_tolerated]
     rest = tolerated + settled
     if wrong:
-        return Outcome.EXCEPTION, wrong + waiting + rest
+        return ThreeWayMatchStatus.EXCEPTION, wrong + waiting + rest
     if waiting:
-        return Outcome.INCOMPLETE, waiting + rest
+        return ThreeWayMatchStatus.INCOMPLETE, waiting + rest
     if tolerated:
-        return Outcome.WITHIN_TOLERANCE, rest
+        return ThreeWayMatchStatus.WITHIN_TOLERANCE, rest
     agreement = "Everything agrees." if ledger.items else "No differences, but the order is missing."
-    return Outcome.MATCHED, rest or [agreement]
+    return ThreeWayMatchStatus.MATCHED, rest or [agreement]
 
 
-def _for_review(case: Case, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
+def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
     """Yield a sentence for each document that a reviewer must decide about."""
     for document in case.documents:
         if document.type is DocumentType.CONTRACT:
@@ -604,31 +623,30 @@ def _for_review(case: Case, ambiguous: Collection[UUID], confirmed: Collection[U
             yield f"{document.heading} names no supplier."
 
 
-def _incomparable(entry: Entry) -> str:
+def _incomparable(entry: LedgerEntry) -> str:
     return (
         f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be compared with the "
         f"order's: check the quantity."
     )
 
 
-def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
+def _still_to_come(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     """Yield sentences about missing documents and quantities without a variance."""
-    invoices = case.effective(DocumentType.INVOICE)
-    orders = case.effective(DocumentType.PURCHASE_ORDER)
+    invoices = case.latest_orders(DocumentType.INVOICE)
+    orders = case.latest_orders(DocumentType.PURCHASE_ORDER)
     if not invoices:
         yield "The invoice is missing."
         return
     for invoice in invoices:
-        if _is_unordered(case, ledger, invoice) and not orders_named(invoice):
+        if _is_unordered(case, ledger, invoice) and not referenced_orders(invoice):
             yield f"{invoice.heading} names no order, and no matching order was found."
-    for delivery in case.without_lines:
+    for delivery in case.lineless_documents:
         yield f"{delivery.heading} has no line items, so the delivered quantities are unknown."
     for item in ledger.items:
         if item.is_goods and ledger.delivered(item) is None:
-            for delivery in ledger.unsaid(item):
-                yield (
-                    f"{delivery.heading} states no quantity of {naming(item)}, so the delivered quantity is unknown."
-                )
+            for delivery in ledger.unknown_quantities(item):
+                label = item_label(item)
+                yield f"{delivery.heading} states no quantity of {label}, so the delivered quantity is unknown."
     for order in orders:
         open_ = [
             item
@@ -639,13 +657,13 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
             item = open_[0]
             left = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
             more = f", and more on {len(open_) - 1} other lines" if len(open_) > 1 else ""
-            yield f"{order.heading}: {measured(left, item)} of {naming(item)} not billed yet{more}."
+            yield f"{order.heading}: {format_quantity(left, item)} of {item_label(item)} not billed yet{more}."
             yield from (_unnamed(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order))
 
 
-def _is_unordered(case: Case, ledger: Ledger, invoice: Document) -> bool:
+def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
     """Return True for an invoice without an order and without a contract."""
-    linked = {one.type for one in case.documents if one.id in case.neighbours.get(invoice.id, ())}
+    linked = {one.type for one in case.documents if one.id in case.neighbors.get(invoice.id, ())}
     return not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
@@ -662,16 +680,16 @@ def _unnamed(invoice: Document, order: Document) -> str:
     return f"{invoice.heading} names no line item of {order.title}: {worth} cannot be split by line item."
 
 
-def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
+def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
-    for id_, last in case.changed.items():
+    for id_, last in case.superseded_orders.items():
         yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_dated(last)}."
     for id_, first in case.repeated.items():
         yield f"{by_id[id_].heading} was received more than once, and counts once{_dated(first)}."
-    for credit in case.effective(DocumentType.CREDIT_NOTE):
+    for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
         worth = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {worth}."
-    for invoice in case.effective(DocumentType.INVOICE):
+    for invoice in case.latest_orders(DocumentType.INVOICE):
         extra = _extra(ledger, invoice)
         if extra:
             worth = money(sum((line.net for line in extra if line.net is not None), Decimal(0)), invoice.currency)
@@ -691,20 +709,20 @@ def _dated(document: Document) -> str:
     return f" ({document.day.isoformat()})" if document.day else ""
 
 
-def _rows(ledger: Ledger) -> Iterator[Row]:
+def _rows(ledger: Ledger) -> Iterator[LineComparison]:
     for item in ledger.items:
         document, line = item.document, item.line
         ordered = (
             []
             if not item.is_ordered
-            else [Part(document.id, one.label, "ordered", one.quantity, one.cost) for one in item.lines]
+            else [LineContribution(document.id, one.label, "ordered", one.quantity, one.cost) for one in item.lines]
         )
         entries = sorted(item.entries, key=lambda e: (e.document.order_of_time, e.line.place))
         parts = ordered + [
-            Part(e.document.id, e.line.label, _ROLES[e.document.type], e.quantity, e.price) for e in entries
+            LineContribution(e.document.id, e.line.label, _ROLES[e.document.type], e.quantity, e.price) for e in entries
         ]
         has_receipts = bool(item.of(DocumentType.GOODS_RECEIPT))
-        yield Row(
+        yield LineComparison(
             order=document.id if item.is_ordered else None,
             line=line.label,
             article=line.article_text,

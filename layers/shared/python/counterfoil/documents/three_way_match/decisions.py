@@ -21,15 +21,15 @@ from json import dumps
 from typing import Any, Literal
 from uuid import UUID
 
-from counterfoil.documents.three_way_match.model import Code, Variance
+from counterfoil.documents.three_way_match.model import Variance, VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances, as_json
 
-About = tuple[UUID, Code, str | None, Decimal, Decimal]
+About = tuple[UUID, VarianceCode, str | None, Decimal, Decimal]
 """Identifies a variance: document, code, line item, expected and actual value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VarianceDecision:
     """Decision of a reviewer about a variance."""
 
     id: int
@@ -56,25 +56,25 @@ def is_difference(variance: Variance) -> bool:
     )
 
 
-def about(variance: Variance) -> About:
+def variance_key(variance: Variance) -> About:
     """Return the identity of a difference for decisions."""
     assert isinstance(variance.expected, Decimal)
     assert isinstance(variance.actual, Decimal)
     return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
 
 
-def hear(found: Iterable[Variance], verdicts: Collection[Verdict]) -> Iterator[Variance]:
+def apply_decisions(found: Iterable[Variance], verdicts: Collection[VarianceDecision]) -> Iterator[Variance]:
     """Apply decisions to variances. `verdicts` has at most one about each."""
     said = {verdict.about: verdict for verdict in verdicts}
     for variance in found:
-        verdict = said.get(about(variance)) if said and is_difference(variance) else None
+        verdict = said.get(variance_key(variance)) if said and is_difference(variance) else None
         if verdict is None:
             yield variance
         elif verdict.is_accepted:
-            yield replace(variance, settled_by=variance.settled_by or verdict.sentence, decision="accepted")
+            yield replace(variance, decided_by=variance.decided_by or verdict.sentence, decision="accepted")
         else:
-            sentence = f"{variance.sentence} {verdict.sentence}"
-            yield replace(variance, is_tolerated=False, sentence=sentence, decision="disputed")
+            sentence = f"{variance.message} {verdict.sentence}"
+            yield replace(variance, is_tolerated=False, message=sentence, decision="disputed")
 
 
 LEAST = 20
@@ -89,27 +89,27 @@ Direction = Literal["more", "less"]
 Sort = Literal["percent", "absolute"]
 
 _KEYS = {
-    Code.PRICE_MISMATCH: Key.PRICE,
-    Code.PRICE_BASIS_MISMATCH: Key.PRICE,
-    Code.OVER_BILLED_QUANTITY: Key.BILLED_QUANTITY,
-    Code.BILLED_BEYOND_ORDER: Key.BILLED_QUANTITY,
-    Code.REJECTED_GOODS_BILLED: Key.BILLED_QUANTITY,
-    Code.UNDER_DELIVERED: Key.DELIVERED_QUANTITY,
-    Code.OVER_DELIVERED: Key.DELIVERED_QUANTITY,
-    Code.TOTAL_MISMATCH: Key.TOTAL,
+    VarianceCode.PRICE_MISMATCH: Key.PRICE,
+    VarianceCode.PRICE_BASIS_MISMATCH: Key.PRICE,
+    VarianceCode.OVER_BILLED_QUANTITY: Key.BILLED_QUANTITY,
+    VarianceCode.OVER_ORDERED_AMOUNT: Key.BILLED_QUANTITY,
+    VarianceCode.REJECTED_GOODS_BILLED: Key.BILLED_QUANTITY,
+    VarianceCode.UNDER_DELIVERED: Key.DELIVERED_QUANTITY,
+    VarianceCode.OVER_DELIVERED: Key.DELIVERED_QUANTITY,
+    VarianceCode.TOTAL_MISMATCH: Key.TOTAL,
 }
-_AMOUNTS = {Code.BILLED_BEYOND_ORDER, Code.TAX_MISMATCH}
-_ONCE_ONLY = {Code.PRICE_BASIS_MISMATCH, Code.REJECTED_GOODS_BILLED}
+_AMOUNTS = {VarianceCode.OVER_ORDERED_AMOUNT, VarianceCode.TAX_MISMATCH}
+_ONCE_ONLY = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
 """Codes of mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class DecisionLabel:
     """Decision about a difference in a document of a supplier."""
 
     sellers: tuple[str, ...]
     """VAT id and name of the supplier, if stated."""
-    verdict: Verdict
+    verdict: VarianceDecision
 
     @property
     def key(self) -> Key | None:
@@ -161,7 +161,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ToleranceSuggestion:
     """A suggested tolerance for a supplier."""
 
     supplier: str
@@ -222,7 +222,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class SkippedSuggestion:
     """Reason why there is no suggestion for a supplier, key and direction with decisions."""
 
     supplier: str
@@ -232,12 +232,12 @@ class Withheld:
     why: str
 
 
-Found = Proposal | Withheld
+SuggestionResult = ToleranceSuggestion | SkippedSuggestion
 
 
-def propose(labels: Iterable[Label], tolerances: Tolerances) -> list[Found]:
+def suggest_tolerances(labels: Iterable[DecisionLabel], tolerances: Tolerances) -> list[SuggestionResult]:
     """Return suggestions by supplier, key and direction, in this order."""
-    groups: dict[tuple[str, Key, Direction], list[Label]] = defaultdict(list)
+    groups: dict[tuple[str, Key, Direction], list[DecisionLabel]] = defaultdict(list)
     for label in labels:
         if label.key is not None and label.actual != label.expected:
             supplier, _ = Tolerance(label.key, Limits(), label.sellers[0]).scope
@@ -251,7 +251,9 @@ def propose(labels: Iterable[Label], tolerances: Tolerances) -> list[Found]:
     ]
 
 
-def _of(key: Key, direction: Direction, group: Sequence[Label], tolerances: Tolerances) -> Found | None:
+def _of(
+    key: Key, direction: Direction, group: Sequence[DecisionLabel], tolerances: Tolerances
+) -> SuggestionResult | None:
     """Return the suggestion for one supplier, key and direction, or None without a basis."""
     newest = max(group, key=lambda label: label.verdict.id)
     before = tolerances.limits(key, suppliers=newest.sellers)
@@ -265,9 +267,9 @@ def _of(key: Key, direction: Direction, group: Sequence[Label], tolerances: Tole
     limit = _limit(sorted(sizes.values()), cut) if len(sizes) >= LEAST else Decimal(0)
     limits = _raised(before, direction, sort, limit)
     new = {one.verdict.about[0] for one in counting if _allow(limits, one) and not _allow(before, one)}
-    why = _why_not(group, sort, cut, sizes, before, new)
+    why = _reject_reason(group, sort, cut, sizes, before, new)
     if why is not None:
-        return Withheld(newest.sellers[0], newest.sellers[-1], key, direction, why)
+        return SkippedSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, why)
     days = [one.verdict.at.date() for one in counting]
     evidence = Evidence(
         accepted=len(sizes),
@@ -279,15 +281,15 @@ def _of(key: Key, direction: Direction, group: Sequence[Label], tolerances: Tole
         since=min(days),
         until=max(days),
     )
-    return Proposal(newest.sellers[0], newest.sellers[-1], key, direction, sort, before, limits, evidence)
+    return ToleranceSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, sort, before, limits, evidence)
 
 
-def _allow(limits: Limits, label: Label) -> bool:
-    return limits.allow(label.expected, label.actual)
+def _allow(limits: Limits, label: DecisionLabel) -> bool:
+    return limits.contain(label.expected, label.actual)
 
 
-def _why_not(
-    group: Sequence[Label],
+def _reject_reason(
+    group: Sequence[DecisionLabel],
     sort: Sort,
     cut: Decimal | None,
     sizes: Mapping[UUID, Decimal],
@@ -301,7 +303,7 @@ def _why_not(
     if sort == "absolute" and len(measures) > 1:
         return f"The tolerance is an amount, but the differences are in {' and '.join(measures)}."
     if len(sizes) < LEAST:
-        bound = f" below the disputed {told(cut, sort)}" if cut is not None else ""
+        bound = f" below the disputed {format_size(cut, sort)}" if cut is not None else ""
         return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; {LEAST} are required."
     return None if new else "The current tolerance covers the accepted differences."
 
@@ -320,13 +322,13 @@ def _limits_of(limits: Limits, direction: Direction) -> tuple[Decimal | None, De
     return limits.lower_absolute, limits.lower_percent
 
 
-def _teaches(label: Label, sort: Sort, cut: Decimal | None) -> bool:
+def _teaches(label: DecisionLabel, sort: Sort, cut: Decimal | None) -> bool:
     size = label.size(sort)
     is_below = size is not None and (cut is None or size < cut)
     return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONCE_ONLY
 
 
-def _by_document(labels: Collection[Label], sort: Sort) -> Mapping[UUID, Decimal]:
+def _by_document(labels: Collection[DecisionLabel], sort: Sort) -> Mapping[UUID, Decimal]:
     """Return the largest difference of each document, because several line items were accepted at once."""
     found: dict[UUID, Decimal] = {}
     for label in labels:
@@ -357,7 +359,7 @@ def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) ->
     return replace(limits, lower_absolute=absolute, lower_percent=percent)
 
 
-def told(size: Decimal, sort: Sort) -> str:
+def format_size(size: Decimal, sort: Sort) -> str:
     """Return the text of a size: `0.84 %`, `0.05`."""
     rounded = size.quantize(_FINEST, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
     return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if sort == 'percent' else ''}"

@@ -12,8 +12,16 @@ from decimal import Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match.alignment import Anchor, Place, align_all, anchors
-from counterfoil.documents.three_way_match.model import Document, Line, factor, is_goods, plain, short, spoken
+from counterfoil.documents.three_way_match.alignment import OrderLine, Place, align_documents, anchors
+from counterfoil.documents.three_way_match.model import (
+    Document,
+    Line,
+    conversion_factor,
+    is_goods,
+    plain,
+    short,
+    unit_name,
+)
 
 DELIVERIES = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT)
 BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
@@ -31,7 +39,7 @@ def total(quantities: Iterable[Decimal]) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """A line item of a document under an item."""
 
     document: Document
@@ -52,7 +60,7 @@ class Item:
     document: Document
     """The order, or the delivery if it has no order."""
     lines: tuple[Line, ...]
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
 
     @property
     def is_ordered(self) -> bool:
@@ -93,7 +101,7 @@ class Item:
         """Its article numbers, the supplier's and the buyer's."""
         return tuple(code for code in (self.line.article, self.line.buyer_article) if code)
 
-    def of(self, *types: DocumentType) -> list[Entry]:
+    def of(self, *types: DocumentType) -> list[LedgerEntry]:
         """Return the entries of documents of these types, by date."""
         found = [entry for entry in self.entries if entry.document.type in types]
         return sorted(found, key=lambda entry: (entry.document.order_of_time, entry.line.place))
@@ -120,7 +128,7 @@ class Ledger:
     """Line items about goods and services that match no item, by document."""
     confirmed: Mapping[UUID, UUID]
     """Delivery by delivery note and receipt, for deliveries known to have both."""
-    incomparable: list[Entry] = field(default_factory=list)
+    incomparable: list[LedgerEntry] = field(default_factory=list)
     """Entries in a unit that cannot be converted."""
 
     _by_order: dict[UUID, list[Item]] = field(init=False)
@@ -155,9 +163,9 @@ class Ledger:
         return list(linked.values())
 
     def _find_deliveries(self, order: Document) -> list[Document]:
-        papers = self.papers(order)
-        notes = [one for one in papers if one.type is DocumentType.DELIVERY_NOTE]
-        return sorted(notes or papers, key=lambda one: one.order_of_time)
+        documents = self.papers(order)
+        notes = [one for one in documents if one.type is DocumentType.DELIVERY_NOTE]
+        return sorted(notes or documents, key=lambda one: one.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
         """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
@@ -176,18 +184,18 @@ class Ledger:
             return None
         return total((received, max(counted)))
 
-    def unsaid(self, item: Item) -> list[Document]:
+    def unknown_quantities(self, item: Item) -> list[Document]:
         """Return the deliveries that contain an item without a quantity."""
         uncounted = _uncounted(item.of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
-def _sum(entries: Sequence[Entry]) -> Decimal | None:
+def _sum(entries: Sequence[LedgerEntry]) -> Decimal | None:
     """Return the sum of entries; None if one cannot be counted."""
     return None if _uncounted(entries) else total(entry.quantity or _ZERO for entry in entries)
 
 
-def _uncounted(entries: Sequence[Entry]) -> list[Entry]:
+def _uncounted(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """Return entries in a unit that cannot be converted, and those of documents without any quantity."""
     counted = {entry.document.id for entry in entries if entry.quantity is not None}
     return [
@@ -197,7 +205,7 @@ def _uncounted(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def keep(
+def build_ledger(
     documents: Sequence[Document],
     anchors_of: Sequence[Document],
     linked: Mapping[UUID, Collection[UUID]],
@@ -219,14 +227,14 @@ def keep(
             if document.type is not DocumentType.PURCHASE_ORDER:
                 item.entries += [_entry(document, line, item) for line in lines]
     ledger = Ledger(items, {}, {}, confirmed)
-    wanted: dict[UUID, tuple[Document, Sequence[Anchor]]] = {}
+    wanted: dict[UUID, tuple[Document, Sequence[OrderLine]]] = {}
     for document in documents:
         if document.id in by_id or document.type is DocumentType.CONTRACT:
             continue
         against = [by_id[id_] for id_ in linked.get(document.id, ()) if id_ in by_id]
         ledger.orders_of[document.id] = tuple(against)
         wanted[document.id] = document, [anchor for one in against for anchor in anchors(one)]
-    found = align_all(wanted)
+    found = align_documents(wanted)
     for document, _ in wanted.values():
         for line in document.lines:
             _put_down(ledger, document, line, found, item_of)
@@ -246,7 +254,7 @@ def _alike(document: Document) -> Iterable[list[Line]]:
 
 
 def _put_down(
-    ledger: Ledger, document: Document, line: Line, found: Mapping[Place, Anchor], item_of: Mapping[Place, Item]
+    ledger: Ledger, document: Document, line: Line, found: Mapping[Place, OrderLine], item_of: Mapping[Place, Item]
 ) -> None:
     anchor = found.get((document.id, line.place))
     if anchor is None:
@@ -259,13 +267,13 @@ def _put_down(
         ledger.incomparable.append(entry)
 
 
-def _entry(document: Document, line: Line, item: Item) -> Entry:
-    per_unit = factor(line.unit, item.unit)
+def _entry(document: Document, line: Line, item: Item) -> LedgerEntry:
+    per_unit = conversion_factor(line.unit, item.unit)
     if per_unit is None:
-        return Entry(document, line, None)
+        return LedgerEntry(document, line, None)
     price = None if line.cost is None else _DIGITS.divide(line.cost, per_unit)
     quantity = None if line.quantity is None else _DIGITS.multiply(line.quantity, per_unit)
-    return Entry(document, line, quantity, _DIGITS.multiply(line.rejected or _ZERO, per_unit), price)
+    return LedgerEntry(document, line, quantity, _DIGITS.multiply(line.rejected or _ZERO, per_unit), price)
 
 
 def _spread_lumps(ledger: Ledger, document: Document) -> None:
@@ -281,7 +289,7 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
             worth = sum((item.price * quantity for item, quantity in share if item.price is not None), _ZERO)
             if share and worth and abs(worth - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
                 for item, quantity in share:
-                    item.entries.append(Entry(document, line, quantity, price=item.price, is_lump=True))
+                    item.entries.append(LedgerEntry(document, line, quantity, price=item.price, is_lump=True))
                 ledger.loose[document.id].remove(line)
                 break
 
@@ -308,18 +316,18 @@ def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
     return sorted({e.document.id for item in items for e in item.of(*DELIVERIES)})
 
 
-def naming(item: Item) -> str:
+def item_label(item: Item) -> str:
     """Return the name of an item in sentences."""
     line = item.line
     what = line.description or line.article_text
     return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
 
 
-def measured(quantity: Decimal, item: Item) -> str:
+def format_quantity(quantity: Decimal, item: Item) -> str:
     """Return a quantity with its unit."""
-    return f"{plain(quantity)} {spoken(item.unit, quantity)}".rstrip()
+    return f"{plain(quantity)} {unit_name(item.unit, quantity)}".rstrip()
 
 
-def verb(quantity: Decimal) -> str:
+def is_or_are(quantity: Decimal) -> str:
     """Return "was" or "were"."""
     return "was" if abs(quantity) == 1 else "were"

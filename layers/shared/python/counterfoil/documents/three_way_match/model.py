@@ -4,7 +4,7 @@ Factors between units are exact by the definitions of the SI, of the internation
 Factors that depend on the goods (pieces in a box, meters on a reel) are not converted.
 
 Freight, surcharges, fees, discounts and down payments are not goods and are not ordered. EN 16931 requires a unit on
-every line, so only their words distinguish them. Words are those of `normalise.words`: folded, without accents.
+every line, so only their words distinguish them. Words are those of `normalize.words`: folded, without accents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from counterfoil.documents import units
 from counterfoil.documents.lexicon import THREE_WAY_MATCH
-from counterfoil.documents.matching.normalise import Reference, code, reference, words
+from counterfoil.documents.matching.normalize import Reference, normalize_code, reference, words
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
 from counterfoil.documents.three_way_match.tolerances import Limits, as_json
 
@@ -58,14 +58,14 @@ _WORDS = {
 """Names of units in sentences, singular and plural."""
 
 
-def spoken(unit: str | None, quantity: Decimal) -> str:
+def unit_name(unit: str | None, quantity: Decimal) -> str:
     """Return the name of a unit in a sentence: empty without a unit, and the code without a name."""
     if unit is None:
         return ""
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
 
 
-def factor(unit: str | None, wanted: str | None) -> Decimal | None:
+def conversion_factor(unit: str | None, wanted: str | None) -> Decimal | None:
     """Return how many `wanted` are one `unit`, or None if unknown. A missing unit counts as equal.
 
     >>> factor("TNE", "KGM")
@@ -117,7 +117,7 @@ LONGEST_TEXT = 80
 """Maximum characters of a description or number that a sentence quotes."""
 
 
-class Code(StrEnum):
+class VarianceCode(StrEnum):
     """Kinds of variances."""
 
     OVER_BILLED_QUANTITY = "over_billed_quantity"
@@ -130,12 +130,12 @@ class Code(StrEnum):
     MISSING_PURCHASE_ORDER = "missing_purchase_order"
     MISSING_DELIVERY = "missing_delivery"
     DUPLICATE_INVOICE = "duplicate_invoice"
-    BILLED_BEYOND_ORDER = "billed_beyond_order"
+    OVER_ORDERED_AMOUNT = "billed_beyond_order"
     REJECTED_GOODS_BILLED = "rejected_goods_billed"
     TAX_MISMATCH = "tax_mismatch"
 
 
-WAITING = frozenset({Code.UNDER_DELIVERED, Code.MISSING_DELIVERY, Code.MISSING_PURCHASE_ORDER})
+WAITING = frozenset({VarianceCode.UNDER_DELIVERED, VarianceCode.MISSING_DELIVERY, VarianceCode.MISSING_PURCHASE_ORDER})
 """Variances that a later document may resolve."""
 
 
@@ -143,7 +143,7 @@ Decision = Literal["accepted", "disputed"]
 """Decision of a reviewer about a variance."""
 
 
-class Outcome(StrEnum):
+class ThreeWayMatchStatus(StrEnum):
     """Three-way match status."""
 
     MATCHED = "matched"
@@ -302,8 +302,8 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
     return Line(
         place=place,
         label=_text(item.get("position")) or str(place + 1),
-        article=(code(article) or None) if article else None,
-        buyer_article=(code(buyer_article) or None) if buyer_article else None,
+        article=(normalize_code(article) or None) if article else None,
+        buyer_article=(normalize_code(buyer_article) or None) if buyer_article else None,
         article_text=article or buyer_article,
         description=description,
         words=words(description)[:_COMPARED_TEXT] if description else "",
@@ -353,7 +353,7 @@ def _references(value: Any) -> tuple[Reference, ...]:
 class Variance:
     """A difference between documents of a cluster."""
 
-    code: Code
+    code: VarianceCode
     document: Document
     """The document to check."""
     line: str | None = None
@@ -365,10 +365,10 @@ class Variance:
     limits: Limits | None = None
     """The applied tolerance, if any."""
     is_tolerated: bool = False
-    sentence: str
-    settled_by: str | None = None
+    message: str
+    decided_by: str | None = None
     """Sentence: how it was resolved."""
-    awaits: str | None = None
+    awaited_deliveries: str | None = None
     """Sentence: which missing document may resolve it."""
     decision: Decision | None = None
     """Last decision of a reviewer."""
@@ -376,12 +376,12 @@ class Variance:
     @property
     def is_open(self) -> bool:
         """True if someone must act."""
-        return not self.is_tolerated and self.settled_by is None
+        return not self.is_tolerated and self.decided_by is None
 
     @property
     def is_waiting(self) -> bool:
         """True if a later document may resolve it."""
-        return self.code in WAITING or self.awaits is not None
+        return self.code in WAITING or self.awaited_deliveries is not None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -399,15 +399,15 @@ class Variance:
             "currency": self.currency,
             "tolerance": None if self.limits is None else as_json(self.limits),
             "within_tolerance": self.is_tolerated,
-            "sentence": self.sentence,
-            "settled_by": self.settled_by,
-            "awaits": self.awaits,
+            "message": self.message,
+            "decided_by": self.decided_by,
+            "awaited_deliveries": self.awaited_deliveries,
             "decision": self.decision,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LineContribution:
     """A line item of a document in a row."""
 
     document: UUID
@@ -421,7 +421,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LineComparison:
     """An article or service in all documents. A quantity is None if no document states it."""
 
     order: UUID | None
@@ -438,7 +438,7 @@ class Row:
     credited: Decimal | None
     price: Decimal | None
     """Ordered price of one unit."""
-    parts: tuple[Part, ...]
+    parts: tuple[LineContribution, ...]
 
 
 class ClusterStatus(StrEnum):
@@ -490,12 +490,12 @@ class Summary:
 class Result:
     """Result of a three-way match."""
 
-    outcome: Outcome
+    outcome: ThreeWayMatchStatus
     reasons: tuple[str, ...]
     """Sentences for a clerk, the most important first. A cluster that needs review begins with its open reviews."""
     variances: tuple[Variance, ...]
-    rows: tuple[Row, ...]
-    remarks: tuple[str, ...]
+    rows: tuple[LineComparison, ...]
+    warnings: tuple[str, ...]
     """Facts that affected the comparison: a changed order, a duplicate delivery note, a credit note."""
     summary: Summary
     """For lists. It is not part of `record`."""
@@ -508,7 +508,7 @@ class Result:
             "reasons": list(self.reasons),
             "variances": [variance.record for variance in self.variances],
             "lines": as_json(self.rows, plain),
-            "remarks": list(self.remarks),
+            "warnings": list(self.warnings),
         }
 
 

@@ -10,21 +10,36 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match.case import Case
-from counterfoil.documents.three_way_match.model import ClusterStatus, Code, Document, Outcome, Row, Summary, Variance
+from counterfoil.documents.three_way_match.case import ClusterDocuments
+from counterfoil.documents.three_way_match.model import (
+    ClusterStatus,
+    Document,
+    LineComparison,
+    Summary,
+    ThreeWayMatchStatus,
+    Variance,
+    VarianceCode,
+)
 
 _CENT = Decimal("0.01")
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
-_WHOLE = frozenset({Code.MISSING_PURCHASE_ORDER, Code.MISSING_DELIVERY, Code.DUPLICATE_INVOICE, Code.CURRENCY_MISMATCH})
+_WHOLE = frozenset(
+    {
+        VarianceCode.MISSING_PURCHASE_ORDER,
+        VarianceCode.MISSING_DELIVERY,
+        VarianceCode.DUPLICATE_INVOICE,
+        VarianceCode.CURRENCY_MISMATCH,
+    }
+)
 """Codes that put the whole document at stake."""
 _BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 
 
 def summarize(
-    case: Case,
-    rows: Sequence[Row],
+    case: ClusterDocuments,
+    rows: Sequence[LineComparison],
     variances: Sequence[Variance],
-    outcome: Outcome,
+    outcome: ThreeWayMatchStatus,
     *,
     incomparable: bool,
     needs_review: bool,
@@ -36,7 +51,7 @@ def summarize(
     `unordered`: active invoices without any order.
     """
     own = [one for one in case.documents if one.type is not DocumentType.CONTRACT]
-    invoices, orders = case.effective(DocumentType.INVOICE), case.effective(DocumentType.PURCHASE_ORDER)
+    invoices, orders = case.latest_orders(DocumentType.INVOICE), case.latest_orders(DocumentType.PURCHASE_ORDER)
     currency = next((one.currency for one in (*invoices, *orders, *own) if one.currency), None)
     first = min((one.received_at for one in own if one.type in _BILLS), default=None)
     return Summary(
@@ -54,7 +69,7 @@ def summarize(
 
 
 def _status(
-    variances: Iterable[Variance], outcome: Outcome, *, incomparable: bool, needs_review: bool
+    variances: Iterable[Variance], outcome: ThreeWayMatchStatus, *, incomparable: bool, needs_review: bool
 ) -> ClusterStatus:
     open_ = [one for one in variances if one.is_open and not one.is_waiting]
     if incomparable or any(one.decision is None for one in open_):
@@ -63,7 +78,7 @@ def _status(
         return ClusterStatus.NEEDS_REVIEW
     if open_:
         return ClusterStatus.DISPUTED
-    if outcome is Outcome.INCOMPLETE:
+    if outcome is ThreeWayMatchStatus.INCOMPLETE:
         return ClusterStatus.INCOMPLETE
     is_accepted = any(one.decision == "accepted" for one in variances)
     return ClusterStatus.ACCEPTED if is_accepted else ClusterStatus.MATCHED
@@ -91,16 +106,16 @@ def _net(document: Document) -> Decimal | None:
     return sum(nets, Decimal(0)) if nets else document.gross
 
 
-def _delivered(row: Row) -> Decimal | None:
+def _delivered(row: LineComparison) -> Decimal | None:
     quantity = row.received if row.received is not None else row.delivered
     if quantity is None or row.price is None:
         return None
     return _EXACT.multiply(quantity - (row.rejected or 0), row.price)
 
 
-def _billed(case: Case, currency: str | None) -> Decimal | None:
+def _billed(case: ClusterDocuments, currency: str | None) -> Decimal | None:
     invoices, credits_ = (
-        [_net(one) for one in case.effective(type_) if one.currency in (None, currency)] for type_ in _BILLS
+        [_net(one) for one in case.latest_orders(type_) if one.currency in (None, currency)] for type_ in _BILLS
     )
     billed = _sum(invoices)
     return billed if billed is None else billed - sum((abs(one) for one in credits_ if one), Decimal(0))
@@ -110,7 +125,7 @@ def _billed(case: Case, currency: str | None) -> Decimal | None:
 
 
 def _at_stake(
-    rows: Sequence[Row], variances: Sequence[Variance], unordered: Collection[Document], currency: str | None
+    rows: Sequence[LineComparison], variances: Sequence[Variance], unordered: Collection[Document], currency: str | None
 ) -> Decimal:
     open_ = [one for one in variances if one.is_open and one.document.currency in (None, currency)]
     whole = {one.document.id: one.document for one in open_ if one.code in _WHOLE}
@@ -126,11 +141,11 @@ def _at_stake(
         if one.document.id in whole or one.difference is None:
             continue
         difference = abs(one.difference)
-        if one.code in (Code.PRICE_MISMATCH, Code.PRICE_BASIS_MISMATCH):
+        if one.code in (VarianceCode.PRICE_MISMATCH, VarianceCode.PRICE_BASIS_MISMATCH):
             prices = _EXACT.add(prices, _EXACT.multiply(difference, abs(billed.get(place) or Decimal(0))))
         elif one.currency is not None:  # totals and tax of one invoice overlap
             totals[one.document.id] = max(totals[one.document.id], difference)
-        elif one.code is Code.TAX_MISMATCH:
+        elif one.code is VarianceCode.TAX_MISMATCH:
             prices = _EXACT.add(prices, _EXACT.multiply(difference, _line_net(one) / 100))
         else:  # billed beyond the order and beyond the delivery: the same money
             key = place if row is None else (row.order, row.line)
@@ -148,7 +163,7 @@ def _line_net(variance: Variance) -> Decimal:
     return abs(nets.get(variance.line or "") or Decimal(0))
 
 
-def _price(variance: Variance, row: Row | None) -> Decimal:
+def _price(variance: Variance, row: LineComparison | None) -> Decimal:
     if row is not None and row.price is not None:
         return abs(row.price)
     prices = {line.label: line.cost for line in variance.document.lines}

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.documents.matching.names import name
-from counterfoil.documents.matching.normalise import code, identifier
+from counterfoil.documents.matching.normalize import identifier, normalize_code
 
 _CENT = Decimal("0.01")
 _DIGITS_OF_A_NUMBER = 5
@@ -45,7 +45,7 @@ class Limits:
     upper_absolute: Decimal | None = None
     upper_percent: Decimal | None = None
 
-    def allow(self, expected: Decimal, actual: Decimal) -> bool:
+    def contain(self, expected: Decimal, actual: Decimal) -> bool:
         """Return whether a difference is within the limits of its direction."""
         difference = actual - expected
         if difference >= 0:
@@ -83,19 +83,19 @@ def _words(absolute: Decimal | None, percent: Decimal | None) -> str:
     return " and ".join(limits) or "any amount"
 
 
-def both_ways(*, absolute: Decimal | None = None, percent: Decimal | None = None) -> Limits:
+def symmetric_limits(*, absolute: Decimal | None = None, percent: Decimal | None = None) -> Limits:
     """Return the same limits below and above."""
     return Limits(absolute, percent, absolute, percent)
 
 
-NONE = both_ways(absolute=Decimal(0))
+NONE = symmetric_limits(absolute=Decimal(0))
 """No difference is permitted."""
 
 DEFAULTS = {
-    Key.PRICE: both_ways(percent=Decimal(1)),
+    Key.PRICE: symmetric_limits(percent=Decimal(1)),
     Key.BILLED_QUANTITY: NONE,
     Key.DELIVERED_QUANTITY: NONE,
-    Key.TOTAL: both_ways(absolute=5 * _CENT),
+    Key.TOTAL: symmetric_limits(absolute=5 * _CENT),
     Key.TAX: NONE,
 }
 """Defaults: prices by 1 %, totals by five cents of rounding, quantities not at all."""
@@ -115,7 +115,7 @@ class Tolerance:
     @property
     def scope(self) -> tuple[str | None, str | None]:
         """Supplier and article in comparable form."""
-        return _supplier(self.supplier), code(self.article) if self.article else None
+        return _supplier(self.supplier), normalize_code(self.article) if self.article else None
 
 
 class Tolerances:
@@ -131,7 +131,7 @@ class Tolerances:
         `suppliers` are spellings of the supplier (VAT id, name), `articles` the article's numbers.
         """
         of_supplier = [_supplier(one) for one in suppliers]
-        of_article = [code(one) for one in articles]
+        of_article = [normalize_code(one) for one in articles]
         scopes: list[tuple[str | None, str | None]] = [(one, other) for one in of_supplier for other in of_article]
         scopes += [(None, article) for article in of_article]
         scopes += [(supplier, None) for supplier in of_supplier]

@@ -65,7 +65,7 @@ _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,
 
 
 @lru_cache(maxsize=20_000)
-def misread(text: str) -> int:
+def ocr_confusions(text: str) -> int:
     """Return the number of words with a digit misread from a letter: `Stahlhande1`, `5upplies`."""
     return len(_MISREAD.findall(text))
 
@@ -91,7 +91,7 @@ def vat_id(text: str, country: str = "") -> str | None:
     return number.translate(_CONFUSABLE_DIGITS) or None
 
 
-def vat_end(vat: str) -> str:
+def vat_suffix(vat: str) -> str:
     """Return the end of a VAT id, which is the same with and without country letters."""
     return vat[-_VAT_END:]
 
@@ -102,7 +102,7 @@ def same_vat(a: str, b: str) -> bool:
 
 
 @lru_cache(maxsize=20_000)
-def code(text: str) -> str:
+def normalize_code(text: str) -> str:
     """Return an article number as `identifier`, without leading zeros."""
     return identifier(text).lstrip("0")
 
@@ -381,7 +381,7 @@ def document(
         cents(data.get("total_gross")),
         tuple(_line(item) for item in goods),
         frozenset(net for item in items if not _is_of_goods(item) and (net := cents(item.get("net_amount")))),
-        sum(misread(text) for text in _said(data, items)) if kind == INVOICE else 0,
+        sum(ocr_confusions(text) for text in _said(data, items)) if kind == INVOICE else 0,
         _buckets(data, embedding),
     )
 
@@ -446,8 +446,8 @@ def _stated_party(*values: str | None) -> Party:
 def _line(item: Mapping[str, Any]) -> Line:
     price, basis = quantity(item.get("unit_price")), quantity(item.get("price_basis_quantity"))
     return Line(
-        code(item.get("article_number") or "") or None,
-        code(item.get("buyer_article_number") or "") or None,
+        normalize_code(item.get("article_number") or "") or None,
+        normalize_code(item.get("buyer_article_number") or "") or None,
         words(item.get("description") or ""),
         units.canonical(item.get("unit")),
         quantity(item.get("quantity")),
