@@ -20,9 +20,9 @@ from cli import ids
 from cli.failures import CommandError, UsageError
 
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Timeout of a response in seconds: in the local cloud, the first one waits for a process to start."""
-AWAY_SECONDS = 300.0
+UNAVAILABLE_RETRY_SECONDS = 300.0
 """Seconds for which a waiting command retries."""
 PAGE = 100
 """Maximum items per page."""
@@ -34,7 +34,7 @@ UNASSIGNED = "-"
 PROBLEM = "application/problem+json"
 LONGEST_NAME, LONGEST_REASON = 254, 2000
 """Maximum characters in the audit trail."""
-Kind = Literal["letter", "operation", "group", "task", "document"]
+Kind = Literal["dead_letter", "operation", "group", "task", "document"]
 T = TypeVar("T")
 Query = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ class NotNowError(CommandError):
     """The API is temporarily unavailable."""
 
 
-class Bearer(httpx.Auth):
+class BearerAuth(httpx.Auth):
     """Authenticates requests with a token."""
 
     def __init__(self, token: str) -> None:
@@ -96,9 +96,9 @@ class Api:
         cursor, left = None, limit
         while left is None or left > 0:
             asked = {**query, "limit": PAGE if left is None else min(left, PAGE), "cursor": cursor}
-            page = read(self.send("GET", path, query=asked), name, "next")
+            page = read(self.send("GET", path, query=asked), name, "next_cursor")
             yield page
-            cursor = page["next"]
+            cursor = page["next_cursor"]
             if cursor is None:
                 return
             left = None if left is None else left - len(page[name])
@@ -133,7 +133,7 @@ class Api:
         found = [tenant["slug"] for page in pages for tenant in page["tenants"]]
         return [*found, UNASSIGNED] if unassigned and pages[0]["unassigned"] else found
 
-    def one_tenant(self, slug: str | None) -> str:
+    def single_tenant(self, slug: str | None) -> str:
         """Return the given tenant, or the only one.
 
         Raises:
@@ -147,7 +147,7 @@ class Api:
             raise UsageError(f"Choose a tenant with --tenant: {shown}")
         return found[0]
 
-    def named(self, kind: Kind, text: str, list_: str) -> str:
+    def find_by_id_suffix(self, kind: Kind, text: str, list_: str) -> str:
         """Return the full id for an id or its end; for a group, the fingerprint.
 
         `list_` is the command that lists them.
@@ -160,17 +160,17 @@ class Api:
             return part
         found = []
         if ids.PART.fullmatch(part):
-            answer = self.send("GET", "/api/admin/dlq/named", query={"kind": kind, "part": part})
+            answer = self.send("GET", "/api/admin/dlq/lookup", query={"kind": kind, "part": part})
             found = read(answer, "found")["found"]
         if len(found) != 1:
-            name = "dead letter" if kind == "letter" else kind
+            name = kind.replace("_", " ")
             has = "fingerprint begins" if kind == "group" else "id ends"
             what = f"There is no {name} whose" if not found else f"More than one {name}'s"
             raise UsageError(f"{what} {has} with '{text}': 'counterfoil {list_}' shows them.")
         return str(found[0]["id"])
 
 
-def reach(context: typer.Context, by: str | None = None) -> Api:
+def connect(context: typer.Context, by: str | None = None) -> Api:
     """Return the API for a command until it ends; in the local cloud as `by`, or as the system's user.
 
     Raises:
@@ -183,17 +183,17 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
     found = _deployment(url) if local is None else None
     if found is None:
         from cli.local.cloud import Cloud  # slow to import
-        from cli.local.place import place_of
-        from cli.local.sign_in import SignedIn
+        from cli.local.place import cloud_folder
+        from cli.local.sign_in import LocalSignIn
 
-        cloud = Cloud.at(place_of(local))
-        auth = SignedIn(cloud, by or _reader())
-        client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=PATIENCE)
+        cloud = Cloud.at(cloud_folder(local))
+        auth = LocalSignIn(cloud, by or _reader())
+        client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=TIMEOUT_SECONDS)
         return Api(context.with_resource(client), auth.name_of)
     given = context.get_parameter_source("by")
     if given is not None and given.name == "COMMANDLINE":
         raise UsageError(f"{found[0]} takes the user's name from the token: leave --by out.")
-    client = httpx.Client(base_url=found[0], auth=found[1], timeout=PATIENCE)
+    client = httpx.Client(base_url=found[0], auth=found[1], timeout=TIMEOUT_SECONDS)
     return Api(context.with_resource(client))
 
 
@@ -204,7 +204,7 @@ def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
     if url is not None:
         url = address(url, URL)
         if TOKEN in os.environ:
-            return url, Bearer(_token())
+            return url, BearerAuth(_token())
     logins = Logins.read()
     chosen = url or logins.default
     if chosen in logins.by_url:
@@ -214,7 +214,7 @@ def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
     return None
 
 
-def after(
+def poll(
     seconds: float,
     look: Callable[[], T],
     sleep: Callable[[float], None],
@@ -234,7 +234,7 @@ def after(
         try:
             return look()
         except (NotNowError, TooOftenError):
-            if clock() - began >= AWAY_SECONDS:
+            if clock() - began >= UNAVAILABLE_RETRY_SECONDS:
                 raise
         sleep(seconds)
 

@@ -18,17 +18,17 @@ class ExitCode(IntEnum):
     """Exit code of a command, for scripts."""
 
     OK = 0
-    UNWANTED = 1
+    FAILED_CHECK = 1
     USAGE = 2
     NO_CLOUD = 3
-    DEFECT = 4
+    INTERNAL_ERROR = 4
     INTERRUPTED = 130
 
 
 class CommandError(Exception):
     """A command failed. The message states the reason and what to do next."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.UNWANTED
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED_CHECK
 
 
 class UsageError(CommandError):

@@ -3,13 +3,13 @@
 import re
 from uuid import UUID
 
-SHOWN = 8
+SHORT_ID_LENGTH = 8
 """Characters of an id in tables."""
 LEAST = 4
 PART = re.compile(rf"[0-9a-f-]{{{LEAST},36}}")
 WHOLE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def short(id_: UUID | str | None) -> str:
+def short_id(id_: UUID | str | None) -> str:
     """Return an id as displayed in tables."""
-    return "" if id_ is None else str(id_)[-SHOWN:]
+    return "" if id_ is None else str(id_)[-SHORT_ID_LENGTH:]

@@ -16,10 +16,10 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, Field, ValidationError
 
-from cli.client import PATIENCE, NotNowError
+from cli.client import TIMEOUT_SECONDS, NotNowError
 from cli.failures import CommandError, UsageError
 
-LEAST_SECONDS = 60
+MIN_SECONDS_LEFT = 60
 """Minimum remaining lifetime of a token before it is refreshed."""
 _JWT = re.compile(r"[\w-]+\.([\w-]+)\.[\w-]+", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
@@ -64,7 +64,7 @@ class Login(Tokens):
 
     def expires_soon(self, now: float) -> bool:
         """Return True if the ID token must be refreshed before its next use."""
-        return Claims.of(self.id_token).exp - now < LEAST_SECONDS
+        return Claims.of(self.id_token).exp - now < MIN_SECONDS_LEFT
 
 
 class Logins(BaseModel):
@@ -177,7 +177,7 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
     """
     host = httpx.URL(endpoint).host
     try:
-        answer = httpx.post(endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=PATIENCE)
+        answer = httpx.post(endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except httpx.HTTPError as error:
         raise NotNowError(f"The issuer {host} does not answer: {type(error).__name__}.") from None
     if answer.is_success:

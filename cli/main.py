@@ -24,12 +24,15 @@ def run() -> None:
     except KeyboardInterrupt:
         _fail("Interrupted.", ExitCode.INTERRUPTED)
     except OSError as error:
-        _fail(_sentence(error), ExitCode.UNWANTED)
+        _fail(_sentence(error), ExitCode.FAILED_CHECK)
     except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, maintainers the traceback
         errors = sys.modules.get("counterfoil.errors")  # commands that only use the API never import it
         if errors is not None and isinstance(error, errors.CounterfoilError):
-            _fail(str(error), ExitCode.UNWANTED)
-        _fail(f"Counterfoil has failed unexpectedly. Please report it with this file: {_report()}", ExitCode.DEFECT)
+            _fail(str(error), ExitCode.FAILED_CHECK)
+        _fail(
+            f"Counterfoil has failed unexpectedly. Please report it with this file: {_report()}",
+            ExitCode.INTERNAL_ERROR,
+        )
 
 
 def _fail(sentence: str, code: ExitCode) -> None:

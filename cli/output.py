@@ -21,7 +21,7 @@ from cli.failures import UsageError
 DONE = Text("✓", "green")
 FAILED = Text("✗", "red")
 BARS = " ▁▂▃▄▅▆▇█"
-NARROWEST = 100
+MIN_WIDTH = 100
 """Minimum width without a terminal, so that tables in a file are not wrapped."""
 
 
@@ -44,7 +44,7 @@ def _harmless(text: str) -> str:
 
 def page() -> Console:
     """Return the console of standard output, for tables."""
-    width = None if sys.stdout.isatty() else max(NARROWEST, Console().width)
+    width = None if sys.stdout.isatty() else max(MIN_WIDTH, Console().width)
     return Screen(width=width, highlight=False, markup=False)
 
 
@@ -112,7 +112,7 @@ class Checklist:
             self._console.print(sign, self._title, took)
 
     @contextmanager
-    def shown(self) -> Iterator["Checklist"]:
+    def live(self) -> Iterator["Checklist"]:
         """Show the steps of the block. The last one has succeeded when the block ends without an exception."""
         with self._progress:
             try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from cli.client import Api, reach
+from cli.client import Api, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
 from cli.output import page, print_json
@@ -45,7 +45,7 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
 
     The chain `-` covers queues and unassigned dead letters. It requires access to all tenants.
     """
-    api = reach(context)
+    api = connect(context)
     found = [_verified(api, slug) for slug in api.tenants(tenant, unassigned=True)]
     if not found:
         raise UsageError("You have access to no tenant: there is no trail to verify.")
@@ -103,7 +103,7 @@ def verify(
     number, previous = 0, None
     for entry in entries:
         number += 1
-        why = _why_broken(entry, tenant_id, number, previous)
+        why = _chain_error(entry, tenant_id, number, previous)
         if why is None and number == written["number"] and entry["hash"] != written["hash"]:
             why = "The entry is not the latest recorded one."
         if why is not None:
@@ -115,7 +115,7 @@ def verify(
     return Broken(last + 1, "The entry was added without being recorded.") if number > last else None
 
 
-def _why_broken(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
+def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
     """Return the error of an entry, which must have this number and follow the previous hash."""
     if entry["number"] != number:
         return "The entry is missing."

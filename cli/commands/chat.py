@@ -14,12 +14,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import URL, Api, after, reach
+from cli.client import URL, Api, connect, poll
 from cli.commands import tasks
 from cli.failures import UsageError
 from cli.local import scripted_model
 from cli.local.cloud import Cloud
-from cli.local.place import place_of
+from cli.local.place import cloud_folder
 from cli.output import aside, page, print_json
 
 PATH = "/api/chat/sessions"
@@ -66,28 +66,28 @@ def talk(  # one for each option
     if delete and (list_ or scripted or session is None):
         raise UsageError("To delete a conversation: counterfoil chat SESSION --delete")
     if list_:
-        api = reach(context)
-        _list(api, api.one_tenant(tenant), as_json=as_json)
+        api = connect(context)
+        _list(api, api.single_tenant(tenant), as_json=as_json)
         return
     if delete:
-        api = reach(context)
-        found = Conversation(api, api.one_tenant(tenant)).find(session or "")
+        api = connect(context)
+        found = Conversation(api, api.single_tenant(tenant)).find(session or "")
         api.send("DELETE", f"{PATH}/{found}")
         aside().print("The conversation is deleted, with all of its messages.")
         return
     with _model(context, scripted=scripted) as again:
-        api = reach(context)
-        conversation = Conversation(api, api.one_tenant(tenant))
+        api = connect(context)
+        conversation = Conversation(api, api.single_tenant(tenant))
         if session is not None:
             conversation.session_id = conversation.find(session)
-        hold(conversation, _lines(), again=again)
+        run_conversation(conversation, _lines(), again=again)
 
 
 @contextmanager
 def _model(context: typer.Context, *, scripted: bool) -> Iterator[str]:
     """Provide a model in the local cloud. Return the options that continue the conversation with it."""
     if URL not in os.environ:
-        with scripted_model.available(Cloud.at(place_of(context.obj)), wanted=scripted) as cloud:
+        with scripted_model.available(Cloud.at(cloud_folder(context.obj)), wanted=scripted) as cloud:
             yield " --scripted" if scripted_model.port_of(cloud.state.tuning) else ""
         return
     if scripted:
@@ -161,11 +161,11 @@ class Conversation:
         while following is not None:
             said = self.api.send("GET", f"{PATH}/{self.session_id}", query={"after": following}).json()
             found += said["messages"]
-            following = said["next"]
+            following = said["next_cursor"]
         return found
 
 
-def hold(conversation: Conversation, lines: Iterator[str], *, again: str = "") -> None:
+def run_conversation(conversation: Conversation, lines: Iterator[str], *, again: str = "") -> None:
     """Send messages from `lines` and show their answers, until a line is /quit.
 
     `again` is the options that continue the conversation.
@@ -184,7 +184,9 @@ def hold(conversation: Conversation, lines: Iterator[str], *, again: str = "") -
             elif line:
                 _answer(conversation, line)
     if conversation.session_id is not None:
-        aside().print(f"To go on with it: counterfoil chat {conversation.session_id[-ids.SHOWN :]}{again}", style="dim")
+        aside().print(
+            f"To go on with it: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{again}", style="dim"
+        )
 
 
 def _answer(conversation: Conversation, text: str) -> None:
@@ -216,12 +218,12 @@ def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
             if task["error"] is not None and task["error"] != told:
                 told = task["error"]
                 console.print(f"Try {task['attempts']} of {task['max_retry'] + 1} failed: {told}", style="yellow")
-            shown.update(waits_for(task, datetime.now(UTC)))
-            task = after(LOOK_SECONDS, lambda: conversation.look(job_id), time.sleep)
+            shown.update(wait_reason(task, datetime.now(UTC)))
+            task = poll(LOOK_SECONDS, lambda: conversation.look(job_id), time.sleep)
     return task
 
 
-def waits_for(task: Mapping[str, Any], now: datetime) -> str:
+def wait_reason(task: Mapping[str, Any], now: datetime) -> str:
     """Return the reason why a task has not ended, in words."""
     if task["status"] == "in-progress":
         return "the model is working on it"
@@ -233,7 +235,7 @@ def waits_for(task: Mapping[str, Any], now: datetime) -> str:
 
 def _show(entries: Sequence[Mapping[str, Any]]) -> None:
     for one in entries:
-        note = f"  ({one['status']})" if one["role"] == "user" and one["status"] in {"failed", "cancelled"} else ""
+        note = f"  ({one['status']})" if one["role"] == "user" and one["status"] in {"failed", "canceled"} else ""
         style = "bold" if one["role"] == "assistant" else "dim"
         page().print(Text(f"{_SAID[one['role']]:<5}", style).append(one["content"], "none").append(note, "red"))
 
@@ -250,6 +252,6 @@ def _list(api: Api, tenant: str, *, as_json: bool) -> None:
     table = Table(*columns, Column("begins with", overflow="fold"), box=None, pad_edge=False)
     for one in found:
         begun = f"{datetime.fromisoformat(one['created_at']):%Y-%m-%d %H:%M}"
-        table.add_row(one["session_id"][-ids.SHOWN :], begun, str(one["messages"]), Text(one["begins"]))
+        table.add_row(one["session_id"][-ids.SHORT_ID_LENGTH :], begun, str(one["messages"]), Text(one["begins"]))
     page().print(table)
     page().print("To go on with one: counterfoil chat ID")

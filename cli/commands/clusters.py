@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.commands.documents import DocumentType, name_of, total_of
 from cli.options import AnyTenant, AsJson, Limit, Supersede
 from cli.output import aside, is_wanted, page, print_json
@@ -79,7 +79,7 @@ def clusters(  # one for each option
     """List clusters by status: what needs a person, the oldest first."""
     if not is_wanted(context, "clusters"):
         return
-    api = reach(context)
+    api = connect(context)
     asked = {"status": None if status == "all" else status, "supplier": supplier, "number": number, "sort": sort}
     merged = [
         one
@@ -121,7 +121,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
     for one in found:
         sums = (Text(one[name] or "") for name in ("ordered", "delivered", "billed", "at_stake"))
         table.add_row(
-            Text(ids.short(one["id"])),
+            Text(ids.short_id(one["id"])),
             *([Text(one["tenant"])] if several else []),
             _status(one["status"]),
             Text(one["supplier"] or ""),
@@ -129,7 +129,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
             *sums,
             Text(one["currency"] or ""),
             Text(one["waiting_since"][:10]),
-            Text(one["reason"] + (" It is being recomputed." if one["is_being_computed"] else "")),
+            Text(one["reason"] + (" It is being recomputed." if one["is_computing"] else "")),
         )
     page().print(table)
 
@@ -141,13 +141,13 @@ def _status(status: str) -> Text:
 @app.command("show")
 def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
     """Show one cluster: its documents, the reasons of their links, and their comparison line by line."""
-    found = read(reach(context), id_)
+    found = read(connect(context), id_)
     if as_json:
         print_json(found)
         return
     show_cluster(page(), found)
     if found["comparison"] is not None and found["comparison"]["can_be_accepted"]:
-        end = ids.short(found["id"])
+        end = ids.short_id(found["id"])
         page().print(f"\nDecide: counterfoil clusters accept {end}, or dispute {end}")
 
 
@@ -157,7 +157,7 @@ def read(api: Api, id_: str) -> Cluster:
     Raises:
         UsageError: there is no such document, or it has no cluster.
     """
-    path = f"{PATH}/{api.named('document', id_, 'documents')}"
+    path = f"{PATH}/{api.find_by_id_suffix('document', id_, 'documents')}"
     found: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
     return found
 
@@ -165,7 +165,7 @@ def read(api: Api, id_: str) -> Cluster:
 def show_cluster(screen: Console, found: Cluster) -> None:
     """Print a cluster: its status, then its documents, links, lines and variances."""
     comparison = found["comparison"]
-    title = Text(f"Cluster {ids.short(found['id'])}", "bold").append(f"  {found['tenant']}  ", "dim")
+    title = Text(f"Cluster {ids.short_id(found['id'])}", "bold").append(f"  {found['tenant']}  ", "dim")
     if found["status"] is not None:
         title.append(_status(found["status"]))
     screen.print(title)
@@ -173,7 +173,7 @@ def show_cluster(screen: Console, found: Cluster) -> None:
         screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
     _heading(screen, "Documents")
     _show_documents(screen, found)
-    if found["edges"]:
+    if found["matches"]:
         _heading(screen, "Links, and why")
         _show_links(screen, found)
     if comparison is None:
@@ -185,9 +185,9 @@ def show_cluster(screen: Console, found: Cluster) -> None:
         _heading(screen, "Variances")
         for variance in comparison["variances"]:
             _show_variance(screen, variance)
-    if comparison["remarks"]:
+    if comparison["warnings"]:
         _heading(screen, "Remarks")
-        for remark in comparison["remarks"]:
+        for remark in comparison["warnings"]:
             screen.print(Padding(Text(remark), (0, 0, 0, 2)))
     _show_rest(screen, found)
 
@@ -209,7 +209,7 @@ def _state(found: Cluster) -> list[str]:
     if found["error"] is not None:
         return [f"It could not be computed: {found['error']}"]
     reasons = list(found["comparison"]["reasons"]) if found["comparison"] is not None else []
-    if found["is_being_computed"]:
+    if found["is_computing"]:
         return [*reasons, "It is being recomputed." if reasons else "It is being computed."]
     if found["computed_at"] is None:
         return ["It has not been computed."]
@@ -221,7 +221,7 @@ def _heading(screen: Console, text: str) -> None:
     screen.print(Text(text, "bold"))
 
 
-def place_of_type(type_: str | None) -> int:
+def type_order(type_: str | None) -> int:
     """Return the place of a document's type in a cluster."""
     return ORDER_OF_TYPES.index(type_) if type_ in ORDER_OF_TYPES else len(ORDER_OF_TYPES)
 
@@ -229,7 +229,7 @@ def place_of_type(type_: str | None) -> int:
 def documents_of(found: Cluster) -> list[dict[str, Any]]:
     """Return the documents of a cluster and their contracts, in the order of a business case."""
     documents: list[dict[str, Any]] = [*found["documents"], *found["contracts"]]
-    return sorted(documents, key=lambda one: place_of_type(one["type"]))
+    return sorted(documents, key=lambda one: type_order(one["type"]))
 
 
 def _show_documents(screen: Console, found: Cluster) -> None:
@@ -240,14 +240,14 @@ def _show_documents(screen: Console, found: Cluster) -> None:
         table.add_column("not read")
     table.add_column("file", overflow="fold")
     for one in documents:
-        cells = [ids.short(one["id"]), _title(one), one["date"] or "", total_of(one)]
+        cells = [ids.short_id(one["id"]), _title(one), one["date"] or "", total_of(one)]
         missing = [", ".join(one["missing"])] if has_missing else []
         table.add_row(*map(Text, [*cells, *missing, one["file_name"]]))
     screen.print(table)
 
 
 def _title(document: dict[str, Any]) -> str:
-    return name_of({**document, "number": document["number"] or ids.short(document["id"])})
+    return name_of({**document, "number": document["number"] or ids.short_id(document["id"])})
 
 
 def _show_links(screen: Console, found: Cluster) -> None:
@@ -256,15 +256,15 @@ def _show_links(screen: Console, found: Cluster) -> None:
     places = {one["id"]: place for place, one in enumerate(documents)}
     pairs = [
         (sorted((edge["document_a_id"], edge["document_b_id"]), key=lambda id_: -places.get(id_, 0)), edge)
-        for edge in found["edges"]
+        for edge in found["matches"]
     ]
     for (one, other), edge in sorted(pairs, key=lambda pair: sorted(places.get(id_, 0) for id_ in pair[0])):
-        shown = [titles.get(id_, ids.short(id_)) for id_ in (one, other)]
+        shown = [titles.get(id_, ids.short_id(id_)) for id_ in (one, other)]
         line = Text(" ↔ ".join(shown)).append(f"  {edge['confidence']}, {edge['decided_by']}", "cyan")
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
         if edge["question_about"] is not None:
-            question = f"The question: counterfoil review questions {ids.short(edge['question_about'])}"
+            question = f"The question: counterfoil review questions {ids.short_id(edge['question_about'])}"
             screen.print(Padding(Text(question, "dim"), (0, 0, 0, 3)))
 
 
@@ -282,7 +282,7 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
         if differ:
             cells.append(Text(_price(billed, line["currency"]), "red" if billed != line["price"] else ""))
         article = " ".join(text for text in (line["article"], line["description"]) if text)
-        table.add_row(line["line"], Text(article), line["unit"] or "", *cells)
+        table.add_row(line["line"], Text(article), line["unit_name"] or "", *cells)
     screen.print(table)
 
 
@@ -300,16 +300,16 @@ def _price(price: str | None, currency: str | None) -> str:
 
 
 def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
-    if variance["settled_by"] is not None:
-        sign, style, more = "✓", "green", f" {variance['settled_by']}"
+    if variance["decided_by"] is not None:
+        sign, style, more = "✓", "green", f" {variance['decided_by']}"
     elif variance["within_tolerance"]:
         sign, style, more = "✓", "green", " Within tolerance."
-    elif variance["awaits"]:
-        sign, style, more = "…", "yellow", f" {variance['awaits']}"
+    elif variance["awaited_deliveries"]:
+        sign, style, more = "…", "yellow", f" {variance['awaited_deliveries']}"
     else:
         sign, style, more = "✗", "red", ""
     screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))
-    screen.print(Padding(Text(variance["sentence"] + more), (0, 0, 0, 3)))
+    screen.print(Padding(Text(variance["message"] + more), (0, 0, 0, 3)))
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def accept(  # noqa: PLR0913  # one for each option
     open again. Differences that are often accepted for a supplier can become a tolerance:
     counterfoil tenants tolerances TENANT --suggest
     """
-    _settle(reach(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _settle(connect(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
 
 
 @app.command("dispute")
@@ -362,7 +362,7 @@ def dispute(  # noqa: PLR0913  # one for each option
 
     A suggested tolerance for the supplier stays below them.
     """
-    _settle(reach(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _settle(connect(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
 
 
 def _settle(
@@ -378,13 +378,13 @@ def _settle(
     document, code, line = which
     wanted = {
         "cluster": read(api, id_)["id"],
-        "document": None if document is None else api.named("document", document, "documents"),
+        "document": None if document is None else api.find_by_id_suffix("document", document, "documents"),
         "code": code,
         "line": line,
         "reason": reason,
-        "supersedes": None if supersede else [],
+        "overrides": None if supersede else [],
     }
-    done = api.send("POST", f"/api/admin/reviews/{verb}", body=wanted).json()
+    done = api.send("POST", f"/api/admin/variances/{verb}", body=wanted).json()
     if as_json:
         print_json(done)
         return

@@ -11,15 +11,15 @@ from rich.table import Column
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, Reason, after, reach
+from cli.client import Api, By, Reason, connect, poll
 from cli.commands import operations
 from cli.commands.dead_letters import (
     PATH,
+    DeadLetterId,
     OfGroup,
     OfType,
     Since,
     Until,
-    Which,
     WithText,
     fingerprint_of,
     path_of,
@@ -36,7 +36,7 @@ RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payl
 """Result of each action."""
 RETRY_RATE, MAX_RATE = 50, 500
 """Letters per second."""
-SETTLED = ("retried", "resolved", "ignored")
+CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
 LOOK_SECONDS = 1.0
 
@@ -52,29 +52,47 @@ OneTenant = Annotated[
 
 
 def retry(
-    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+    context: typer.Context,
+    dead_letter: DeadLetterId,
+    *,
+    reason: Reason = None,
+    by: By,
+    seen: Seen = None,
+    as_json: AsJson = False,
 ) -> None:
     """Retry a letter's work with all of its attempts, if it has not succeeded since."""
-    _change(reach(context, by), letter, "retry", {"notes": reason}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "retry", {"notes": reason}, seen, as_json=as_json)
 
 
 def resolve(
-    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+    context: typer.Context,
+    dead_letter: DeadLetterId,
+    *,
+    reason: Reason = None,
+    by: By,
+    seen: Seen = None,
+    as_json: AsJson = False,
 ) -> None:
     """Resolve a letter whose failure was dealt with in another way. Requires --reason."""
-    _change(reach(context, by), letter, "resolve", {"notes": _required(reason)}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "resolve", {"notes": _required(reason)}, seen, as_json=as_json)
 
 
 def ignore(
-    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+    context: typer.Context,
+    dead_letter: DeadLetterId,
+    *,
+    reason: Reason = None,
+    by: By,
+    seen: Seen = None,
+    as_json: AsJson = False,
 ) -> None:
     """Ignore a letter. Requires --reason."""
-    _change(reach(context, by), letter, "ignore", {"reason": _required(reason)}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "ignore", {"reason": _required(reason)}, seen, as_json=as_json)
 
 
 def edit(  # one for each option
     context: typer.Context,
-    letter: Which,
+    dead_letter: DeadLetterId,
     payload: Annotated[
         str | None,
         typer.Argument(
@@ -94,16 +112,16 @@ def edit(  # one for each option
     The original payload takes earlier edits back.
     """
     wanted = None if payload is None else read_payload(payload)
-    api = reach(context, by)
+    api = connect(context, by)
     if wanted is None:
-        shown = api.send("GET", f"{path_of(api, letter)}/payload").json()
+        shown = api.send("GET", f"{path_of(api, dead_letter)}/payload").json()
         print_json(shown["original"] if shown["edited"] is None else shown["edited"])
         return
-    _change(api, letter, "payload", {"payload": wanted, "notes": reason}, seen, as_json=as_json)
+    _change(api, dead_letter, "payload", {"payload": wanted, "notes": reason}, seen, as_json=as_json)
 
 
-def _change(api: Api, letter: str, what: str, body: dict[str, Any], seen: int | None, *, as_json: bool) -> None:
-    path = path_of(api, letter)
+def _change(api: Api, dead_letter: str, what: str, body: dict[str, Any], seen: int | None, *, as_json: bool) -> None:
+    path = path_of(api, dead_letter)
     if seen is None:
         seen = api.send("GET", path).json()["version"]
     method = "PATCH" if what == "payload" else "POST"
@@ -112,7 +130,7 @@ def _change(api: Api, letter: str, what: str, body: dict[str, Any], seen: int | 
     if as_json:
         print_json(done)
     else:
-        page().print(f"The dead letter {ids.short(done['job_id'])} is {RESULTS[what]}.")
+        page().print(f"The dead letter {ids.short_id(done['job_id'])} is {RESULTS[what]}.")
 
 
 def _required(reason: str | None) -> str:
@@ -160,9 +178,13 @@ class Selection:
         if self.letters:
             if any(option is not None for option in options):
                 raise UsageError("Give ids of letters or options that select them, not both at once.")
-            return {"job_ids": [api.named("letter", letter, "dlq list") for letter in self.letters]}
+            return {
+                "job_ids": [
+                    api.find_by_id_suffix("dead_letter", dead_letter, "dlq list") for dead_letter in self.letters
+                ]
+            }
         wanted = {
-            "tenant": api.one_tenant(self.tenant),
+            "tenant": api.single_tenant(self.tenant),
             "task_type": self.task_type,
             "fingerprint": fingerprint_of(api, self.group),
             "from_date": self.since and self.since.isoformat(),
@@ -187,7 +209,7 @@ class Mode:
 
 def bulk_retry(  # noqa: PLR0913  # one for each option
     context: typer.Context,
-    letters: Letters = None,
+    dead_letters: Letters = None,
     *,
     tenant: OneTenant = None,
     task_type: OfType = None,
@@ -207,14 +229,14 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
 
     Letters that die after the request are excluded. Each letter is retried once, even after a crash.
     """
-    selection = Selection(letters or (), tenant, task_type, group, since, until, text)
+    selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
     _run(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
 
 
 def _settling(action: Action, doc: str) -> Callable[..., None]:
     def settle(  # noqa: PLR0913  # one for each option
         context: typer.Context,
-        letters: Letters = None,
+        dead_letters: Letters = None,
         *,
         tenant: OneTenant = None,
         task_type: OfType = None,
@@ -229,7 +251,7 @@ def _settling(action: Action, doc: str) -> Callable[..., None]:
         wait: Wait = True,
         as_json: AsJson = False,
     ) -> None:
-        selection = Selection(letters or (), tenant, task_type, group, since, until, text)
+        selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
         _run(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
 
     settle.__doc__ = doc
@@ -255,7 +277,7 @@ bulk_ignore = _settling(
 def _run(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
     if mode.yes and action != "retry":
         _required(mode.reason)
-    api = reach(context, mode.by)
+    api = connect(context, mode.by)
     path, body = f"{PATH}/bulk-{action}", selection.body(api) | {"rate": mode.rate}
     if not mode.yes:
         _preview(action, api.send("POST", path, body=body | {"dry_run": True}).json(), as_json=mode.as_json)
@@ -270,7 +292,7 @@ def _run(context: typer.Context, action: Action, selection: Selection, mode: Mod
     else:
         page().print(operations.progress(operation))
         if operation["ended_at"] is None:
-            aside().print(f"Its progress: counterfoil operations show {ids.short(operation['operation_id'])}")
+            aside().print(f"Its progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
     if operation["reason"] or operation["failed"]:
         raise typer.Exit(1)
 
@@ -293,18 +315,18 @@ def _wait(api: Api, operation: Operation) -> Operation:
     path = f"{operations.PATH}/{operation['operation_id']}"
 
     def later() -> Operation:
-        found: Operation = after(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        found: Operation = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
         return found
 
-    short = ids.short(operation["operation_id"])
+    short = ids.short_id(operation["operation_id"])
     aside().print(f"Operation {short} begins within a minute, and continues if this command is interrupted.")
-    while operation["total"] is None and operation["ended_at"] is None:
+    while operation["selected"] is None and operation["ended_at"] is None:
         operation = later()
-    with Counters([RESULTS[operation["action"]]], operation["total"] or 0) as shown:
+    with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as shown:
         while operation["ended_at"] is None and operation["state"] != "paused":
-            shown.show([operations.handled(operation)])
+            shown.show([operations.processed_count(operation)])
             operation = later()
-        shown.show([operations.handled(operation)])
+        shown.show([operations.processed_count(operation)])
     return operation
 
 
@@ -329,7 +351,7 @@ def purge(  # one for each option
     ],
     status: Annotated[
         list[str],
-        typer.Option(help=f"Only in this state: {', '.join(SETTLED)}. Can be repeated.", show_default=False),
+        typer.Option(help=f"Only in this state: {', '.join(CLOSED_STATUSES)}. Can be repeated.", show_default=False),
     ],
     tenant: OneTenant = None,
     confirm: Annotated[
@@ -345,10 +367,12 @@ def purge(  # one for each option
     The tenant's slug must be typed as confirmation.
     """
     for name in status:
-        if name not in SETTLED:
-            raise UsageError(f"Letters in the state '{name}' cannot be purged: use one of {', '.join(SETTLED)}.")
-    api = reach(context, by)
-    path, wanted = f"{PATH}/purge", {"tenant": api.one_tenant(tenant), "before_date": before, "status": status}
+        if name not in CLOSED_STATUSES:
+            raise UsageError(
+                f"Letters in the state '{name}' cannot be purged: use one of {', '.join(CLOSED_STATUSES)}."
+            )
+    api = connect(context, by)
+    path, wanted = f"{PATH}/purge", {"tenant": api.single_tenant(tenant), "before_date": before, "status": status}
     plan = api.send("DELETE", path, query=wanted).json()
     found = f"{_number(plan['count'])} of {plan['tenant']} would be hidden"
     if dry_run:
@@ -369,7 +393,7 @@ def purge(  # one for each option
     page().print(operations.progress(done))
     aside().print(
         f"Until {shown_time(done['restorable_until'])} UTC this restores them: "
-        f"counterfoil operations restore {ids.short(done['operation_id'])}"
+        f"counterfoil operations restore {ids.short_id(done['operation_id'])}"
     )
 
 
@@ -378,7 +402,7 @@ def purge(  # one for each option
 
 def audit_(
     context: typer.Context,
-    letter: Annotated[
+    dead_letter: Annotated[
         str | None,
         typer.Argument(metavar="ID", help="Only of this letter: its id, or the end of it.", show_default=False),
     ] = None,
@@ -391,10 +415,10 @@ def audit_(
 
     A purged letter requires --tenant and its whole id.
     """
-    api = reach(context)
+    api = connect(context)
     target = None
-    if letter is not None:
-        target = api.named("letter", letter, "dlq list")
+    if dead_letter is not None:
+        target = api.find_by_id_suffix("dead_letter", dead_letter, "dlq list")
         tenant = tenant or api.send("GET", path_of(api, target)).json()["tenant"]
     slugs = api.tenants(tenant, unassigned=True)
     found = api.latest(f"{PATH}/audit", "entries", "recorded_at", slugs, limit=limit, target=target)
@@ -402,7 +426,7 @@ def audit_(
         print_json(found)
         return
     if not found:
-        page().print(f"There are no changes of {'this' if letter else 'a'} dead letter.")
+        page().print(f"There are no changes of {'this' if dead_letter else 'a'} dead letter.")
         return
     table, add = of_tenants(
         [entry["tenant"] for entry in found],
@@ -412,7 +436,7 @@ def audit_(
         Column("who", overflow="fold"),
     )
     for entry in found:
-        named = [ids.short(target) for target in entry["targets"][:3]]
+        named = [ids.short_id(target) for target in entry["targets"][:3]]
         more = ["..."] if len(entry["targets"]) > len(named) else []
         cells = (str(entry["number"]), shown_time(entry["recorded_at"], seconds=True), entry["action"])
         add(entry["tenant"], *map(Text, (*cells, ", ".join(named + more), api.name_of(entry["actor"]))))

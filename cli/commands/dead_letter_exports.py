@@ -12,7 +12,7 @@ import httpx
 import typer
 
 from cli import ids
-from cli.client import Api, By, after, reach
+from cli.client import Api, By, connect, poll
 from cli.commands.dead_letters import (
     PATH,
     OfGroup,
@@ -25,15 +25,15 @@ from cli.commands.dead_letters import (
     fingerprint_of,
 )
 from cli.commands.operations import PATH as OPERATIONS
-from cli.commands.operations import Operation, Which
+from cli.commands.operations import Operation, OperationId
 from cli.failures import CommandError, UsageError
 from cli.options import AnyTenant, AsJson
 from cli.output import aside, page, print_json
 
-ENDINGS = {"csv": "csv", "json": "jsonl"}
+FILE_EXTENSIONS = {"csv": "csv", "json": "jsonl"}
 """File name ending of each format."""
 LOOK_SECONDS = 2.0
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Read timeout for a file in S3, in seconds."""
 CHUNK = 1024 * 1024
 
@@ -69,21 +69,21 @@ def export_(  # noqa: PLR0913  # one for each option
     format_ = _format(file, file_format)
     wanted: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
     wanted |= {"from_date": since, "to_date": until, "text": text}
-    api = reach(context, by)
+    api = connect(context, by)
     wanted["fingerprint"] = fingerprint_of(api, group)
     with _replacing(file) as opened:
-        letters = 0
+        dead_letters = 0
         for number, slug in enumerate(api.tenants(tenant)):
             with TemporaryFile() as part:
                 _fetch(api, {**wanted, "tenant": slug}, part)
-                letters += _append(part, opened, format_, is_first=number == 0)
+                dead_letters += _append(part, opened, format_, is_first=number == 0)
         size = opened.tell()
-    _report(file, format_, letters, size, as_json=as_json)
+    _report(file, format_, dead_letters, size, as_json=as_json)
 
 
 def fetch(
     context: typer.Context,
-    which: Which,
+    which: OperationId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
     *,
     by: By,
@@ -93,21 +93,21 @@ def fetch(
 
     `counterfoil operations` lists exports.
     """
-    api = reach(context, by)
-    operation = api.send("GET", f"{OPERATIONS}/{api.named('operation', which, 'operations')}").json()
+    api = connect(context, by)
+    operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', which, 'operations')}").json()
     if operation["file"] is None:
-        raise UsageError(f"Operation {ids.short(operation['operation_id'])} is not an export.")
+        raise UsageError(f"Operation {ids.short_id(operation['operation_id'])} is not an export.")
     with _replacing(file) as opened:
         operation = _fetch_ready(api, operation, opened)
         size = opened.tell()
-    _report(file, operation["file"]["format"], operation["done"], size, as_json=as_json)
+    _report(file, operation["file"]["format"], operation["succeeded"], size, as_json=as_json)
 
 
-def _report(file: Path, format_: str, letters: int, size: int, *, as_json: bool) -> None:
+def _report(file: Path, format_: str, dead_letters: int, size: int, *, as_json: bool) -> None:
     if as_json:
-        print_json({"file": str(file), "format": format_, "letters": letters, "bytes": size})
+        print_json({"file": str(file), "format": format_, "dead_letters": dead_letters, "bytes": size})
     else:
-        what = "1 dead letter is" if letters == 1 else f"{letters:,} dead letters are"
+        what = "1 dead letter is" if dead_letters == 1 else f"{dead_letters:,} dead letters are"
         page().print(f"{what} in {file}.", soft_wrap=True)
 
 
@@ -118,11 +118,11 @@ def _format(file: Path, named: str | None) -> str:
         UsageError: there is no such format.
     """
     if named is not None:
-        if named not in ENDINGS:
+        if named not in FILE_EXTENSIONS:
             raise UsageError(f"The format '{named}' is unknown: use csv or json.")
         return named
     ending = file.suffix.removeprefix(".").lower()
-    for format_, usual in ENDINGS.items():
+    for format_, usual in FILE_EXTENSIONS.items():
         if ending in {format_, usual}:
             return format_
     raise UsageError(f"Give the format of {file.name}, with --format csv or --format json.")
@@ -167,17 +167,17 @@ def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
     """Write an export into a file when it is ready, and return it.
 
     Raises:
-        CommandError: it was cancelled or stopped, or the download failed.
+        CommandError: it was canceled or stopped, or the download failed.
         and as `Api.send`.
     """
     if export["ended_at"] is None:
         aside().print(
             f"The export of {export['tenant']} is large: it is written to S3 first, starting within a minute."
         )
-        aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short(export['operation_id'])} FILE")
+        aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short_id(export['operation_id'])} FILE")
     path = f"{OPERATIONS}/{export['operation_id']}"
     while export["ended_at"] is None:
-        export = after(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        export = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
     if export["state"] != "done":
         raise CommandError(f"The export of {export['tenant']} is {export['state']}. {export['reason'] or ''}".strip())
     _download(api.send("GET", f"{path}/file").json()["url"], part)
@@ -186,7 +186,7 @@ def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
 
 def _download(url: str, part: BinaryIO) -> None:
     try:
-        with httpx.stream("GET", url, timeout=PATIENCE) as answer:  # without the token: the link is enough
+        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS) as answer:  # without the token: the link is enough
             answer.raise_for_status()
             part.writelines(answer.iter_bytes())
     except httpx.HTTPError as error:  # the link gives access to the file, so no message contains it

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, reach
+from cli.client import Api, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
 from cli.output import aside, bars, facts_table, of_tenants, page, print_json, shown_time
@@ -21,7 +21,7 @@ PATH = "/api/admin/dlq"
 STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
 """Style of each status."""
 FINGERPRINT_SHOWN = 8
-LONGEST_ERROR = 200
+MAX_ERROR_CHARS = 200
 """Characters of an error in tables."""
 LONGEST_PAYLOAD = 4000
 """Characters of a payload in the output for people."""
@@ -65,7 +65,7 @@ WithText = Annotated[
     str | None,
     typer.Option("--text", help="All of these words in the error or the file name; or an id.", show_default=False),
 ]
-Which = Annotated[
+DeadLetterId = Annotated[
     str,
     typer.Argument(metavar="ID", help="The letter's id, or the end of it as the list shows it.", show_default=False),
 ]
@@ -89,16 +89,16 @@ def fingerprint_of(api: Api, text: str | None) -> str | None:
     Raises:
         UsageError: no group matches, or several do.
     """
-    return None if text is None else api.named("group", text, "dlq groups")
+    return None if text is None else api.find_by_id_suffix("group", text, "dlq groups")
 
 
-def path_of(api: Api, letter: str) -> str:
+def path_of(api: Api, dead_letter: str) -> str:
     """Return the path of the letter with this id or end of an id.
 
     Raises:
         UsageError: no letter matches, or several do.
     """
-    return f"{PATH}/{api.named('letter', letter, 'dlq list')}"
+    return f"{PATH}/{api.find_by_id_suffix('dead_letter', dead_letter, 'dlq list')}"
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def list_(  # noqa: PLR0913  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, the newest first."""
-    api = reach(context)
+    api = connect(context)
     wanted = {
         "status": checked_states(status),
         "task_type": task_type,
@@ -128,17 +128,17 @@ def list_(  # noqa: PLR0913  # one for each option
         "text": text,
     }
     slugs = api.tenants(tenant, unassigned=True)
-    found = api.latest(PATH, "letters", "dlq_timestamp", slugs, limit=limit, **wanted)
+    found = api.latest(PATH, "dead_letters", "dlq_timestamp", slugs, limit=limit, **wanted)
     if as_json:
         print_json(found)
     else:
         show_list(found)
 
 
-def show(context: typer.Context, letter: Which, *, as_json: AsJson = False) -> None:
+def show(context: typer.Context, dead_letter: DeadLetterId, *, as_json: AsJson = False) -> None:
     """Show a dead letter: its error, its payload and its history."""
-    api = reach(context)
-    path = path_of(api, letter)
+    api = connect(context)
+    path = path_of(api, dead_letter)
     shown = api.send("GET", path).json()
     events = api.send("GET", f"{path}/timeline").json()["events"]
     if as_json:
@@ -159,7 +159,7 @@ def groups_(
     as_json: AsJson = False,
 ) -> None:
     """List groups of letters with the same error, the latest death first."""
-    api = reach(context)
+    api = connect(context)
     slugs, states = api.tenants(tenant, unassigned=True), checked_states(status)
     found = api.latest(f"{PATH}/groups", "groups", "last_seen", slugs, limit=limit, status=states)
     if as_json:
@@ -170,7 +170,7 @@ def groups_(
 
 def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Count dead letters by task type and state."""
-    api = reach(context)
+    api = connect(context)
     found = [
         {"tenant": slug, **counts}
         for slug in api.tenants(tenant, unassigned=True)
@@ -191,25 +191,25 @@ def show_list(found: Sequence[Letter]) -> None:
         page().print("There are no such dead letters.")
         return
     table, add = of_tenants(
-        [letter["tenant"] for letter in found],
+        [dead_letter["tenant"] for dead_letter in found],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
         Column("file and error", overflow="fold"),
     )
-    for letter in found:
-        file_name = Text(f"{letter['file_name']} " if letter["file_name"] else "", "dim")
+    for dead_letter in found:
+        file_name = Text(f"{dead_letter['file_name']} " if dead_letter["file_name"] else "", "dim")
         add(
-            letter["tenant"],
-            Text(ids.short(letter["job_id"])),
-            Text(letter["task_type"]),
-            _status(letter),
-            Text(shown_time(letter["dlq_timestamp"])),
-            file_name.append(_cut(_error(letter["metadata"]["last_error"])), "default"),
+            dead_letter["tenant"],
+            Text(ids.short_id(dead_letter["job_id"])),
+            Text(dead_letter["task_type"]),
+            _status(dead_letter),
+            Text(shown_time(dead_letter["dlq_timestamp"])),
+            file_name.append(_cut(_error(dead_letter["metadata"]["last_error"])), "default"),
         )
     page().print(table)
 
 
-def _status(letter: Letter) -> Text:
-    return Text(letter["status"], STATUSES[letter["status"]])
+def _status(dead_letter: Letter) -> Text:
+    return Text(dead_letter["status"], STATUSES[dead_letter["status"]])
 
 
 def _show_groups(found: Sequence[Mapping[str, Any]], now: datetime) -> None:
@@ -231,7 +231,7 @@ def _show_groups(found: Sequence[Mapping[str, Any]], now: datetime) -> None:
             Text(str(one["pending"]), STATUSES["pending"] if one["pending"] else "dim"),
             Text(_age(now - datetime.fromisoformat(one["last_seen"]))),
             Text(bars(one["trend"], BARS_SHOWN)),
-            Text(f"{one['worker']} ", "dim").append(_cut(f"{one['error_type']}: {one['sentence']}"), "default"),
+            Text(f"{one['worker']} ", "dim").append(_cut(f"{one['error_type']}: {one['message']}"), "default"),
         )
     page().print(table)
 
@@ -260,33 +260,36 @@ def _counts(counts: Mapping[str, int]) -> list[Text]:
     return [*cells, Text(f"{sum(counts[state] for state in STATUSES):,}")]
 
 
-def _show(api: Api, letter: Letter, events: Sequence[Event]) -> None:
-    heading = Text(letter["task_type"], "bold").append(f"  {letter['tenant']}  {letter['job_id']}  ", "dim")
-    page().print(heading.append(_status(letter)))
-    page().print(Text(_error(letter["metadata"]["last_error"])))
-    page().print(facts_table(_facts(api, letter)))
-    payload = json.dumps(letter["payload"], ensure_ascii=False, indent=1)
+def _show(api: Api, dead_letter: Letter, events: Sequence[Event]) -> None:
+    heading = Text(dead_letter["task_type"], "bold").append(
+        f"  {dead_letter['tenant']}  {dead_letter['job_id']}  ", "dim"
+    )
+    page().print(heading.append(_status(dead_letter)))
+    page().print(Text(_error(dead_letter["metadata"]["last_error"])))
+    page().print(facts_table(_facts(api, dead_letter)))
+    payload = json.dumps(dead_letter["payload"], ensure_ascii=False, indent=1)
     page().print(Text(payload[:LONGEST_PAYLOAD]))
     if len(payload) > LONGEST_PAYLOAD:
         aside().print(f"The payload has {len(payload)} characters: --json shows all of it.")
     _show_events(api, events)
 
 
-def _facts(api: Api, letter: Letter) -> list[tuple[str, str]]:
-    died = shown_time(letter["dlq_timestamp"], seconds=True)
-    attempts, work_id = letter["attempts"], letter["work_id"]
+def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
+    died = shown_time(dead_letter["dlq_timestamp"], seconds=True)
+    attempts, work_id = dead_letter["attempts"], dead_letter["work_id"]
     facts = [
-        ("died", f"{died} UTC ({letter['dlq_reason'].replace('_', ' ')})"),
-        ("worker", letter["worker"]),
-        ("work", f"{work_id}, revision {letter['revision']}" if work_id else "unknown"),
-        ("attempts", f"{attempts} of {letter['metadata']['max_retry'] + 1}" if attempts else "none"),
-        ("version", str(letter["version"])),
-        ("group", letter["fingerprint"]),
+        ("died", f"{died} UTC ({dead_letter['dlq_reason'].replace('_', ' ')})"),
+        ("worker", dead_letter["worker"]),
+        ("work", f"{work_id}, revision {dead_letter['revision']}" if work_id else "unknown"),
+        ("attempts", f"{attempts} of {dead_letter['metadata']['max_retry'] + 1}" if attempts else "none"),
+        ("version", str(dead_letter["version"])),
+        ("group", dead_letter["fingerprint"]),
     ]
-    if letter["resolved_at"] is not None:
-        at = f"{shown_time(letter['resolved_at'], seconds=True)} UTC by {api.name_of(letter['resolved_by'] or '')}"
-        notes = (letter["resolution"] or {}).get("notes")
-        facts.append((letter["status"], f"{at}: {notes}" if notes else at))
+    if dead_letter["resolved_at"] is not None:
+        at = shown_time(dead_letter["resolved_at"], seconds=True)
+        at = f"{at} UTC by {api.name_of(dead_letter['resolved_by'] or '')}"
+        notes = (dead_letter["resolution"] or {}).get("notes")
+        facts.append((dead_letter["status"], f"{at}: {notes}" if notes else at))
     return facts
 
 
@@ -294,8 +297,10 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
     table = Table(*(Column(name, no_wrap=True) for name in ("when", "what", "who")), box=None, pad_edge=False)
     table.add_column("note", overflow="fold")
     for event in events:
-        what = {"try": f"attempt {event['number']} {event['what']}", "death": "died"}.get(event["kind"], event["what"])
-        cells = (str(what), api.name_of(event["who"]), _cut(_note(event)))
+        what = {"attempt": f"attempt {event['attempt']} {event['outcome']}", "dead_lettered": "failed"}.get(
+            event["kind"], event["outcome"]
+        )
+        cells = (str(what), api.name_of(event["actor"]), _cut(_note(event)))
         table.add_row(shown_time(event["at"], seconds=True), *map(Text, cells))
     page().print(table)
     for command in (*_log_commands(events), *_trace_commands(events)):
@@ -335,10 +340,10 @@ def _milliseconds(time: str) -> int:
 
 
 def _note(event: Event) -> str:
-    began_at, next_attempt_at = event["began_at"], event["next_attempt_at"]
-    took = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(began_at or event["at"])
+    started_at, next_attempt_at = event["started_at"], event["next_attempt_at"]
+    took = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(started_at or event["at"])
     parts = (
-        f"{took.total_seconds():.2f} s" if began_at else None,
+        f"{took.total_seconds():.2f} s" if started_at else None,
         f"again at {next_attempt_at[11:19]}" if next_attempt_at else None,
         ", ".join(f"{name} {value}" for name, value in event["detail"].items()),
         _error(event["error"]),
@@ -351,7 +356,7 @@ def _error(error: Mapping[str, Any] | None) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
+    return text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
 
 
 def _age(since: timedelta) -> str:

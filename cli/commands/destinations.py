@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.client import Api, By, reach
+from cli.client import Api, By, connect
 from cli.failures import UsageError
 from cli.options import AsJson
 from cli.output import page, print_json
@@ -40,7 +40,7 @@ def destinations(  # noqa: PLR0913  # one for each option
     """Add, remove and list destinations of a tenant's results: signed webhooks, exports to S3."""
     if sum(map(bool, (any(webhook), any(export), removed, rotated))) > 1:
         raise UsageError("One change at a time: --add-webhook, --add-s3, --remove or --rotate.")
-    api = reach(context, by)
+    api = connect(context, by)
     path = f"/api/admin/tenants/{slug}/destinations"
     if any(webhook) or any(export):
         kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.commands import uploads
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Since, Until
@@ -35,8 +35,8 @@ LINES_SHOWN = 20
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    waiting and working change without anyone acting; succeeded was extracted and matched; kept has no data to match;
-    seen-again is a copy of an earlier file; removed was deleted or replaced; failed has a dead letter, see the note.
+    waiting and working change without anyone acting; succeeded was extracted and matched; ignored has no data to match;
+    duplicate is a copy of an earlier file; removed was deleted or replaced; failed has a dead letter, see the note.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -57,7 +57,7 @@ def documents(
     """Show the state of every upload, in the order of arrival."""
     if not is_wanted(context, "documents"):
         return
-    api = reach(context)
+    api = connect(context)
     found = [
         one
         for slug in api.tenants(tenant, unassigned=True)
@@ -94,7 +94,7 @@ def list_(  # noqa: PLR0913  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """List documents, and files that failed before they became a document, newest first."""
-    api = reach(context)
+    api = connect(context)
     asked = {"type": kind, "state": state, "from": since, "to": until, "text": text}
     merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **asked)
     found = merged[:limit]
@@ -116,7 +116,7 @@ def _show_list(found: Sequence[dict[str, Any]]) -> None:
         states = {stage["stage"]: stage["state"] for stage in one["stages"]}
         status = one["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
         status = (status or states["matching"]).replace("-", " ")
-        cells = (ids.short(one["id"]), one["tenant"], name_of(one), one["seller"] or "", total_of(one), status)
+        cells = (ids.short_id(one["id"]), one["tenant"], name_of(one), one["seller"] or "", total_of(one), status)
         table.add_row(*map(Text, (*cells, ", ".join(one["missing"]))))
     page().print(table)
 
@@ -137,7 +137,7 @@ def total_of(document: dict[str, Any]) -> str:
 @app.command("show")
 def show(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
     """Show a document with its fields, the progress of its work, and its links."""
-    api = reach(context)
+    api = connect(context)
     found = _read(api, document)
     if as_json:
         print_json(found)
@@ -150,7 +150,7 @@ def show(context: typer.Context, document: Named, *, as_json: AsJson = False) ->
 
 
 def _read(api: Api, document: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.send("GET", f"{PATH}/{api.named('document', document, 'documents')}").json()
+    found: dict[str, Any] = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}").json()
     return found
 
 
@@ -168,8 +168,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         results = {"SPF": source["spf"], "DKIM": source["dkim"], "DMARC": source["dmarc"]}
         stated = [f"{name} {result}" for name, result in results.items() if result]
         facts.append(("sender check", ", ".join(stated) or "no verdict"))
-    if found["seen_again"]:
-        facts.append(("came again", f"{found['seen_again']} times, last {shown_time(found['last_seen_at'])} UTC"))
+    if found["duplicate_uploads"]:
+        facts.append(
+            ("came again", f"{found['duplicate_uploads']} times, last {shown_time(found['last_duplicate_at'])} UTC")
+        )
     if found["method"]:
         facts.append(("read by", found["method"]))
     if found["parent_id"] is not None:
@@ -184,8 +186,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["review"] is not None:
         facts.append(("review", found["review"]))
     return facts + [
-        ("dead letter", f"{letter['job_id']} of {letter['worker']}, {letter['status']}")
-        for letter in found["dead_letters"]
+        ("dead letter", f"{dead_letter['job_id']} of {dead_letter['worker']}, {dead_letter['status']}")
+        for dead_letter in found["dead_letters"]
     ]
 
 
@@ -214,31 +216,33 @@ def _show_fields(found: dict[str, Any]) -> None:
 
 
 def _show_edges(found: dict[str, Any]) -> None:
-    if not found["edges"]:
+    if not found["matches"]:
         page().print("It is linked to no other document.")
         return
     table = Table("id", "linked to", Column("bits", justify="right"), "confidence", "decided by", box=None)
-    for edge in found["edges"]:
+    for edge in found["matches"]:
         other = edge["document"]
-        cells = (ids.short(other["id"]), name_of(other), f"{edge['score']:.1f}", edge["confidence"])
+        cells = (ids.short_id(other["id"]), name_of(other), f"{edge['score']:.1f}", edge["confidence"])
         table.add_row(*map(Text, (*cells, edge["decided_by"])))
     page().print(table)
-    if found["edges_total"] > len(found["edges"]):
-        aside().print(f"It has {found['edges_total']} links. These are the strongest.")
+    if found["matches_total"] > len(found["matches"]):
+        aside().print(f"It has {found['matches_total']} links. These are the strongest.")
 
 
 @app.command("timeline")
 def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
     """Show the stored events of a document. Attempts that succeeded have no time."""
-    api = reach(context)
-    events = api.send("GET", f"{PATH}/{api.named('document', document, 'documents')}/timeline").json()["events"]
+    api = connect(context)
+    events = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}/timeline").json()[
+        "events"
+    ]
     if as_json:
         print_json(events)
         return
     table = Table("when", "what", "who", Column("note", overflow="fold"), box=None)
     for event in events:
         note = event["error"] or ", ".join(f"{name} {value}" for name, value in event["detail"].items())
-        cells = (Text(f"{event['kind']} {event['what']}"), Text(event["who"]), Text(note))
+        cells = (Text(f"{event['kind']} {event['outcome']}"), Text(event["actor"]), Text(note))
         table.add_row(shown_time(event["at"], seconds=True), *cells)
     page().print(table)
 
@@ -250,8 +254,8 @@ def delete(context: typer.Context, document: Named, *, reason: Reason = None, by
     Parts that another file contains, too, stay. Documents linked to it are matched again within two minutes. Every
     version of its file is erased within a minute, unless another document needs the file. It cannot be undone.
     """
-    api = reach(context, by)
-    path = f"{PATH}/{api.named('document', document, 'documents')}"
+    api = connect(context, by)
+    path = f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}"
     plan = api.send("DELETE", path).json()
     asked = {"confirm": plan["confirm"], "reason": reason}
     erased = api.send("DELETE", path, query=asked, seen=plan["documents"]).json()
@@ -260,7 +264,7 @@ def delete(context: typer.Context, document: Named, *, reason: Reason = None, by
         return
     id_, *parts = erased["documents"]
     cut = f" and the {len(parts)} parts cut from it" if parts else ""
-    page().print(f"Document {ids.short(id_)} of tenant '{erased['tenant']}'{cut}: deleted.")
+    page().print(f"Document {ids.short_id(id_)} of tenant '{erased['tenant']}'{cut}: deleted.")
     if erased["rematched"]:
         page().print(f"Documents to match again: {erased['rematched']}.")
     if erased["retained_documents"]:
@@ -286,11 +290,11 @@ def replace(
     """
     if not path.is_file():
         raise UsageError(f"There is no file {path}.")
-    api = reach(context, by)
+    api = connect(context, by)
     old = _read(api, document)
     key = uploads.upload(api, path, tenant=old["tenant"], replaces=old["id"], reason=reason)
     if as_json:
         print_json({"tenant": old["tenant"], "replaced": old["id"], "file": str(path), "key": key})
     else:
-        page().print(f"{path.name} is uploaded. It replaces {ids.short(old['id'])} when it has been extracted.")
+        page().print(f"{path.name} is uploaded. It replaces {ids.short_id(old['id'])} when it has been extracted.")
         page().print(f"Its state: counterfoil documents --tenant {old['tenant']}")

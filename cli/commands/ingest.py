@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.client import reach
+from cli.client import connect
 from cli.commands import uploads
 from cli.failures import ExitCode, UsageError
 from cli.options import AsJson
@@ -34,7 +34,7 @@ def ingest(
     files = list(uploads.files_in(paths))
     if tenant is None and (other := next((path for path in files if path.suffix.lower() != ".eml"), None)):
         raise UsageError(f"{other} is not a mail (.eml), so it does not name its tenant: add --tenant SLUG.")
-    api = reach(context)
+    api = connect(context)
     keys = [uploads.upload(api, path, tenant=tenant) for path in files]
     if not wait:
         if as_json:
@@ -49,4 +49,4 @@ def ingest(
     else:
         uploads.show_uploads(found)
     if any(one["state"] == "failed" for one in found):
-        raise typer.Exit(ExitCode.UNWANTED)
+        raise typer.Exit(ExitCode.FAILED_CHECK)

@@ -22,7 +22,7 @@ import httpx
 import typer
 from pydantic import BaseModel, ValidationError
 
-from cli.client import PATIENCE, URL, NotNowError, address, is_private
+from cli.client import TIMEOUT_SECONDS, URL, NotNowError, address, is_private
 from cli.failures import CommandError, UsageError
 from cli.logins import Claims, Login, Logins, RefusedError, changed, error_code, post, request_tokens
 from cli.output import aside, page
@@ -159,7 +159,7 @@ def login(
     Commands then use this deployment until `counterfoil logout`. Without a browser on this machine, open the printed
     address on another one, and paste the address that its browser shows at the end.
     """
-    at = _chosen(url)
+    at = _choose_url(url)
     if at is None:
         raise UsageError("Name the deployment: counterfoil login --url https://counterfoil.example.com")
     with changed():
@@ -197,7 +197,7 @@ def logout(*, url: Url = None) -> None:
 
     The current ID token expires within an hour. The browser stays signed in.
     """
-    at = _chosen(url)
+    at = _choose_url(url)
     if at is None or at not in Logins.read().by_url:
         page().print("You are not signed in." if at is None else f"You are not signed in to {at}.", soft_wrap=True)
         return
@@ -217,7 +217,7 @@ def logout(*, url: Url = None) -> None:
     page().print(f"Deleted the login to {at}, and revoked its refresh token.", soft_wrap=True)
 
 
-def _chosen(url: str | None) -> str | None:
+def _choose_url(url: str | None) -> str | None:
     return Logins.read().default if url is None else address(url, "--url")
 
 
@@ -237,7 +237,7 @@ def _discovered(url: str) -> tuple[str, _Issuer]:
 
 def _fetched(address: str, form: type[M], what: str) -> M:
     try:
-        answer = httpx.get(address, headers={"Accept": "application/json"}, timeout=PATIENCE)
+        answer = httpx.get(address, headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise NotNowError(f"{address} does not answer: {type(error).__name__}.") from None
     if answer.is_server_error:

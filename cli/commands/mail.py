@@ -6,7 +6,7 @@ import typer
 from rich.table import Column
 from rich.text import Text
 
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import of_tenants, page, print_json, shown_time
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Which = Annotated[str, typer.Argument(metavar="ID", help="The mail's id, as the list shows it.", show_default=False)]
+MailId = Annotated[str, typer.Argument(metavar="ID", help="The mail's id, as the list shows it.", show_default=False)]
 
 
 @app.command("list")
@@ -38,7 +38,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List mail that waits for a decision, the newest first."""
-    api = reach(context)
+    api = connect(context)
     found = api.latest(PATH, "mails", "received_at", api.tenants(tenant), limit=limit, hold=hold)
     if as_json:
         print_json(found)
@@ -60,15 +60,15 @@ def list_(
 
 
 @app.command("release")
-def release(context: typer.Context, mail: Which, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
+def release(context: typer.Context, mail: MailId, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
     """Release a held mail: its attachments become documents."""
-    _decide(reach(context, by), mail, "release", reason, as_json=as_json)
+    _decide(connect(context, by), mail, "release", reason, as_json=as_json)
 
 
 @app.command("reject")
-def reject(context: typer.Context, mail: Which, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
+def reject(context: typer.Context, mail: MailId, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
     """Reject a held mail: nothing is taken from it."""
-    _decide(reach(context, by), mail, "reject", reason, as_json=as_json)
+    _decide(connect(context, by), mail, "reject", reason, as_json=as_json)
 
 
 def dmarc(
@@ -87,7 +87,7 @@ def dmarc(
     as_json: AsJson = False,
 ) -> None:
     """Show or set the policy for mail that fails DMARC, so that its sender may be forged."""
-    api = reach(context, by)
+    api = connect(context, by)
     query = {"tenant": slug}
     found = api.send("GET", POLICY, query=query).json()
     if policy is not None:

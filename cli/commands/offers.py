@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from cli.client import By, reach
+from cli.client import By, connect
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, is_wanted, page, print_json
 
@@ -63,7 +63,7 @@ def run(
     """
     asked = {"date": None if day is None else f"{day:%Y-%m-%d}", "timezone": timezone, "tenant": tenant}
     body = {name: value for name, value in asked.items() if value is not None}
-    queued = reach(context, by).send("POST", PATH, body=body).json()
+    queued = connect(context, by).send("POST", PATH, body=body).json()
     if as_json:
         print_json(queued)
         return
@@ -72,7 +72,7 @@ def run(
 
 
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
-    api = reach(context)
+    api = connect(context)
     pools = api.latest(PATH, "pools", "offered_at", api.tenants(tenant), limit=limit)
     if as_json:
         print_json({"pools": pools})
@@ -90,7 +90,7 @@ def _table(pools: Sequence[Mapping[str, Any]]) -> Table:
         pad_edge=False,
     )
     for pool in pools:
-        counts = (f"{pool[name]:,}" for name in ("users", "completed", "failed"))
+        counts = (f"{pool[name]:,}" for name in ("user_count", "completed", "failed"))
         pending = f"{pool['pending'] + pool['running']:,}"
         table.add_row(pool["date"], pool["timezone"], pool["tenant"], pool["state"], *counts, pending)
     return table

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, reach
+from cli.client import Api, By, connect
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, facts_table, is_wanted, of_tenants, page, print_json, shown_time
 
@@ -23,13 +23,13 @@ RESULTS = {
 }
 """Result of each action without listed items."""
 STYLES = {
-    "waiting": "cyan",
+    "selecting": "cyan",
     "canary": "cyan",
     "running": "cyan",
     "paused": "yellow",
     "done": "green",
-    "cancelled": "dim",
-    "stopped": "red",
+    "canceled": "dim",
+    "halted": "red",
 }
 """Style of each state."""
 PER_MINUTE = {"extract", "match"}
@@ -38,7 +38,7 @@ SHOWN_ITEMS = 20
 
 Operation = Mapping[str, Any]
 """An operation as the API describes it."""
-Which = Annotated[
+OperationId = Annotated[
     str,
     typer.Argument(metavar="ID", help="The operation's id, or the end of it as the list shows it.", show_default=False),
 ]
@@ -64,7 +64,7 @@ def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20
 @app.command("show")
 def show(
     context: typer.Context,
-    which: Which,
+    which: OperationId,
     *,
     items: Annotated[
         int, typer.Option("--letters", min=0, max=100_000, help="Maximum number of failed and skipped letters.")
@@ -72,7 +72,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of an operation, and why letters failed or were skipped. --json has all letters."""
-    api = reach(context)
+    api = connect(context)
     path = _path(api, which)
     operation = api.send("GET", path).json()
     if as_json:
@@ -84,19 +84,19 @@ def show(
 
 
 @app.command("pause")
-def pause(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+def pause(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. Letters of at most a minute, which have begun, continue."""
     _steer(context, which, "pause", by, as_json=as_json)
 
 
 @app.command("resume")
-def resume(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+def resume(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
     _steer(context, which, "resume", by, as_json=as_json)
 
 
 @app.command("cancel")
-def cancel(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently. Letters that have begun continue, and the others do not change."""
     _steer(context, which, "cancel", by, as_json=as_json)
 
@@ -104,7 +104,7 @@ def cancel(context: typer.Context, which: Which, *, by: By, as_json: AsJson = Fa
 @app.command("rate")
 def rate_(
     context: typer.Context,
-    which: Which,
+    which: OperationId,
     rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Letters per second, or documents per minute.")],
     *,
     by: By,
@@ -115,26 +115,26 @@ def rate_(
 
 
 @app.command("restore")
-def restore(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+def restore(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Undo a purge within a week. Messages in SQS are not restored."""
     _steer(context, which, "restore", by, as_json=as_json)
 
 
-def handled(operation: Operation) -> int:
+def processed_count(operation: Operation) -> int:
     """Return the number of letters with a result."""
-    return int(operation["done"] + operation["failed"] + operation["skipped"])
+    return int(operation["succeeded"] + operation["failed"] + operation["skipped"])
 
 
 def progress(operation: Operation) -> str:
     """Describe the progress of an operation in a sentence."""
     if operation["action"] in RESULTS:
-        counts = f"{operation['done']:,} {RESULTS[operation['action']]}"
+        counts = f"{operation['succeeded']:,} {RESULTS[operation['action']]}"
     else:
-        total = f"{_selected(operation):,}" + (" or more" if operation["total"] is None else "")
-        counts = f"{operation['done']:,} of {total} letters done, {operation['failed']:,} failed"
+        total = f"{_selected(operation):,}" + (" or more" if operation["selected"] is None else "")
+        counts = f"{operation['succeeded']:,} of {total} dead letters succeeded, {operation['failed']:,} failed"
         counts += f", {operation['skipped']:,} skipped"
     why = f" {operation['reason']}" if operation["reason"] else ""
-    return f"Operation {ids.short(operation['operation_id'])} is {operation['state']}: {counts}.{why}"
+    return f"Operation {ids.short_id(operation['operation_id'])} is {operation['state']}: {counts}.{why}"
 
 
 def _rate(operation: Operation) -> str:
@@ -145,11 +145,11 @@ def _rate(operation: Operation) -> str:
 
 def _selected(operation: Operation) -> int:
     """Return the number of letters that are selected so far."""
-    return handled(operation) + int(operation["left"])
+    return processed_count(operation) + int(operation["remaining"])
 
 
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
-    api = reach(context)
+    api = connect(context)
     found = api.latest(PATH, "operations", "requested_at", api.tenants(tenant), limit=limit)
     if as_json:
         print_json(found)
@@ -158,7 +158,7 @@ def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bo
 
 
 def _path(api: Api, which: str) -> str:
-    return f"{PATH}/{api.named('operation', which, 'operations')}"
+    return f"{PATH}/{api.find_by_id_suffix('operation', which, 'operations')}"
 
 
 def _steer(
@@ -170,7 +170,7 @@ def _steer(
     as_json: bool,
     change: Mapping[str, int] | None = None,
 ) -> None:
-    api = reach(context, by)
+    api = connect(context, by)
     path = _path(api, which)
     seen = api.send("GET", path).json()
     called = ("POST", f"{path}/{how}") if change is None else ("PATCH", path)
@@ -185,7 +185,7 @@ def _show_list(api: Api, found: Sequence[Operation]) -> None:
     if not found:
         page().print("There are no operations.")
         return
-    counts = ("items", "done", "failed", "skipped", "rate")
+    counts = ("items", "succeeded", "failed", "skipped", "rate")
     table, add = of_tenants(
         [one["tenant"] for one in found],
         *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
@@ -193,10 +193,10 @@ def _show_list(api: Api, found: Sequence[Operation]) -> None:
         Column("who", overflow="fold"),
     )
     for one in found:
-        cells = [Text(ids.short(one["operation_id"])), Text(shown_time(one["requested_at"])), Text(one["action"])]
+        cells = [Text(ids.short_id(one["operation_id"])), Text(shown_time(one["requested_at"])), Text(one["action"])]
         cells += [Text(one["state"], STYLES[one["state"]])]
-        cells += [Text(f"{_selected(one):,}{'+' if one['total'] is None else ''}")]
-        cells += [Text(f"{one[name]:,}") for name in ("done", "failed", "skipped")] + [Text(_rate(one))]
+        cells += [Text(f"{_selected(one):,}{'+' if one['selected'] is None else ''}")]
+        cells += [Text(f"{one[name]:,}") for name in ("succeeded", "failed", "skipped")] + [Text(_rate(one))]
         add(one["tenant"], *cells, Text(api.name_of(one["requested_by"])))
     page().print(table)
 
@@ -232,7 +232,7 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
 def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
     table = Table(Column("letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
     for item in items:
-        table.add_row(Text(ids.short(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
+        table.add_row(Text(ids.short_id(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
     page().print(table)
     more = operation["failed"] + operation["skipped"] - len(items)
     if more > 0:

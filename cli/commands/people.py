@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.client import Api, By, reach
+from cli.client import Api, By, connect
 from cli.failures import UsageError
 from cli.options import AsJson
 from cli.output import page, print_json
@@ -41,13 +41,13 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List people."""
-    api = reach(context)
+    api = connect(context)
     found: list[dict[str, Any]] = []
     cursor = None
     while True:
         shown = api.send("GET", PATH, query={"tenant": tenant, "cursor": cursor}).json()
         found += shown["people"]
-        cursor = shown["next"]
+        cursor = shown["next_cursor"]
         if cursor is None:
             break
     if as_json:
@@ -79,7 +79,7 @@ def add(
     if not tenants:
         raise UsageError("A tenant is required: --tenant acme, or --tenant '*' for all.")
     asked = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
-    done = reach(context, by).send("POST", PATH, body=asked).json()
+    done = connect(context, by).send("POST", PATH, body=asked).json()
     print_json(done) if as_json else page().print(f"{done['email']} was invited as {done['role']}.")
 
 
@@ -96,25 +96,25 @@ def change(
 ) -> None:
     """Change the role and the tenants of a person. Tenants replace the previous ones."""
     asked = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
-    _change(reach(context, by), email, asked, f"{email} was changed.", as_json=as_json)
+    _change(connect(context, by), email, asked, f"{email} was changed.", as_json=as_json)
 
 
 @app.command("disable")
 def disable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
     """Disable a person, who can no longer sign in."""
-    _change(reach(context, by), email, {"is_disabled": True}, f"{email} is disabled.", as_json=as_json)
+    _change(connect(context, by), email, {"is_disabled": True}, f"{email} is disabled.", as_json=as_json)
 
 
 @app.command("enable")
 def enable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
     """Enable a disabled person."""
-    _change(reach(context, by), email, {"is_disabled": False}, f"{email} is enabled.", as_json=as_json)
+    _change(connect(context, by), email, {"is_disabled": False}, f"{email} is enabled.", as_json=as_json)
 
 
 @app.command("remove")
 def remove(context: typer.Context, email: Email, *, by: By) -> None:
     """Remove a person."""
-    api = reach(context, by)
+    api = connect(context, by)
     api.send("DELETE", f"{PATH}/{_id(api, email)}")
     page().print(f"{email} was removed.")
 

@@ -7,7 +7,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
 from cli.output import aside, bars, is_wanted, page, print_json, shown_time
@@ -68,7 +68,7 @@ def resume(
 
 
 def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
-    api = reach(context)
+    api = connect(context)
     found = api.send("GET", PATH, query={"tenant": tenant}).json()
     if as_json:
         print_json(found)
@@ -82,7 +82,7 @@ def _switch(
     by, reason, seen = said
     if reason is None:
         raise UsageError("Give the reason with --reason: everyone who operates the queues can read it.")
-    api = reach(context, by)
+    api = connect(context, by)
     before = _version(api, worker)
     path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
     after = api.send("POST", path, body={"reason": reason}, seen=before if seen is None else seen).json()
@@ -91,7 +91,7 @@ def _switch(
         return
     already = " already" if after["version"] == before else ""
     page().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
-    if not after["in_effect"]:
+    if not after["is_applied"]:
         aside().print("Lambda has not accepted it yet. It is retried within a minute.")
 
 
@@ -125,7 +125,7 @@ def _show(api: Api, found: Mapping[str, Any]) -> None:
         if (paused := queue["paused"]) is not None:
             when = f"{shown_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
             page().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
-            if not queue["in_effect"]:
+            if not queue["is_applied"]:
                 page().print(Text("  Lambda has not accepted it yet.", "yellow"))
     for breaker in found["breakers"] or ():
         page().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
@@ -142,10 +142,13 @@ def _cells(queue: Mapping[str, Any]) -> list[Text]:
     return [
         Text(queue["worker"], "yellow" if queue["is_paused"] else "").append(" (paused)" if queue["is_paused"] else ""),
         Text(_number(None if None in parts else sum(parts))),
-        Text(f"{queue['running']:,}" + ("" if queue["gate"] is None else f" of {queue['gate']:,}")),
+        Text(
+            f"{queue['running']:,}"
+            + ("" if queue["concurrency_limit"] is None else f" of {queue['concurrency_limit']:,}")
+        ),
         Text(_number(queue["pending"])),
         Text(_age(queue["oldest_seconds"])),
-        Text(_number(queue["dead"]), "red" if queue["dead"] else ""),
+        Text(_number(queue["dead_letters"]), "red" if queue["dead_letters"] else ""),
         Text(bars([sum(of_minute) for of_minute in zip(*minutes, strict=True)], BARS_SHOWN), "cyan"),
         Text(f"{succeeded + skipped:,}"),
         Text(f"{failed:,}", "red" if failed else ""),

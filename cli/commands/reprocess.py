@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli import ids
-from cli.client import By, reach
+from cli.client import By, connect
 from cli.options import AsJson, Since, Until
 from cli.output import page, print_json
 
@@ -37,9 +37,9 @@ def reprocess(  # one for each option
         "received_until": until and until.isoformat(),
         "rate": rate,
     }
-    operation = reach(context, by).send("POST", "/api/admin/operations", body=asked).json()
+    operation = connect(context, by).send("POST", "/api/admin/operations", body=asked).json()
     if as_json:
         print_json(operation)
     else:
-        short = ids.short(operation["operation_id"])
+        short = ids.short_id(operation["operation_id"])
         page().print(f"Operation {short} begins within a minute. Its progress: counterfoil operations show {short}")

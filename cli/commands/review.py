@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.commands.documents import PATH as DOCUMENTS
 from cli.commands.documents import DocumentType
 from cli.failures import UsageError
@@ -19,11 +19,11 @@ PATH = "/api/admin/reviews"
 SUMMARY = "Decide about ambiguous matches, and correct wrong ones."
 SIDE_BY_SIDE = 3
 """Candidates in columns next to each other. The others have one line each."""
-State = Literal["open", "decided", "gone"]
+State = Literal["open", "decided", "resolved"]
 STATES: dict[State, str] = {
     "open": "in doubt",
     "decided": "decided by a person",
-    "gone": "no longer in doubt, without a decision",
+    "resolved": "no longer in doubt, without a decision",
 }
 """Sentence about each state."""
 _FACTS = ("number", "date", "seller", "buyer", "total", "file")
@@ -43,7 +43,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-Which = Annotated[
+DocumentId = Annotated[
     str, typer.Argument(metavar="ID", help="The id of the document, or the end of it.", show_default=False)
 ]
 
@@ -53,9 +53,9 @@ def review(  # one for each option
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
-    kind: Annotated[DocumentType | None, typer.Option(help="Only of this type.", show_default=False)] = None,
-    min_chance: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the likeliest candidate.")] = 0,
-    max_chance: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the likeliest candidate.")] = 1,
+    document_type: Annotated[DocumentType | None, typer.Option(help="Only of this type.", show_default=False)] = None,
+    min_probability: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the likeliest candidate.")] = 0,
+    max_probability: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the likeliest candidate.")] = 1,
     state: Annotated[State, typer.Option(help="open; decided: by a person; gone: without a decision.")] = "open",
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -63,8 +63,14 @@ def review(  # one for each option
     """List documents in doubt."""
     if not is_wanted(context, "documents in doubt"):
         return
-    asked = {"tenant": tenant, "kind": kind, "min_chance": min_chance, "max_chance": max_chance, "state": state}
-    found = list(reach(context).items(PATH, "reviews", limit=limit + 1, **asked))
+    asked = {
+        "tenant": tenant,
+        "document_type": document_type,
+        "min_probability": min_probability,
+        "max_probability": max_probability,
+        "state": state,
+    }
+    found = list(connect(context).items(PATH, "reviews", limit=limit + 1, **asked))
     shown = found[:limit]
     if as_json:
         print_json(shown)
@@ -81,26 +87,28 @@ def _show_list(found: Sequence[Review]) -> None:
     columns = [Column("tenant", no_wrap=True)] if several else []
     columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("seller", overflow="fold")]
     columns += [Column("total", justify="right"), Column("not read"), Column("may belong to", overflow="fold")]
-    table = Table(*columns, Column("chance", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False)
+    table = Table(
+        *columns, Column("probability", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False
+    )
     for one in found:
-        paper = one["document"]
+        document = one["document"]
         cells = [one["tenant"]] if several else []
-        cells += [ids.short(one["id"]), title(paper), paper["seller"] or "", paper["total"] or ""]
-        cells += [", ".join(paper["missing"]), _candidates(one), f"{one['chance']:.0%}", one["opened_at"][:10]]
+        cells += [ids.short_id(one["id"]), title(document), document["seller"] or "", document["total"] or ""]
+        cells += [", ".join(document["missing"]), _candidates(one), f"{one['probability']:.0%}", one["opened_at"][:10]]
         table.add_row(*map(Text, cells))
     page().print(table)
 
 
-def title(paper: Paper) -> str:
+def title(document: Paper) -> str:
     """Return type and number of a document, as people name it."""
-    if paper["type"] is None:
+    if document["type"] is None:
         return "a deleted document"
-    return f"{label(paper['type'])} {paper['number'] or ids.short(paper['id'])}"
+    return f"{label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
 
 
 def _candidates(found: Review) -> str:
     shown = []
-    for doubt in found["doubts"]:
+    for doubt in found["ambiguous_matches"]:
         some = [title(one["document"]) for one in doubt["candidates"][:SIDE_BY_SIDE]]
         left = doubt["count"] - len(some)
         shown.append(" or ".join(some) + (f" or {left} more" if left else ""))
@@ -108,10 +116,10 @@ def _candidates(found: Review) -> str:
 
 
 @app.command("show")
-def show(context: typer.Context, document: Which, *, as_json: AsJson = False) -> None:
+def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
     """Show a document in doubt next to its candidates, with the evidence of each feature."""
-    api = reach(context)
-    id_ = api.named("document", document, "documents")
+    api = connect(context)
+    id_ = api.find_by_id_suffix("document", document, "documents")
     found = api.send("GET", f"{PATH}/{id_}").json()
     if as_json:
         print_json(found)
@@ -121,14 +129,14 @@ def show(context: typer.Context, document: Which, *, as_json: AsJson = False) ->
 
 def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
     heading = Text(title(found["document"]), "bold")
-    page().print(heading.append(f"  {found['tenant']}  {ids.short(found['id'])}  {found['state']}", "dim"))
-    for doubt in found["doubts"]:
+    page().print(heading.append(f"  {found['tenant']}  {ids.short_id(found['id'])}  {found['state']}", "dim"))
+    for doubt in found["ambiguous_matches"]:
         page().print()
         page().print(Text(" ".join(filter(None, (doubt["reason"] or _why(doubt), doubt.get("unasked"))))))
         page().print(_side_by_side(found["document"], doubt))
         for one in doubt["candidates"][SIDE_BY_SIDE:]:
-            paper = one["document"]
-            page().print(Text(f"  {ids.short(paper['id'])}  {title(paper)}  {one['chance']:.0%}", "dim"))
+            document = one["document"]
+            page().print(Text(f"  {ids.short_id(document['id'])}  {title(document)}  {one['probability']:.0%}", "dim"))
         if doubt["others"]:
             page().print(Text(f"  and {len(doubt['others'])} less likely ones", "dim"))
     if questions:
@@ -138,17 +146,17 @@ def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             page().print(Text("  ").append(_heading(question)))
             for line in _answer(question):
                 page().print(Text(f"    {line}"))
-        page().print(f"  The questions: counterfoil review questions {ids.short(found['id'])}")
+        page().print(f"  The questions: counterfoil review questions {ids.short_id(found['id'])}")
     if found["decisions"]:
         page().print()
         page().print(Text("Decisions", "bold"))
     for one in found["decisions"]:
         (other,) = set(one["documents"]) - {found["id"]}
         why = f": {one['reason']}" if one["reason"] else ""
-        page().print(Text(f"  {shown_time(one['at'])}  {one['by']} {one['verdict']} {ids.short(other)}{why}"))
+        page().print(Text(f"  {shown_time(one['at'])}  {one['by']} {one['verdict']} {ids.short_id(other)}{why}"))
     if found["state"] == "open":
-        id_ = ids.short(found["id"])
-        has_candidates = any(doubt["candidates"] for doubt in found["doubts"])
+        id_ = ids.short_id(found["id"])
+        has_candidates = any(doubt["candidates"] for doubt in found["ambiguous_matches"])
         verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
         page().print(f"\nDecide: counterfoil review {verbs}")
 
@@ -161,20 +169,20 @@ def _why(doubt: Mapping[str, Any]) -> str:
 
 def _side_by_side(mine: Paper, doubt: Mapping[str, Any]) -> Table:
     shown = doubt["candidates"][:SIDE_BY_SIDE]
-    papers = [one["document"] for one in shown]
+    documents = [one["document"] for one in shown]
     table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
-    for paper in papers:
-        table.add_column(f"{ids.short(paper['id'])} {label(paper['type'] or 'deleted')}", overflow="fold")
+    for document in documents:
+        table.add_column(f"{ids.short_id(document['id'])} {label(document['type'] or 'deleted')}", overflow="fold")
     for name in _FACTS:
-        table.add_row(Text(name, "dim"), *(Text(str(paper[name] or "")) for paper in (mine, *papers)))
-    table.add_row(Text("not read", "dim"), *(Text(", ".join(paper["missing"])) for paper in (mine, *papers)))
+        table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (mine, *documents)))
+    table.add_row(Text("not read", "dim"), *(Text(", ".join(document["missing"])) for document in (mine, *documents)))
     table.add_section()
     steps = [{step["label"]: step for step in one["evidence"]} for one in shown]
     for name in dict.fromkeys(name for found in steps for name in found):
         table.add_row(Text(name, "dim"), "", *(_step(found.get(name)) for found in steps))
     table.add_section()
-    table.add_row(Text("sum", "bold"), "", *(Text(f"{one['bits']:+.1f} bits", "bold") for one in shown))
-    table.add_row(Text("chance", "bold"), "", *(Text(f"{one['chance']:.0%}", "bold") for one in shown))
+    table.add_row(Text("sum", "bold"), "", *(Text(f"{one['weight_bits']:+.1f} bits", "bold") for one in shown))
+    table.add_row(Text("probability", "bold"), "", *(Text(f"{one['probability']:.0%}", "bold") for one in shown))
     return table
 
 
@@ -191,7 +199,7 @@ def _step(step: Mapping[str, Any] | None) -> Text:
 @app.command("questions")
 def questions(
     context: typer.Context,
-    document: Which,
+    document: DocumentId,
     *,
     whole: Annotated[bool, typer.Option("--text", help="Print the text of the questions, too.")] = False,
     as_json: AsJson = False,
@@ -201,8 +209,8 @@ def questions(
     --json has everything that repeats a question. An answer is stored and used again. Old questions, and those that
     quote a removed document, have no text.
     """
-    api = reach(context)
-    found = _questions(api, api.named("document", document, "documents"))
+    api = connect(context)
+    found = _questions(api, api.find_by_id_suffix("document", document, "documents"))
     if as_json:
         print_json(found)
     elif not found["questions"]:
@@ -221,8 +229,10 @@ def _questions(api: Api, id_: str) -> dict[str, Any]:
 
 def _show_question(question: Mapping[str, Any], *, whole: bool) -> None:
     page().print(_heading(question))
-    for name, paper in question["candidates"].items():
-        page().print(Text(f"  {name}  {label(paper['type'])} {paper['number'] or ''}  {ids.short(paper['id'])}"))
+    for name, document in question["candidates"].items():
+        page().print(
+            Text(f"  {name}  {label(document['type'])} {document['number'] or ''}  {ids.short_id(document['id'])}")
+        )
     for line in _answer(question):
         page().print(Text(f"  {line}"))
     if question["user"] is None:
@@ -253,8 +263,8 @@ def _answer(question: Mapping[str, Any]) -> list[str]:
 
 
 def _chosen(question: Mapping[str, Any], name: str) -> str:
-    paper = question["candidates"].get(name)
-    return f"{name}, a deleted document" if paper is None else f"{name}, {ids.short(paper['id'])}"
+    document = question["candidates"].get(name)
+    return f"{name}, a deleted document" if document is None else f"{name}, {ids.short_id(document['id'])}"
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
@@ -263,7 +273,7 @@ def _chosen(question: Mapping[str, Any], name: str) -> str:
 @app.command("confirm")
 def confirm(
     context: typer.Context,
-    document: Which,
+    document: DocumentId,
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The document it belongs to.")],
     *,
     reason: Reason = None,
@@ -272,7 +282,7 @@ def confirm(
     as_json: AsJson = False,
 ) -> None:
     """Confirm that a document belongs to a candidate or a linked document: they stay together."""
-    api = reach(context, by)
+    api = connect(context, by)
     id_, other = _ids(api, document, candidate)
     _decide(api, f"{id_}/confirm", {"document": other}, reason, supersede=supersede, as_json=as_json)
 
@@ -280,7 +290,7 @@ def confirm(
 @app.command("reject")
 def reject(
     context: typer.Context,
-    document: Which,
+    document: DocumentId,
     candidates: Annotated[
         list[str] | None,
         typer.Argument(metavar="CANDIDATE", help="The documents it does not belong to.", show_default=False),
@@ -298,11 +308,11 @@ def reject(
     """
     if every == bool(candidates):
         raise UsageError("Name the candidates to reject, or give --all.")
-    api = reach(context, by)
+    api = connect(context, by)
     id_, *others = _ids(api, document, *candidates or ())
     if every:
         found = api.send("GET", f"{PATH}/{id_}").json()
-        others = [one["document"]["id"] for doubt in found["doubts"] for one in doubt["candidates"]]
+        others = [one["document"]["id"] for doubt in found["ambiguous_matches"] for one in doubt["candidates"]]
         if found["state"] != "open" or not others:
             raise UsageError(f"The document '{document}' is not in doubt.")
     _decide(api, f"{id_}/reject", {"documents": others}, reason, supersede=supersede, as_json=as_json)
@@ -311,7 +321,7 @@ def reject(
 @app.command("merge")
 def merge(
     context: typer.Context,
-    document: Which,
+    document: DocumentId,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="A document of the other cluster.")],
     *,
     exact: Annotated[bool, typer.Option("--exact", help="Link these two, not the two that fit best.")] = False,
@@ -324,7 +334,7 @@ def merge(
 
     The two of their documents that fit best become a pair.
     """
-    api = reach(context, by)
+    api = connect(context, by)
     both = {"documents": _ids(api, document, other), "exact": exact}
     _decide(api, "merge", both, reason, supersede=supersede, as_json=as_json)
 
@@ -332,7 +342,7 @@ def merge(
 @app.command("split")
 def split(
     context: typer.Context,
-    document: Which,
+    document: DocumentId,
     *,
     reason: Reason = None,
     by: By,
@@ -340,19 +350,19 @@ def split(
     as_json: AsJson = False,
 ) -> None:
     """Remove a document from its cluster: all its links in it are rejected. Links to contracts stay."""
-    api = reach(context, by)
+    api = connect(context, by)
     (id_,) = _ids(api, document)
     _decide(api, "split", {"document": id_}, reason, supersede=supersede, as_json=as_json)
 
 
 def _ids(api: Api, *texts: str) -> list[str]:
-    return [api.named("document", text, "documents") for text in texts]
+    return [api.find_by_id_suffix("document", text, "documents") for text in texts]
 
 
 def _decide(
     api: Api, action: str, wanted: dict[str, Any], reason: str | None, *, supersede: bool, as_json: bool
 ) -> None:
-    body = {**wanted, "reason": reason, "supersedes": None if supersede else []}
+    body = {**wanted, "reason": reason, "overrides": None if supersede else []}
     done = api.send("POST", f"{PATH}/{action}", body=body).json()
     if as_json:
         print_json(done)
@@ -360,11 +370,13 @@ def _decide(
     verdict = "belong together" if done["verdict"] == "confirmed" else "do not belong together"
     for a, b in done["decided"]:
         page().print(Text(f"{_name(api, a)} and {_name(api, b)} {verdict}."))
-    if done["matched_anew"]:
-        page().print(f"Documents to match again, because their doubts changed: {done['matched_anew']}.")
+    if done["rematched_documents"]:
+        page().print(
+            f"Documents to match again, because their ambiguous_matches changed: {done['rematched_documents']}."
+        )
     page().print("Their clusters are being recomputed: counterfoil clusters show ID")
 
 
 def _name(api: Api, id_: str) -> str:
     found = api.send("GET", f"{DOCUMENTS}/{id_}").json()
-    return f"{label(found['type'] or 'other')} {found['number'] or ids.short(id_)}"
+    return f"{label(found['type'] or 'other')} {found['number'] or ids.short_id(id_)}"

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import Api, By, after, reach
+from cli.client import Api, By, connect, poll
 from cli.failures import UsageError
 from cli.output import aside, of_tenants, page, print_json
 
@@ -22,7 +22,7 @@ PATH = "/api/tasks"
 LOOK_SECONDS = 0.5
 LONGEST_RESULT = 4000
 """Characters of a result in the output for people."""
-STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "cancelled": "dim"}
+STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
 """Style of each status."""
 
 app = typer.Typer(
@@ -37,7 +37,7 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-Which = Annotated[
+TaskId = Annotated[
     str, typer.Argument(metavar="ID", help="The task's id, or the end of it as the list shows it.", show_default=False)
 ]
 
@@ -72,9 +72,9 @@ def submit(  # one for each option
 ) -> None:
     """Submit a task. If the key was used for the same task before, show that task."""
     order = {"task_type": task_type, "payload": read_payload(payload), "idempotency_key": key, "max_retry": max_retry}
-    api = reach(context)
+    api = connect(context)
     given = {name: value for name, value in order.items() if value is not None}
-    answer = api.send("POST", PATH, body={**given, "tenant": api.one_tenant(tenant)})
+    answer = api.send("POST", PATH, body={**given, "tenant": api.single_tenant(tenant)})
     task = answer.json()
     if wait:
         task = wait_for(api, task["job_id"])
@@ -86,10 +86,10 @@ def submit(  # one for each option
 
 
 @app.command("show")
-def show(context: typer.Context, task: Which, *, as_json: AsJson = False) -> None:
+def show(context: typer.Context, task: TaskId, *, as_json: AsJson = False) -> None:
     """Show a task: its status, its result and its attempts."""
-    api = reach(context)
-    _show(_shown(api, _named(api, task)), as_json=as_json)
+    api = connect(context)
+    _show(_describe_task(api, _named(api, task)), as_json=as_json)
 
 
 @app.command("list")
@@ -109,7 +109,7 @@ def list_(  # one for each option
     """List tasks, the newest first."""
     if status is not None and status not in STYLES:
         raise UsageError(f"There is no status '{status}': use one of {', '.join(STYLES)}.")
-    api = reach(context)
+    api = connect(context)
     found = [
         task
         for slug in api.tenants(tenant)
@@ -123,17 +123,17 @@ def list_(  # one for each option
 
 
 @app.command("cancel")
-def cancel(context: typer.Context, task: Which, *, by: By, as_json: AsJson = False) -> None:
+def cancel(context: typer.Context, task: TaskId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
-    api = reach(context, by)
+    api = connect(context, by)
     _show(api.send("POST", f"{PATH}/{_named(api, task)}/cancel", body={}).json(), as_json=as_json)
 
 
 def wait_for(api: Api, job_id: str) -> dict[str, Any]:
     """Ask for a task until it has ended."""
-    task = _shown(api, job_id)
+    task = _describe_task(api, job_id)
     while task["status"] in {"pending", "in-progress"}:
-        task = after(LOOK_SECONDS, lambda: _shown(api, job_id), time.sleep)
+        task = poll(LOOK_SECONDS, lambda: _describe_task(api, job_id), time.sleep)
     return task
 
 
@@ -161,10 +161,10 @@ def read_payload(text: str) -> dict[str, Any]:
 
 
 def _named(api: Api, text: str) -> str:
-    return api.named("task", text, "tasks list")
+    return api.find_by_id_suffix("task", text, "tasks list")
 
 
-def _shown(api: Api, job_id: str) -> dict[str, Any]:
+def _describe_task(api: Api, job_id: str) -> dict[str, Any]:
     task: dict[str, Any] = api.send("GET", f"{PATH}/{job_id}").json()
     return task
 
@@ -182,7 +182,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
         Column("note", overflow="fold"),
     )
     for task in found:
-        cells = [Text(task["job_id"][-ids.SHOWN :]), Text(task["task_type"]), _status(task)]
+        cells = [Text(task["job_id"][-ids.SHORT_ID_LENGTH :]), Text(task["task_type"]), _status(task)]
         cells += [Text(str(task["attempts"])), Text(f"{_time(task['created_at']):%Y-%m-%d %H:%M:%S}")]
         add(task["tenant"], *cells, Text(_note(task)))
     page().print(table)
@@ -219,10 +219,10 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
         table.pad_edge = False
         table.add_column("note", overflow="fold")
         for one in task["timeline"]:
-            began, ended = _time(one["began_at"]), _time(one["ended_at"])
+            began, ended = _time(one["started_at"]), _time(one["ended_at"])
             took = f"{(ended - began).total_seconds():.2f} s"
             note = ": ".join(filter(None, (_again(one["next_attempt_at"]), one["error"])))
-            table.add_row(*map(Text, (str(one["number"]), f"{began:%H:%M:%S}", took, one["outcome"], note)))
+            table.add_row(*map(Text, (str(one["attempt"]), f"{began:%H:%M:%S}", took, one["outcome"], note)))
         page().print(table)
     if task["status"] == "succeeded":
         result = json.dumps(task["result"], ensure_ascii=False, indent=1)

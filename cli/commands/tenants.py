@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.client import Api, By, after, reach
+from cli.client import Api, By, connect, poll
 from cli.commands.destinations import destinations
 from cli.commands.mail import dmarc
 from cli.commands.tolerances import tolerances
@@ -35,7 +35,7 @@ Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this
 @app.command("list")
 def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List the tenants."""
-    found = list(reach(context).items(PATH, "tenants"))
+    found = list(connect(context).items(PATH, "tenants"))
     if as_json:
         print_json(found)
         return
@@ -86,7 +86,7 @@ def add(  # noqa: PLR0913  # one for each option
         "admins": admins or [],
         "destinations": wanted,
     }
-    done = reach(context, by).send("POST", PATH, body=asked).json()
+    done = connect(context, by).send("POST", PATH, body=asked).json()
     if as_json:
         print_json(done)
         return
@@ -136,7 +136,7 @@ def enable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = Fals
 def _change(
     context: typer.Context, by: str, slug: str, change: dict[str, Any], sentence: str, *, as_json: bool
 ) -> None:
-    done = reach(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
+    done = connect(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
     print_json(done) if as_json else page().print(sentence)
 
 
@@ -145,7 +145,7 @@ def admins(
     context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
 ) -> None:
     """Add, remove and list a tenant's admins, who get an e-mail about failures."""
-    found = _addresses(reach(context, by), slug, "admins", added, removed)
+    found = _addresses(connect(context, by), slug, "admins", added, removed)
     if as_json:
         print_json(found)
     elif found:
@@ -164,7 +164,7 @@ def addresses(
 
     Mail that arrived before its address was added is a dead letter. A retry finds the tenant.
     """
-    found = _addresses(reach(context, by), slug, "addresses", added, removed)
+    found = _addresses(connect(context, by), slug, "addresses", added, removed)
     if as_json:
         print_json(found)
     elif found:
@@ -203,7 +203,7 @@ def delete(
     The watchdog erases within minutes, and once more after 20 minutes, when no attempt can be in progress any longer.
     The slug can be used again after 15 days.
     """
-    api = reach(context, by)
+    api = connect(context, by)
     path = f"{PATH}/{slug}"
     plan = api.send("DELETE", path).json()
     if confirm is None:
@@ -216,7 +216,7 @@ def delete(
         raise UsageError(f"'{confirm}' is not the slug of the tenant. Nothing was erased.")
     status = api.send("DELETE", path, query={"confirm": confirm}, seen=plan["documents"]).json()
     while wait and status["finished_at"] is None:
-        status = after(POLL_SECONDS, lambda: api.send("GET", f"{path}/erasure").json(), time.sleep)
+        status = poll(POLL_SECONDS, lambda: api.send("GET", f"{path}/erasure").json(), time.sleep)
     if as_json:
         print_json(status)
     elif status["finished_at"] is None:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.client import Api, By, Reason, reach
+from cli.client import Api, By, Reason, connect
 from cli.failures import UsageError
 from cli.options import AsJson
 from cli.output import page, print_json
@@ -94,7 +94,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
     """
     about = key or removed
     _check(about, (supplier, article, within, below, above), key, removed, accepted, suggest)
-    api = reach(context, by)
+    api = connect(context, by)
     path = f"/api/admin/tenants/{slug}/tolerances"
     if suggest:
         found = api.send("GET", f"{path}/suggestions").json()
@@ -119,8 +119,8 @@ def tolerances(  # noqa: PLR0913  # one for each option
 def _recompared(api: Api, path: str, done: dict[str, Any]) -> int:
     """Request the comparison of all clusters, and return their number."""
     count: int = done["clusters"]
-    while done["next"] is not None:
-        done = api.send("POST", f"{path}/recompare", query={"cursor": done["next"]}).json()
+    while done["next_cursor"] is not None:
+        done = api.send("POST", f"{path}/recompare", query={"cursor": done["next_cursor"]}).json()
         count += done["clusters"]
     return count
 

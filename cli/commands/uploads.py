@@ -12,17 +12,17 @@ from rich.text import Text
 
 from cli.client import Api
 from cli.failures import CommandError, UsageError
-from cli.ids import short
+from cli.ids import short_id
 from cli.output import aside, label, page
 
 PATH = "/api/uploads"
-State = Literal["waiting", "working", "succeeded", "kept", "seen-again", "removed", "failed"]
+State = Literal["waiting", "working", "succeeded", "ignored", "duplicate", "removed", "failed"]
 STATES: Mapping[str, str] = {
     "waiting": "cyan",
     "working": "cyan",
     "succeeded": "green",
-    "kept": "yellow",
-    "seen-again": "dim",
+    "ignored": "yellow",
+    "duplicate": "dim",
     "removed": "dim",
     "failed": "red",
 }
@@ -104,7 +104,7 @@ def show_uploads(found: Sequence[Upload], *, with_ids: bool = False) -> None:
     table = Table(*columns, box=None, pad_edge=False)
     for one in found:
         cells = [Text(one["tenant"] or "(none)")] if several else []
-        cells += [Text("" if one["state"] == "removed" else short(one["document_id"]))] if with_ids else []
+        cells += [Text("" if one["state"] == "removed" else short_id(one["document_id"]))] if with_ids else []
         cells += [Text(one["file"]), Text(one["state"], STATES[one["state"]])]
         table.add_row(*cells, label(one["type"]), Text(one["number"] or ""), Text(one["note"] or ""))
     page().print(table)

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 
 from cli.failures import CloudError
 from cli.local import deployment, emulator, processes
-from cli.local.deployment import Deployment, Progress, Tuning
+from cli.local.deployment import Deployment, DeployOptions, Progress
 from cli.local.emulator import Emulator
-from cli.local.place import Place
+from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
-from cli.local.processes import Part
+from cli.local.processes import CloudProcess
 from cli.output import Checklist, aside
 from counterfoil.db import Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 
 VERSION = 1
 """Format of the state file."""
@@ -39,17 +39,17 @@ class State:
     """URL of the server's superuser."""
     deployment: Deployment | None = None
 
-    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: Tuning) -> "State":
+    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: DeployOptions) -> "State":
         """Return the state after a deployment."""
         deployment = Deployment(fingerprint, time.time(), seconds, outputs, dict(tuning.settings), tuning.timeout)
         return replace(self, deployment=deployment)
 
     @property
-    def tuning(self) -> Tuning:
+    def tuning(self) -> DeployOptions:
         """The settings of the last deployment."""
-        return Tuning(self.deployment.settings, self.deployment.timeout) if self.deployment else Tuning()
+        return DeployOptions(self.deployment.settings, self.deployment.timeout) if self.deployment else DeployOptions()
 
-    def save(self, place: Place) -> None:
+    def save(self, place: CloudFolder) -> None:
         """Write it atomically."""
         fresh = place.state.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -58,7 +58,7 @@ class State:
         fresh.replace(place.state)
 
     @classmethod
-    def load(cls, place: Place) -> "State | None":
+    def load(cls, place: CloudFolder) -> "State | None":
         """Return the saved state; None if it is missing or this version cannot read it."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             return cls._read(place.state)
@@ -101,12 +101,12 @@ class Up:
 
 
 def up(
-    place: Place,
+    place: CloudFolder,
     steps: Steps,
     *,
     port: int | None = None,
     database_port: int | None = None,
-    tuning: Tuning | None = None,
+    tuning: DeployOptions | None = None,
 ) -> Up:
     """Start the missing parts of the cloud: database, emulator, deployment.
 
@@ -119,14 +119,14 @@ def up(
     began = time.monotonic()
     waiting = "Another command is bringing this cloud up or down; waiting for it to end"
     with processes.interruptible(), place.locked(lambda: steps.note(waiting)):
-        processes.end_all(place.folder, [Part.DEPLOYMENT])  # one whose command was killed
+        processes.end_all(place.folder, [CloudProcess.DEPLOYMENT])  # one whose command was killed
         found = State.load(place)
         whole = found if found is not None and _is_whole(place, found, steps) else None
         try:
             state = whole or _start(place, steps, port, database_port)
             if whole is not None:
                 _check_ports(state, port, database_port)
-            told = tuning or (found.tuning if found else Tuning())
+            told = tuning or (found.tuning if found else DeployOptions())
             fingerprint = deployment.fingerprint(state.database_url, told)
             stale = state.deployment is None or state.deployment.fingerprint != fingerprint
             if stale:
@@ -140,7 +140,7 @@ def up(
     return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
 
 
-def _is_whole(place: Place, state: State, steps: Steps) -> bool:
+def _is_whole(place: CloudFolder, state: State, steps: Steps) -> bool:
     """Return whether the saved cloud is complete and was deployed once.
 
     Parts of an incomplete one are unusable.
@@ -165,7 +165,7 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
             )
 
 
-def _start(place: Place, steps: Steps, port: int | None, database_port: int | None) -> State:
+def _start(place: CloudFolder, steps: Steps, port: int | None, database_port: int | None) -> State:
     """Start database and emulator. The state is saved before the deployment, for concurrent readers."""
     processes.end_all(place.folder)
     place.state.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def _start(place: Place, steps: Steps, port: int | None, database_port: int | No
     return state
 
 
-def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps: Steps) -> State:
+def _deploy(place: CloudFolder, state: State, tuning: DeployOptions, fingerprint: str, steps: Steps) -> State:
     began = time.monotonic()
     steps.begin("Packages and template (cdk synth)")
     if state.deployment is None:
@@ -196,7 +196,7 @@ def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps:
     return state
 
 
-def _end(place: Place) -> int:
+def _end(place: CloudFolder) -> int:
     """End every process of the cloud. Return their number."""
     ended = processes.end_all(place.folder)
     server = PostgresServer(place.postgres)
@@ -206,7 +206,7 @@ def _end(place: Place) -> int:
     return ended
 
 
-def down(place: Place, steps: Steps) -> bool:
+def down(place: CloudFolder, steps: Steps) -> bool:
     """End the cloud's processes and delete its data. Return whether it existed.
 
     Raises:
@@ -230,11 +230,11 @@ def down(place: Place, steps: Steps) -> bool:
 class Cloud:
     """A running local cloud."""
 
-    place: Place
+    place: CloudFolder
     state: State
 
     @classmethod
-    def at(cls, place: Place) -> "Cloud":
+    def at(cls, place: CloudFolder) -> "Cloud":
         """Return the cloud in this folder.
 
         Raises:
@@ -252,7 +252,7 @@ class Cloud:
         """The outputs of the stacks."""
         return self.state.deployment.outputs if self.state.deployment else {}
 
-    def send(self, sends: Sequence[Send]) -> None:
+    def send(self, sends: Sequence[OutboxMessage]) -> None:
         """Send messages after their commit. The watchdog sends the remaining ones."""
         os.environ.update(self.state.emulator.environment)  # the app's own code finds AWS by these variables
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
@@ -306,7 +306,7 @@ class Cloud:
 
 
 @contextmanager
-def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
+def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Cloud]:
     """Start a cloud for the block, then restore its earlier state unless `keep`.
 
     Logs of a failure are copied to `logs`.
@@ -323,7 +323,7 @@ def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
     steps = Checklist()
     try:
         with processes.interruptible():
-            with steps.shown():
+            with steps.live():
                 cloud = up(place, steps).cloud
             with closing(cloud.database):  # before its server ends, because the pool would try to reconnect
                 yield cloud
@@ -334,5 +334,5 @@ def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
         raise
     finally:
         if not was_up and not keep:
-            with processes.uninterrupted(), steps.shown():
+            with processes.uninterrupted(), steps.live():
                 down(place, steps)

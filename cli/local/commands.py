@@ -11,8 +11,8 @@ from rich.text import Text
 from cli.failures import CloudError, ExitCode, UsageError
 from cli.local import cloud, deployment, emulator
 from cli.local.cloud import Cloud
-from cli.local.deployment import Tuning
-from cli.local.place import place_of
+from cli.local.deployment import DeployOptions
+from cli.local.place import cloud_folder
 from cli.output import Checklist, page, print_json
 
 
@@ -42,10 +42,10 @@ def up(
     stay as deployed until others are given, which replace them. If interrupted or failed, the command ends everything
     it started.
     """
-    tuning = Tuning(_named(setting or []), timeout) if setting or timeout else None
+    tuning = DeployOptions(_named(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
-    with steps.shown():
-        done = cloud.up(place_of(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
+    with steps.live():
+        done = cloud.up(cloud_folder(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
     report = {
         **_where(done.cloud),
         "started": done.started,
@@ -82,8 +82,8 @@ def down(context: typer.Context) -> None:
     Deletes uploaded files, documents and logs. Keeps built packages, so that the next start is fast.
     """
     steps = Checklist()
-    with steps.shown():
-        was_there = cloud.down(place_of(context.obj), steps)
+    with steps.live():
+        was_there = cloud.down(cloud_folder(context.obj), steps)
     page().print("The local cloud was stopped and deleted." if was_there else "There was no local cloud.")
 
 
@@ -99,7 +99,7 @@ def status(
 
     Exits with 3 if it is not running.
     """
-    place = place_of(context.obj)
+    place = cloud_folder(context.obj)
     try:
         found = Cloud.at(place)
         queues = _queues(found)
@@ -170,11 +170,11 @@ _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AN
 
 def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
     """Return by queue its messages, those in its DLQ, and its worker's pending dead letters."""
-    from counterfoil.aws import errors_mapped
+    from counterfoil.aws import translate_errors
 
     sqs = found.client("sqs")
 
-    def depths(url: str) -> dict[str, str]:
+    def queue_depths(url: str) -> dict[str, str]:
         wanted = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
@@ -186,12 +186,12 @@ def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
     with found.database.delivery() as connection:
         pending: dict[str, int] = dict(connection.execute(_PENDING).fetchall())
     queues: dict[str, dict[str, int | None]] = {}
-    with errors_mapped():
+    with translate_errors():
         for name, url in sorted(found.outputs.items()):
             if name.endswith("DeadLetterQueueUrl") or not name.endswith("QueueUrl"):
                 continue
             queue = url.rsplit("/", 1)[-1]
-            live = depths(url)
+            live = queue_depths(url)
             queues[queue] = {
                 "waiting": int(live["ApproximateNumberOfMessages"]),
                 "in_work": int(live["ApproximateNumberOfMessagesNotVisible"]),
@@ -202,7 +202,7 @@ def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
             dlq = found.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # none for retry queues
             if dlq is not None:
                 queues[queue] |= {
-                    "in_dlq": int(depths(dlq)["ApproximateNumberOfMessages"]),
+                    "in_dlq": int(queue_depths(dlq)["ApproximateNumberOfMessages"]),
                     "dead_letters": pending.get(queue.removeprefix("counterfoil-"), 0),
                 }
     return queues

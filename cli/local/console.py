@@ -12,16 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.local.cloud import Cloud
-from cli.local.place import place_of
-from cli.local.tenants import chosen
+from cli.local.place import cloud_folder
+from cli.local.tenants import select_tenants
 from cli.output import page, print_json
 
 Role = Literal["viewer", "operator", "admin"]
-EVERY_TENANT = "*"
+ALL_TENANTS = "*"
 
 
 @dataclass(frozen=True)
-class Person:
+class ConsoleUser:
     """A person in the local cloud's user pool."""
 
     email: str
@@ -45,8 +45,8 @@ def console(
     Each role and tenant has a person, created on first use. Each call sets a new password; existing sessions stay
     signed in.
     """
-    cloud = Cloud.at(place_of(context.obj))
-    slug = EVERY_TENANT if tenant is None else chosen(cloud, tenant)[0].slug
+    cloud = Cloud.at(cloud_folder(context.obj))
+    slug = ALL_TENANTS if tenant is None else select_tenants(cloud, tenant)[0].slug
     name = role if tenant is None else f"{role}.{slug}"
     person = make_person(cloud, f"{name}@counterfoil.example", [role, f"tenant:{slug}"])
     if as_json:
@@ -60,10 +60,10 @@ def console(
         webbrowser.open(cloud.console_url)
 
 
-def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> Person:
+def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> ConsoleUser:
     """Create a person in these groups if missing, and set this password or a new one."""
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
-    person = Person(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
+    person = ConsoleUser(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
     with suppress(people.exceptions.UsernameExistsException):  # exists from an earlier call
         people.admin_create_user(
             UserPoolId=pool,

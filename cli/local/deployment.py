@@ -16,8 +16,8 @@ import typer
 from cli.failures import CloudError
 from cli.local import emulator, processes
 from cli.local.emulator import ACCOUNT, REGION, Emulator
-from cli.local.place import ROOT, Place, node, search_path
-from cli.local.processes import Part
+from cli.local.place import ROOT, CloudFolder, node, search_path
+from cli.local.processes import CloudProcess
 
 COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
@@ -64,7 +64,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
-class Tuning:
+class DeployOptions:
     """Settings of a deployment that are not part of its sources."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Progress:
     """Finished and total number of resources."""
 
 
-def fingerprint(database_url: str, tuning: Tuning) -> str:
+def fingerprint(database_url: str, tuning: DeployOptions) -> str:
     """Return a hash of all sources and settings of a deployment, and of this machine's Python."""
     told = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
     digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {told}\n".encode())
@@ -114,7 +114,7 @@ def _sources() -> Iterator[Path]:
 
 
 def deploy(  # a deployment needs all of these values
-    place: Place, target: Emulator, database_url: str, tuning: Tuning, progress: Progress
+    place: CloudFolder, target: Emulator, database_url: str, tuning: DeployOptions, progress: Progress
 ) -> dict[str, str]:
     """Synthesize the app and deploy it. Return the stacks' outputs.
 
@@ -137,17 +137,17 @@ def deploy(  # a deployment needs all of these values
     return {name: value for outputs in stacks.values() for name, value in outputs.items()}
 
 
-def log(place: Place) -> Path:
+def log(place: CloudFolder) -> Path:
     """Return the path of the CDK command line's output."""
     return place.logs / "deploy.log"
 
 
-def _environment(place: Place, target: Emulator) -> dict[str, str]:
+def _environment(place: CloudFolder, target: Emulator) -> dict[str, str]:
     """Return the caller's environment without AWS settings, so that it cannot reach a real account."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
         **kept,
-        **processes.mark(place.folder, Part.DEPLOYMENT),
+        **processes.process_marker(place.folder, CloudProcess.DEPLOYMENT),
         **target.environment,
         "PATH": search_path(),
         "CDK_HOME": str(place.temporary / "cdk"),
@@ -157,7 +157,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
     }
 
 
-def _run(place: Place, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
+def _run(place: CloudFolder, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
     """Run the CDK command line with its output in the log. It ends together with this process."""
     start = log(place).stat().st_size
     with log(place).open("a") as output:
@@ -179,7 +179,7 @@ def _run(place: Place, command: list[str | Path], environment: dict[str, str], p
         raise CloudError(f"The deployment failed: {reason} All that it said is in {log(place)}.")
 
 
-def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) -> None:
+def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Progress) -> None:
     """Wait for the end of `process` and report its log to `progress`."""
     heard = time.monotonic()
     with log(place).open(errors="replace") as said:

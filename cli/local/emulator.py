@@ -18,8 +18,8 @@ import psutil
 
 from cli.failures import CloudError
 from cli.local import processes
-from cli.local.place import Place, search_path
-from cli.local.processes import Part
+from cli.local.place import CloudFolder, search_path
+from cli.local.processes import CloudProcess
 
 HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
@@ -69,19 +69,19 @@ class Emulator:
             return connection.getresponse().status == 200
         return False
 
-    def runs_in(self, place: Place) -> bool:
+    def runs_in(self, place: CloudFolder) -> bool:
         """Return whether this emulator is still running: same folder, process id and start time."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
-                process in processes.belonging_to(place.folder, [Part.EMULATOR])
+                process in processes.find_processes(place.folder, [CloudProcess.EMULATOR])
                 and abs(process.create_time() - self.started) < 2  # the system's estimate of its boot time may drift
                 and processes.is_alive(process)
             )
         return False
 
 
-def start(place: Place, port: int | None = None) -> Emulator:
+def start(place: CloudFolder, port: int | None = None) -> Emulator:
     """Start a new emulator on `port` or on a free one, and wait until it responds.
 
     Raises:
@@ -97,7 +97,7 @@ def start(place: Place, port: int | None = None) -> Emulator:
     raise CloudError(f"The AWS emulator did not start: {_last_words(place)} Its log is {log(place)}.")
 
 
-def log(place: Place) -> Path:
+def log(place: CloudFolder) -> Path:
     """Return the path of its log."""
     return place.logs / "emulator.log"
 
@@ -119,7 +119,7 @@ def check_free(port: int) -> None:
             ) from error
 
 
-def _prepare(place: Place) -> None:
+def _prepare(place: CloudFolder) -> None:
     """Create the folders, and an environment without packages for functions."""
     place.logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place.temporary, ignore_errors=True)
@@ -135,11 +135,11 @@ def _free_ports() -> Iterator[int]:
         yield port
 
 
-def _launch(place: Place, port: int) -> Emulator | None:
+def _launch(place: CloudFolder, port: int) -> Emulator | None:
     """Start the process and wait until it responds. None if it ended immediately."""
     secret = secrets.token_urlsafe(24)
     environment = {
-        **processes.mark(place.folder, Part.EMULATOR),
+        **processes.process_marker(place.folder, CloudProcess.EMULATOR),
         "PATH": search_path(),
         "HOME": str(place.temporary),
         "TMPDIR": str(place.temporary),
@@ -176,6 +176,6 @@ def _launch(place: Place, port: int) -> Emulator | None:
     return None
 
 
-def _last_words(place: Place) -> str:
+def _last_words(place: CloudFolder) -> str:
     lines = log(place).read_text(errors="replace").strip().splitlines()
     return f"{lines[-1].strip().rstrip('.')}." if lines else "it gives no reason."

@@ -20,7 +20,7 @@ FREE_MEGABYTES = 1024
 
 
 @dataclass(frozen=True)
-class Place:
+class CloudFolder:
     """The folder of one local cloud. Two folders are two independent clouds."""
 
     folder: Path
@@ -125,9 +125,9 @@ class Place:
             self.folder.rmdir()
 
 
-def place_of(folder: Path | None) -> Place:
+def cloud_folder(folder: Path | None) -> CloudFolder:
     """Return the folder named on the command line, or the project's own."""
-    return Place((folder or DEFAULT_FOLDER).resolve())
+    return CloudFolder((folder or DEFAULT_FOLDER).resolve())
 
 
 def node() -> Path:

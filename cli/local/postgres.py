@@ -131,7 +131,7 @@ class Server:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, _SIGNALS[how])
-        if not gone([process], END_SECONDS):
+        if not wait_until_exited([process], END_SECONDS):
             raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
 
     def kill(self) -> None:
@@ -140,7 +140,7 @@ class Server:
         if process is not None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-            gone([process], END_SECONDS)
+            wait_until_exited([process], END_SECONDS)
         end_sessions(self.data)
 
 
@@ -375,7 +375,7 @@ class PostgresServer:
                 try:
                     code = process.wait()
                 except BaseException:
-                    end_family(process.pid)
+                    kill_process_tree(process.pid)
                     raise
         return None if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
 
@@ -484,7 +484,7 @@ def live_server(pid: int, data: Path) -> psutil.Process | None:
     return None
 
 
-def gone(processes: list[psutil.Process], seconds: float) -> bool:
+def wait_until_exited(processes: list[psutil.Process], seconds: float) -> bool:
     """Wait until all processes have ended, and return whether they did in time.
 
     Zombies count as ended, because in some containers no parent reaps them.
@@ -505,7 +505,7 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def end_family(pid: int) -> None:
+def kill_process_tree(pid: int) -> None:
     """End a process and its children, including the server that pg_ctl has just started."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
@@ -514,7 +514,7 @@ def end_family(pid: int) -> None:
         for member in family:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
-        gone(family, END_SECONDS)
+        wait_until_exited(family, END_SECONDS)
 
 
 def cluster_name(data: Path) -> str:
@@ -533,4 +533,4 @@ def end_sessions(data: Path) -> None:
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    gone(left, END_SECONDS)
+    wait_until_exited(left, END_SECONDS)

@@ -23,7 +23,7 @@ MARK = "COUNTERFOIL_CLOUD_PROCESS"
 END_SECONDS = 10
 
 
-class Part(StrEnum):
+class CloudProcess(StrEnum):
     """Part of a cloud."""
 
     EMULATOR = "emulator"
@@ -34,14 +34,14 @@ class Part(StrEnum):
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def mark(folder: Path, part: Part) -> dict[str, str]:
+def process_marker(folder: Path, part: CloudProcess) -> dict[str, str]:
     """Return the environment variable for processes of a part of the cloud in `folder`."""
     return {MARK: f"{part}:{folder}"}
 
 
-def belonging_to(folder: Path, parts: Collection[Part] = tuple(Part)) -> list[psutil.Process]:
+def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> list[psutil.Process]:
     """Return the live processes of the cloud in `folder`."""
-    marks = {mark(folder, part)[MARK] for part in parts}
+    marks = {process_marker(folder, part)[MARK] for part in parts}
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -58,7 +58,7 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def end_all(folder: Path, parts: Collection[Part] = tuple(Part)) -> int:
+def end_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
     """End every process of the cloud in `folder`, or of some parts, including new child processes.
 
     Returns their number.
@@ -68,7 +68,7 @@ def end_all(folder: Path, parts: Collection[Part] = tuple(Part)) -> int:
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_SECONDS
-    while processes := belonging_to(folder, parts):
+    while processes := find_processes(folder, parts):
         ended.update(process.pid for process in processes)
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in processes)

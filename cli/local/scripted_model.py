@@ -17,8 +17,8 @@ from cli.failures import UsageError
 from cli.local import cloud as local
 from cli.local import processes
 from cli.local.cloud import Cloud, State
-from cli.local.deployment import Tuning
-from cli.local.place import Place
+from cli.local.deployment import DeployOptions
+from cli.local.place import CloudFolder
 from cli.output import Checklist, aside
 
 MODEL = "scripted"
@@ -35,12 +35,12 @@ def settings(port: int) -> dict[str, str]:
     }
 
 
-def taken_out(settings: Mapping[str, str]) -> dict[str, str]:
+def without_llm_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings without those of any language model."""
     return {name: value for name, value in settings.items() if name not in _NAMES}
 
 
-def port_of(tuning: Tuning) -> int | None:
+def port_of(tuning: DeployOptions) -> int | None:
     """Return its port in the settings of a deployment; None if they use another model or none."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
         return None
@@ -52,7 +52,7 @@ _NAMES = frozenset(settings(0))
 
 
 @dataclass(frozen=True)
-class Script:
+class FakeLlm:
     """A running fake model."""
 
     port: int
@@ -61,20 +61,20 @@ class Script:
 
 
 @contextmanager
-def running(port: int = 0) -> Iterator[Script]:
+def running(port: int = 0) -> Iterator[FakeLlm]:
     """Run the fake model, or use the one that another command runs."""
     try:
         server = ThreadingHTTPServer((HOST, port), _Handler)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        yield Script(port, is_ours=False)
+        yield FakeLlm(port, is_ours=False)
         return
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, args=(0.05,), name="scripted model")
     thread.start()
     try:
-        yield Script(server.server_address[1], is_ours=True)
+        yield FakeLlm(server.server_address[1], is_ours=True)
     finally:
         server.shutdown()
         thread.join()
@@ -103,20 +103,20 @@ def available(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
         try:
             wanted_settings = dict(told.settings) | settings(script.port)
             if wanted_settings != dict(told.settings):
-                cloud = _tell(cloud.place, Tuning(wanted_settings, told.timeout))
+                cloud = _tell(cloud.place, DeployOptions(wanted_settings, told.timeout))
             yield cloud
         finally:
             _put_back(cloud.place, told, script.port)
 
 
-def _tell(place: Place, tuning: Tuning) -> Cloud:
+def _tell(place: CloudFolder, tuning: DeployOptions) -> Cloud:
     """Deploy the app with these settings."""
     steps = Checklist()
-    with steps.shown():
+    with steps.live():
         return local.up(place, steps, tuning=tuning).cloud
 
 
-def _put_back(place: Place, before: Tuning, port: int) -> None:
+def _put_back(place: CloudFolder, before: DeployOptions, port: int) -> None:
     """Restore the settings from before, unless they now name another model."""
     found = State.load(place)
     if found is None or port_of(found.tuning) != port:
@@ -124,7 +124,10 @@ def _put_back(place: Place, before: Tuning, port: int) -> None:
     had = {} if port_of(before) else dict(before.settings)
     aside().print("The script ends, so the app is deployed without it:")
     try:
-        _tell(Cloud.at(place).place, Tuning(had | taken_out(found.tuning.settings), found.tuning.timeout))
+        _tell(
+            Cloud.at(place).place,
+            DeployOptions(had | without_llm_settings(found.tuning.settings), found.tuning.timeout),
+        )
     except BaseException:
         aside().print(
             "The script has ended, but the app would still ask it, also about documents in doubt. 'counterfoil chat' "

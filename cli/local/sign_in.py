@@ -15,8 +15,8 @@ import httpx
 
 from cli.failures import CloudError
 from cli.local.cloud import Cloud
-from cli.local.console import EVERY_TENANT, make_person
-from cli.logins import LEAST_SECONDS, Claims, write_private
+from cli.local.console import ALL_TENANTS, make_person
+from cli.logins import MIN_SECONDS_LEFT, Claims, write_private
 
 HOST = "cli.counterfoil.example"
 """Domain of the e-mail addresses of people created by commands."""
@@ -40,7 +40,7 @@ class Session:
         return cls(claims.sub, token, claims.exp)
 
 
-class SignedIn(httpx.Auth):
+class LocalSignIn(httpx.Auth):
     """Signs a person in to the local cloud: an admin of all tenants, created on first use.
 
     The token is cached in the cloud's folder, readable only by its owner, until it expires.
@@ -52,7 +52,7 @@ class SignedIn(httpx.Auth):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request with a cached token, and sign in again if it is rejected."""
         kept = self._kept.get(self._name)
-        is_kept = kept is not None and kept.ends - time.time() > LEAST_SECONDS
+        is_kept = kept is not None and kept.ends - time.time() > MIN_SECONDS_LEFT
         session = kept if kept is not None and is_kept else self._sign_in()
         request.headers["Authorization"] = f"Bearer {session.token}"
         answer = yield request
@@ -69,7 +69,7 @@ class SignedIn(httpx.Auth):
         email = address_of(self._name)
         # Derived, so that concurrent commands do not change each other's password.
         digest = hmac.new(self._cloud.state.emulator.secret.encode(), email.encode(), hashlib.sha256).hexdigest()
-        person = make_person(self._cloud, email, ["admin", f"tenant:{EVERY_TENANT}"], password=f"Aa1!{digest}")
+        person = make_person(self._cloud, email, ["admin", f"tenant:{ALL_TENANTS}"], password=f"Aa1!{digest}")
         answer = self._cloud.client("cognito-idp").admin_initiate_auth(
             UserPoolId=self._cloud.outputs["UserPoolId"],
             ClientId=self._cloud.outputs["UserPoolClientId"],

@@ -11,7 +11,7 @@ from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from counterfoil import tenants
 from counterfoil.audit import Change
-from counterfoil.db import Connection, mapped
+from counterfoil.db import Connection, translate_error
 from counterfoil.validation import UNASSIGNED
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import NewDestination
@@ -40,7 +40,7 @@ def list_tenants(cloud: Cloud) -> list[Tenant]:
     return [Tenant(*row) for row in rows]
 
 
-def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
+def select_tenants(cloud: Cloud, slug: str | None) -> list[Tenant]:
     """Return the tenant of a slug, or all tenants without one.
 
     Raises:
@@ -66,7 +66,7 @@ def as_owner(cloud: Cloud) -> Iterator[Connection]:
         with psycopg.connect(cloud.database_url(OWNER)) as connection:
             yield connection
     except psycopg.Error as error:
-        raise mapped(error) from error
+        raise translate_error(error) from error
 
 
 def add_tenant(

@@ -9,7 +9,7 @@ from uuid import uuid4
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
-from counterfoil.aws import errors_mapped
+from counterfoil.aws import translate_errors
 from counterfoil.documents import upload_list
 from counterfoil.documents.files import INBOX, PREFIX
 from counterfoil.documents.upload_list import Upload
@@ -37,7 +37,7 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
     for path in files:
         key = f"{INBOX if tenant is None else f'{PREFIX}{tenant.slug}/'}{uuid4()}/{path.name}"
         try:
-            with path.open("rb") as content, errors_mapped():
+            with path.open("rb") as content, translate_errors():
                 s3.put_object(Bucket=bucket, Key=key, Body=content)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -52,7 +52,7 @@ def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
         while True:
             page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=after)
             found += page.uploads
-            after = page.next
+            after = page.next_cursor
             if after is None:
                 return found
 
