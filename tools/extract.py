@@ -16,11 +16,11 @@ from counterfoil.documents import extraction
 from counterfoil.documents.filetype import check_size
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import PageRange
-from counterfoil.documents.structured import ROLES, ExtractionResult, Roles
+from counterfoil.documents.structured import ROLES, ExtractionResult, FieldRoles
 from counterfoil.errors import InvalidDocumentError
 
 EXIT_SOME_FILE_FAILED = 1
-_OTHER_ROLES = Roles(number="subject", date="date", seller="issuer", buyer="recipient")
+_OTHER_ROLES = FieldRoles(number="subject", date="date", seller="issuer", buyer="recipient")
 
 
 _NOTHING = ExtractionResult(None, "none", None)
@@ -50,7 +50,7 @@ class _Outcome:
         notes = {
             "pages": self.pages,
             "reason": found.reason,
-            "remarks": found.remarks,
+            "warnings": found.warnings,
             "evidence": found.evidence,
             "error": self.error,
         }
@@ -104,7 +104,7 @@ def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
     split = whole.found.split
     if split is None:
         return
-    for part, pages in zip(split.parts, parsers.cut(content, split.ranges), strict=True):
+    for part, pages in zip(split.parts, parsers.extract_pages(content, split.ranges), strict=True):
         if part.kind == "document":
             _, outcome = _outcome(file, pages, text_only=text_only)
             yield replace(outcome, pages=part.pages)
@@ -163,5 +163,5 @@ def _cells(outcome: _Outcome) -> list[str]:
         data.get(roles.seller, {}).get("name", ""),
         " ".join(filter(None, (data.get("total_gross"), data.get("currency")))),
         str(len(data.get("line_items", []))) if data else "",
-        outcome.error or found.reason or " ".join(found.remarks),
+        outcome.error or found.reason or " ".join(found.warnings),
     ]

@@ -12,11 +12,11 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.commands.clusters import OUTCOMES, place_of_type, show_cluster
+from cli.commands.clusters import OUTCOMES, show_cluster, type_order
 from cli.commands.uploads import STATES, summary
 from cli.failures import CloudError, ExitCode
-from cli.local.cloud import Cloud, visited
-from cli.local.place import ROOT, Place, place_of
+from cli.local.cloud import Cloud, running_cloud
+from cli.local.place import ROOT, CloudFolder, cloud_folder
 from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
 from counterfoil.documents.upload_list import State, Upload
 from tools.demo import demo_cases
@@ -45,7 +45,7 @@ def demo(
     uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are compared with
     the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
-    with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
+    with running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
         sample = generate(seed)
         run = Run.prepared(cloud, sample, OUTPUT / "demo")
         started = time.monotonic()
@@ -66,12 +66,12 @@ def demo(
     else:
         _show_cases(cases, results)
         _show(sample, found, grouped, wrong, seconds)
-        _show_next_steps(place_of(context.obj), cases.tenant.slug)
+        _show_next_steps(cloud_folder(context.obj), cases.tenant.slug)
     if wrong:
-        raise typer.Exit(ExitCode.UNWANTED)
+        raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
-def _show_next_steps(place: Place, slug: str) -> None:
+def _show_next_steps(place: CloudFolder, slug: str) -> None:
     """Print the next commands, which depend on whether the cloud is still running."""
     try:
         Cloud.at(place)
@@ -174,7 +174,7 @@ def _show(
     screen.rule("Clusters", align="left")
     _show_clusters(grouped)
     screen.rule("Not matched", align="left")
-    _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
+    _show_notes(found, (State.IGNORED, State.DUPLICATE))
     screen.rule("Failed", align="left")
     _show_notes(found, (State.FAILED,))
     screen.rule("Documents by state", align="left")
@@ -204,7 +204,7 @@ def _show_clusters(grouped: Sequence[Members]) -> None:
     several, single = [one for one in grouped if len(one) > 1], [one for one in grouped if len(one) == 1]
     table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)
     for members in several:
-        in_order = sorted(members, key=lambda one: (place_of_type(one.type), one.number or ""))
+        in_order = sorted(members, key=lambda one: (type_order(one.type), one.number or ""))
         names = (Text(f"{label(one.type)} {one.number}") for one in in_order)
         table.add_row(members[0].tenant, Text(" · ").join(names))
     page().print(table)

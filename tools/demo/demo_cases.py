@@ -12,12 +12,12 @@ from uuid import UUID
 
 import httpx
 
-from cli.client import PATIENCE, Api
+from cli.client import TIMEOUT_SECONDS, Api
 from cli.commands.clusters import Cluster, documents_of, read
 from cli.commands.documents import name_of
 from cli.failures import CommandError
 from cli.local.cloud import Cloud
-from cli.local.sign_in import SignedIn
+from cli.local.sign_in import LocalSignIn
 from cli.local.tenants import Tenant, add_tenant, remove_destination
 from cli.local.uploads import POLL_SECONDS, of_tenant, upload
 from counterfoil.documents.upload_list import State, Upload
@@ -124,8 +124,8 @@ class DemoCases:
 
     def _found(self, found: Sequence[Upload]) -> "CaseResults":
         ids = {one.cluster_id for one in found if one.state is State.SUCCEEDED and one.cluster_id is not None}
-        auth = SignedIn(self.cloud, "demo")
-        with httpx.Client(base_url=self.cloud.api_url, auth=auth, timeout=PATIENCE) as client:
+        auth = LocalSignIn(self.cloud, "demo")
+        with httpx.Client(base_url=self.cloud.api_url, auth=auth, timeout=TIMEOUT_SECONDS) as client:
             shown = {id_: read(Api(client), str(id_)) for id_ in sorted(ids)}
         received = {
             body["subject_id"]: body["data"] for body in self.receiver.inbox.results() if body["event"] == "cluster"
@@ -166,7 +166,7 @@ def open_codes(cluster: Cluster) -> set[Name]:
     return {
         _number_and_code(one["number"], one["code"])
         for one in variances
-        if not one["within_tolerance"] and one["settled_by"] is None
+        if not one["within_tolerance"] and one["decided_by"] is None
     }
 
 

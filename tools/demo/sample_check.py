@@ -11,9 +11,9 @@ from tools.sample_generator import Sample, SampleFile
 
 EXPECTED_STATES = {
     "succeeded": State.SUCCEEDED,
-    "skipped": State.KEPT,
+    "skipped": State.IGNORED,
     "failed": State.FAILED,
-    "seen-again": State.SEEN_AGAIN,
+    "duplicate": State.DUPLICATE,
 }
 """Document states by the sample's names."""
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from cli.local import processes
 from cli.local.postgres import Server, temporary_server
 from cli.output import Checklist, aside, print_json
-from counterfoil.db import Database, retry_conflicts
+from counterfoil.db import Database, retry_on_conflict
 from counterfoil.documents import matching
 from counterfoil.documents.matching.score import using
 from functions.migrate.runner import apply
@@ -98,7 +98,7 @@ def evaluate(
         random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
     steps = Checklist()
     out.mkdir(parents=True, exist_ok=True)
-    with processes.interruptible(), steps.shown(), using(read_weights(weights)) if weights else nullcontext():
+    with processes.interruptible(), steps.live(), using(read_weights(weights)) if weights else nullcontext():
         matched = match(order, steps, concurrency)
     _write(out, order, matched)
     found = _variances(labeled, document_ids(order), matched)
@@ -130,7 +130,7 @@ def match(order: Collection[LabeledDocument], steps: Checklist, concurrency: int
 
 
 _DOCUMENTS = """
-COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_seen_at,
+COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_duplicate_at,
                type, structured_data, matching_status, matching_revision)
 FROM STDIN
 """
@@ -203,7 +203,7 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
     """Read the results from the database, with the set's document names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
-        rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_reason FROM document").fetchall()
+        rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_skip_reason FROM document").fetchall()
         clusters = {names[id_]: names[cluster_id] for id_, cluster_id, _ in rows}
         reasons = {names[id_]: reason for id_, _, reason in rows if reason}
         pairs = connection.execute("SELECT document_a_id, document_b_id, evidence FROM document_match").fetchall()
@@ -213,20 +213,20 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
     """Match one document, as the worker does without delivery. Returns the result."""
-    decided = retry_conflicts(lambda: matching.search_and_decide(database, tenant_id, document_id))
-    if isinstance(decided, matching.Skip):
+    decided = retry_on_conflict(lambda: matching.search_and_decide(database, tenant_id, document_id))
+    if isinstance(decided, matching.SkipMatching):
         return "skipped"
 
-    def write() -> matching.Written:
+    def write() -> matching.MatchResult:
         with database.tenant(tenant_id) as connection:
             written = matching.write(connection, decided, datetime.now(UTC))
             connection.execute(
-                "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
                 [written.reason, document_id],
             )
             return written
 
-    return "decided again" if retry_conflicts(write).decided_again else "matched"
+    return "decided again" if retry_on_conflict(write).decided_again else "matched"
 
 
 # -- figures --------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def _write_variances(path: Path, true: Collection[variances.Finding], found: Fin
     """Write each true or found variance with its verdict and message."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
-        rows.writerow(("document", "code", "verdict", "sentence"))
+        rows.writerow(("document", "code", "verdict", "message"))
         for finding in sorted(found.keys() | set(true)):
             verdict = "missed" if finding not in found else "right" if finding in true else "wrong"
             rows.writerow((*finding, verdict, found.get(finding, "")))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match import Code
+from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.errors import PermanentError
 
 DOCUMENTS = "documents.jsonl"
@@ -138,7 +138,7 @@ def _variances(path: Path, ids: set[str]) -> frozenset[tuple[str, str]]:
     for number, (document, code) in _rows(path, "document", "code"):
         if document not in ids:
             raise InvalidSetError(f"{path}, line {number}: unknown document {document}.")
-        if code not in set(Code):
+        if code not in set(VarianceCode):
             raise InvalidSetError(f"{path}, line {number}: {code} is not a variance code.")
         found.add((document, code))
     return frozenset(found)

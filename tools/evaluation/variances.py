@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match import examine, read_document
+from counterfoil.documents.three_way_match import find_variances, read_document
 from tools.evaluation.agreement import Edge, invoice_groups
 from tools.evaluation.labeled_set import LabeledDocument
 
@@ -41,10 +41,10 @@ def find(
             continue
         around = inside.union(*edges_of[cluster])
         pairs = [(ids[a], ids[b]) for a, b in map(sorted, edges_of[cluster])]
-        result = examine([read[name] for name in around if name in read], pairs)
+        result = find_variances([read[name] for name in around if name in read], pairs)
         for variance in result.variances:
             if not variance.is_tolerated:
-                found.setdefault((names[variance.document.id], variance.code.value), variance.sentence)
+                found.setdefault((names[variance.document.id], variance.code.value), variance.message)
     return found
 
 

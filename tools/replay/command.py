@@ -12,12 +12,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.failures import CommandError, ExitCode
-from cli.local.cloud import Cloud, visited
-from cli.local.place import ROOT, place_of
+from cli.local.cloud import Cloud, running_cloud
+from cli.local.place import ROOT, cloud_folder
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import POLL_SECONDS, upload
 from cli.output import DONE, FAILED, Counters, page, print_json, write_json
-from counterfoil.aws import errors_mapped
+from counterfoil.aws import translate_errors
 from tools.replay import log_records
 from tools.replay.checks import Check, Document, ExpectedDocuments, ReplayData, run_checks
 from tools.replay.log_records import Record
@@ -102,7 +102,7 @@ def replay(
     Starts the local cloud if necessary, and always restores its settings. Exits with 1 if a check fails.
     """
     options = ReplayOptions(_bundle(SEED, invoices), gate, work_seconds, visibility, timeout)
-    with visited(place_of(context.obj), OUTPUT / "logs", keep=keep) as cloud:
+    with running_cloud(cloud_folder(context.obj), OUTPUT / "logs", keep=keep) as cloud:
         results = [_replay(cloud, mode, options) for mode in replay_modes(gate)]
     all_hold = all(one.holds for one in results)
     report = {
@@ -119,7 +119,7 @@ def replay(
     else:
         _show(results)
     if not all_hold:
-        raise typer.Exit(ExitCode.UNWANTED)
+        raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
 def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayResult:
@@ -188,7 +188,7 @@ SELECT d.id, d.parent_id IS NOT NULL, d.first_page, d.last_page, d.structured_da
        d.matching_status, i.attempts + d.matching_attempts
 FROM document d JOIN ingestion_job i ON i.id = d.id ORDER BY d.parent_id NULLS FIRST, d.first_page
 """
-_FAILURES = "SELECT (SELECT count(*) FROM dead_letter), (SELECT count(*) FROM notification)"
+_FAILURES = "SELECT (SELECT count(*) FROM dead_letter), (SELECT count(*) FROM failure_event)"
 
 
 def _documents(cloud: Cloud, tenant: Tenant) -> Iterator[Document]:
@@ -219,7 +219,7 @@ def _records(cloud: Cloud, ids: set[UUID], messages: int) -> list[Record]:
 
 def _log(cloud: Cloud, worker: str) -> Iterator[str]:
     pages = cloud.client("logs").get_paginator("filter_log_events")
-    with errors_mapped():
+    with translate_errors():
         for found in pages.paginate(logGroupName=f"/aws/lambda/{cloud.outputs[f'{worker.capitalize()}FunctionName']}"):
             yield from (event["message"] for event in found["events"])
 
@@ -228,7 +228,7 @@ def _queued(cloud: Cloud) -> dict[str, int]:
     """Return the number of messages per queue and dead-letter queue, including hidden and delayed ones."""
     sqs, queued = cloud.client("sqs"), {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
-    with errors_mapped():
+    with translate_errors():
         for worker in _WORKERS:
             for kind in ("Queue", "DeadLetterQueue"):
                 url = cloud.outputs[f"{worker.capitalize()}{kind}Url"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cli.failures import CommandError
 from cli.local import processes
 from cli.local.cloud import Cloud
-from counterfoil.aws import errors_mapped
+from counterfoil.aws import translate_errors
 
 WORKER = "ingestion"
 _DEPLOYED_TIMES = 6
@@ -70,7 +70,7 @@ def queue_url(cloud: Cloud) -> str:
 
 def _check_idle(cloud: Cloud) -> None:
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
-    with errors_mapped():
+    with translate_errors():
         found = cloud.client("sqs").get_queue_attributes(QueueUrl=queue_url(cloud), AttributeNames=names)["Attributes"]
     if any(int(number) for number in found.values()):
         raise CommandError("The ingestion queue is not empty. Wait until 'counterfoil status' shows no pending work.")
@@ -79,11 +79,11 @@ def _check_idle(cloud: Cloud) -> None:
 @contextmanager
 def _mapped(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
     functions, mapping = cloud.client("lambda"), cloud.outputs["IngestionMappingId"]
-    with errors_mapped():
+    with translate_errors():
         before = functions.get_event_source_mapping(UUID=mapping)
 
     def change(batch_size: int, scaling: dict[str, int]) -> None:
-        with errors_mapped():
+        with translate_errors():
             functions.update_event_source_mapping(UUID=mapping, BatchSize=batch_size, ScalingConfig=scaling)
 
     try:
@@ -97,14 +97,14 @@ def _mapped(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
 @contextmanager
 def _configured(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
-    with errors_mapped():
+    with translate_errors():
         before: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         reserved = functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
     worker = json.dumps({**json.loads(before["WORKER"]), "permits": mode.permits})
     changed = {**before, "WORKER": worker, "AWS_ENDPOINT_URL_S3": s3_endpoint}
 
     def change(environment: dict[str, str], concurrency: int | None) -> None:
-        with errors_mapped():
+        with translate_errors():
             functions.update_function_configuration(FunctionName=name, Environment={"Variables": environment})
             if concurrency is None:  # the emulator's default after a deployment
                 functions.delete_function_concurrency(FunctionName=name)
@@ -128,15 +128,15 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
     """
     sqs, url = cloud.client("sqs"), queue_url(cloud)
     name = cloud.outputs["IngestionFunctionName"]
-    with errors_mapped():
+    with translate_errors():
         deployed = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"]
         timeout = cloud.client("lambda").get_function_configuration(FunctionName=name)["Timeout"]
     if int(deployed["VisibilityTimeout"]) < _DEPLOYED_TIMES * timeout:
         raise CommandError("The queue's visibility timeout is not the deployed one. Run 'counterfoil down', then 'up'.")
     try:
-        with errors_mapped():
+        with translate_errors():
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(visibility)})
         yield
     finally:
-        with processes.uninterrupted(), errors_mapped():
+        with processes.uninterrupted(), translate_errors():
             sqs.set_queue_attributes(QueueUrl=url, Attributes=deployed)

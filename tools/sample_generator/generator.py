@@ -184,7 +184,7 @@ def _add_duplicates(
     for generated in [*rng.sample(invoices, rng.randint(1, 2)), *rng.sample(orders, 1)]:
         original = names[generated]
         truth = FileTruth(
-            state="seen-again",
+            state="duplicate",
             type=original.truth.type,
             situation="exact duplicate",
             reason="the same bytes are in the tenant already: no second document",

@@ -7,10 +7,10 @@ The ground truth of a file is the expected result of its upload:
 | `succeeded` | extracted and matched, or without a match |
 | `skipped` | stored without structured data: an unsupported type, or a PDF without XML |
 | `failed` | a permanent failure with a dead letter |
-| `seen-again` | a duplicate of a file of the tenant: no second document |
+| `duplicate` | a duplicate of a file of the tenant: no second document |
 
 `cluster` is the label of a `succeeded` document's cluster. A document without a match has its own label, and the other
-states have none. `type` is the document type, or None if the file is unreadable. A `seen-again` file has the bytes of
+states have none. `type` is the document type, or None if the file is unreadable. A `duplicate` file has the bytes of
 `same_as`, which precedes it. If both are uploaded at the same time, either may become the document, so compare by
 `sha256` where that matters.
 

@@ -53,7 +53,7 @@ def simulate(
     else:
         _show(summary, first, seconds)
     if summary.violations:
-        sys.exit(ExitCode.UNWANTED)
+        sys.exit(ExitCode.FAILED_CHECK)
 
 
 def _print_history(result: History, mutant: str | None) -> None:

@@ -20,14 +20,14 @@ from psycopg import errors as pg
 from psycopg.pq import ExecStatus
 
 from cli.local.postgres import Server
-from counterfoil.db import IDLE_SECONDS, Database, DatabaseClock, Opening
+from counterfoil.db import IDLE_SECONDS, Database, DatabaseClock, TransactionOptions
 from functions.migrate.runner import apply
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import Process, Scheduler
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
 DATABASE = "simulation"
-WORKER, KEEPER = "counterfoil_worker", "counterfoil_keeper"
+WORKER, KEEPER = "counterfoil_worker", "counterfoil_maintenance"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
 """The product's first statement in one round trip, without timeouts, because those use the real clock."""
@@ -87,7 +87,7 @@ CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON task
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON cluster_diagnostics
     FOR EACH ROW EXECUTE FUNCTION simulation_note('diagnostics', '', '{columns}');
 """
-_NOTED = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,returns"
+_NOTED = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,dlq_returns"
 _OWN_DEFAULTS = """
 SELECT format('ALTER TABLE %I ALTER COLUMN %I SET DEFAULT simulation_uuid()', table_name, column_name)
 FROM information_schema.columns WHERE table_schema = 'public' AND column_default LIKE 'uuidv7()%'
@@ -278,7 +278,7 @@ class SimulatedConnection:
             self._blocking = tuple(one for one in self._world.open if one is not self)
             raise
 
-    def begin(self, opening: Opening) -> None:
+    def begin(self, opening: TransactionOptions) -> None:
         """Begin a transaction."""
         world = self._world
         setting, value = opening.setting, opening.value
@@ -405,6 +405,6 @@ class SimulatedDatabase(Database):
         self._world = world
         self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
 
-    def _begin(self, connection: Any, opening: Opening) -> None:
+    def _begin(self, connection: Any, opening: TransactionOptions) -> None:
         connection.begin(opening)
         self.clock.set(self._world.scheduler.clock(), self.clock.local())

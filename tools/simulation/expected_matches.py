@@ -63,7 +63,7 @@ def _one_by_one(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
     database = SimulatedDatabase(world.transactions, Process("expected matches", mortal=False))
     for id_ in documents:
         decided = matching.search_and_decide(database, scenario.TENANT, id_)
-        assert isinstance(decided, matching.Decided)
+        assert isinstance(decided, matching.PendingMatch)
         with database.tenant(scenario.TENANT) as connection:
             matching.write(connection, decided, world.scheduler.clock())
     return _edges(world, documents)

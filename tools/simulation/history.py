@@ -125,7 +125,7 @@ def _add_events(world: World) -> None:
         _at(
             world,
             random.choice((random.uniform(0, 60), random.uniform(0, 4000))),
-            partial(operator_actions.start_revision, world),
+            partial(operator_actions.restart_work_item, world),
         )
 
 

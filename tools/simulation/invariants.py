@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 from counterfoil.db import IDLE_SECONDS
 from counterfoil.delivery.work import JOB_NAMESPACE
 from counterfoil.errors import DatabaseUnavailableError, DeferredError, PermanentError, StaleClaimError, TransientError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tools.simulation import expected_matches, retries
 from tools.simulation.ledger import Entry, WorkItemRef, ledger, match_changes, work_items_in
 from tools.simulation.scheduler import ViolationError
@@ -30,16 +30,16 @@ _WORK_ITEMS = """
 SELECT w.*, EXISTS (SELECT FROM outbox o WHERE o.worker = w.worker AND o.work_id = w.id AND o.revision = w.revision
                     AND o.send_number = w.send_number AND o.sent_at IS NULL)
 FROM (
-    SELECT 'acquisition' AS worker, id, status, revision, send_number, attempts, lease_expires_at, returns
+    SELECT 'acquisition' AS worker, id, status, revision, send_number, attempts, lease_expires_at, dlq_returns
     FROM acquisition_job
-    UNION ALL SELECT 'ingestion', id, status, revision, send_number, attempts, lease_expires_at, returns
+    UNION ALL SELECT 'ingestion', id, status, revision, send_number, attempts, lease_expires_at, dlq_returns
     FROM ingestion_job
     UNION ALL SELECT 'matching', id, matching_status, matching_revision, matching_send_number, matching_attempts,
-                     matching_lease_expires_at, matching_returns
+                     matching_lease_expires_at, matching_dlq_returns
     FROM document
-    UNION ALL SELECT 'diagnostics', id, status, revision, send_number, attempts, lease_expires_at, returns
+    UNION ALL SELECT 'diagnostics', id, status, revision, send_number, attempts, lease_expires_at, dlq_returns
     FROM cluster_diagnostics
-    UNION ALL SELECT 'tasks', id, status, revision, send_number, attempts, lease_expires_at, returns
+    UNION ALL SELECT 'tasks', id, status, revision, send_number, attempts, lease_expires_at, dlq_returns
     FROM task
 ) w
 """
@@ -375,7 +375,7 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
 def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
     """Every failure has one notification and one dead letter with a correct reason."""
     admin = world.store.admin
-    rows = admin.execute("SELECT job_id, revision, count(*) FROM notification GROUP BY 1, 2").fetchall()
+    rows = admin.execute("SELECT job_id, revision, count(*) FROM failure_event GROUP BY 1, 2").fetchall()
     notified = {(job, revision): count for job, revision, count in rows}
     rows = admin.execute("SELECT job_id, revision, dlq_reason FROM dead_letter").fetchall()
     dead_letters = {job: (revision, reason) for job, revision, reason in rows}
@@ -398,10 +398,10 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
             "max_retries_exceeded",
         )
         limit = world.bounds.get(entry.id, world.max_attempts)
-        if gave_up and entry.new["attempts"] < limit and entry.new["returns"] < MAX_RETURNS:
+        if gave_up and entry.new["attempts"] < limit and entry.new["dlq_returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} was dead-lettered after "
-                f"{entry.new['attempts']} attempts and {entry.new['returns']} returns"
+                f"{entry.new['attempts']} attempts and {entry.new['dlq_returns']} returns"
             )
 
 
@@ -438,7 +438,7 @@ def _second_runs(world: World) -> Iterator[str]:
 
 
 def _job(entry: Entry) -> UUID:
-    return KINDS[entry.worker].job_id(entry.id)
+    return WORK_KINDS[entry.worker].job_id(entry.id)
 
 
 def _unknown_work(world: World) -> Iterator[str]:
@@ -447,9 +447,9 @@ def _unknown_work(world: World) -> Iterator[str]:
         "SELECT job_id FROM dead_letter_audit WHERE action IN ('unknown-work', 'dropped-unknown')"
     ).fetchall()
     for worker, work_id in world.unknown_work:
-        if (KINDS[worker].job_id(work_id),) not in rows:
+        if (WORK_KINDS[worker].job_id(work_id),) not in rows:
             yield f"a message of {worker} of unknown work item {work_id} was deleted without a record"
-    unknown = {KINDS[worker].job_id(work_id) for worker, work_id in (*world.unknown_work, *world.restored)}
+    unknown = {WORK_KINDS[worker].job_id(work_id) for worker, work_id in (*world.unknown_work, *world.restored)}
     for (job,) in rows:
         if job not in unknown:
             yield f"a message of job {job} was recorded as one of an unknown work item"

@@ -14,11 +14,11 @@ from counterfoil import db
 from counterfoil.db import DatabaseClock
 from counterfoil.delivery import batch, claims, consumer, outbox, settlement, sql, work
 from counterfoil.delivery.attempt import Attempt, Outcome
-from counterfoil.delivery.heartbeat import Received, Visibility
+from counterfoil.delivery.heartbeat import ReceivedMessage, Visibility
 from counterfoil.delivery.retry import Requeue, RequeuePolicy
-from counterfoil.delivery.settlement import Verdict
-from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Intake, Message, Send, WorkKind
+from counterfoil.delivery.settlement import Disposition
+from counterfoil.delivery.sql import Claim, ClaimStatus
+from counterfoil.delivery.work import Message, OutboxMessage, ParsedMessage, WorkKind
 from counterfoil.documents import matching
 from counterfoil.documents.files import Upload
 from counterfoil.documents.matching import matcher
@@ -76,14 +76,14 @@ class _NotYet(Visibility):
         self._real = real
         self._batch = True
 
-    def protect(self, records: Sequence[Received], seconds: int, now: Any) -> set[Received]:
+    def protect(self, records: Sequence[ReceivedMessage], seconds: int, now: Any) -> set[ReceivedMessage]:
         if self._batch:
             self._batch = False
             return set()
         return self._real.protect(records, seconds, now)
 
-    def back_off(self, record: Received, seconds: float, now: Any) -> None:
-        self._real.back_off(record, seconds, now)
+    def set_delay(self, record: ReceivedMessage, seconds: float, now: Any) -> None:
+        self._real.set_delay(record, seconds, now)
 
 
 class _PermitFirst(batch.Batch):
@@ -97,7 +97,7 @@ class _PermitFirst(batch.Batch):
         finally:
             self._consumer.visibility = real
 
-    def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
+    def _start(self, records: Sequence[ReceivedMessage], *, take_over: bool) -> None:
         if records:
             self._consumer.visibility.protect(records, self._protection_seconds(), self._consumer.clock())
         super()._start(records, take_over=take_over)
@@ -106,14 +106,14 @@ class _PermitFirst(batch.Batch):
 class _DeletesAll(batch.Batch):
     """Deletes every message, regardless of its outcome."""
 
-    def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
+    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
         return super()._conclude(record, replace(verdict, acknowledged=True), claim)
 
 
 class _AcknowledgesStale(batch.Batch):
     """Acknowledges the message of a stale attempt."""
 
-    def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
+    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
         if verdict.outcome == "stale":
             verdict = replace(verdict, acknowledged=True)
         return super()._conclude(record, verdict, claim)
@@ -124,25 +124,25 @@ class _SkipsEarly(batch.Batch):
 
     _is_starting = False
 
-    def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
+    def _start(self, records: Sequence[ReceivedMessage], *, take_over: bool) -> None:
         self._is_starting = True
         try:
             super()._start(records, take_over=take_over)
         finally:
             self._is_starting = False
 
-    def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
+    def _park(self, records: Sequence[ReceivedMessage], *, wait: timedelta) -> None:
         if not self._is_starting:
             super()._park(records, wait=wait)
             return
         for record in records:
-            self._conclude(record, Verdict("early", acknowledged=True))
+            self._conclude(record, Disposition("early", acknowledged=True))
 
 
 class _SendsLater(batch.Batch):
     """Sends retries in the next invocation, after the failed messages were deleted."""
 
-    unsent: ClassVar[list[Send]] = []
+    unsent: ClassVar[list[OutboxMessage]] = []
 
     def process(self) -> list[tuple[Any, ...]]:
         sends, _SendsLater.unsent = self.unsent, []
@@ -159,7 +159,7 @@ class _SendsLater(batch.Batch):
         if row is None:
             raise StaleClaimError("A newer claim exists")
         message = Message(work_id=row[0], revision=row[2], send_number=row[3])
-        _SendsLater.unsent.append(Send(uuid4(), kind.worker, row[1], message, due))
+        _SendsLater.unsent.append(OutboxMessage(uuid4(), kind.worker, row[1], message, due))
         return []
 
 
@@ -185,7 +185,7 @@ def _sends_later() -> Any:
 class _Forks(settlement.Settlement):
     """Sends the new message before the settlement that replaces the old one."""
 
-    def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
+    def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
         now = self._clock()
         decision = self._policy.decide(error, claim.attempts, record.receives, now, max_attempts=claim.max_attempts)
         if isinstance(decision, Requeue):
@@ -194,7 +194,7 @@ class _Forks(settlement.Settlement):
                 row = (old.work_id, claim.tenant_id, old.revision, old.send_number + 1)
                 sends = work.enqueue(connection, self._kind, [row], decision.at, now)
             self._outbox.send(sends)
-        return super().failed(record, claim, error)
+        return super().fail(record, claim, error)
 
 
 _CLAIM_UNCHECKED = """
@@ -207,7 +207,7 @@ WHERE id = %(id)s RETURNING {attempts}, {claim_token}
 class _ChecksThenActs(claims.Claims):
     """Checks whether the work item is free in one transaction and claims it in the next."""
 
-    def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
+    def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
             now = self._register(connection, wanted.values())
             found = sql.claim(
@@ -223,9 +223,9 @@ class _ChecksThenActs(claims.Claims):
         with self._database.delivery() as connection:
             now = self._clock()
             for message, claim in found.items():
-                if claim.answer is Answer.MINE:
+                if claim.answer is ClaimStatus.CLAIMED:
                     if take_over:
-                        sql.note_lost(connection, self._kind, claim, now)
+                        sql.record_lost_attempt(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
                     attempts, token = connection.execute(self._kind.sql(_CLAIM_UNCHECKED), values).fetchall()[0]
                     found[message] = replace(claim, attempts=attempts, token=token)
@@ -244,7 +244,7 @@ def _other_delay(factor: float) -> Any:
 
 
 def _one_queue() -> Any:
-    def by_queue(self: outbox.Outbox, by_worker: Mapping[str, list[Send]], _now: datetime) -> Any:
+    def by_queue(self: outbox.Outbox, by_worker: Mapping[str, list[OutboxMessage]], _now: datetime) -> Any:
         return [(self._queue_urls[worker], messages) for worker, messages in by_worker.items()]
 
     return mock.patch.object(outbox.Outbox, "_by_queue", by_queue)
@@ -254,7 +254,7 @@ def _counts_messages() -> Any:
     """Count every new message as a retry, including those after a deferral."""
     counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
     envelope = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
-    return mock.patch.dict(work.KINDS, tasks=replace(work.KINDS["tasks"], envelope=envelope))
+    return mock.patch.dict(work.WORK_KINDS, tasks=replace(work.WORK_KINDS["tasks"], envelope=envelope))
 
 
 def _numbered_by_attempts() -> Any:
@@ -280,7 +280,7 @@ def _pauses_and_duplicates(world: World) -> None:
 
 def _blames_the_worker() -> Any:
     """Report a work item without attempts left as lost with its worker, regardless of the last outcome."""
-    return mock.patch.object(settlement, "_exhausted", return_value=(sql.WORKER_LOST, "The worker ended"))
+    return mock.patch.object(settlement, "_exhausted", return_value=(sql.WORKER_LOST_ERROR_TYPE, "The worker ended"))
 
 
 def _process_clocks() -> Any:
@@ -294,7 +294,7 @@ def _lowers_the_limit(world: World) -> None:
 
 
 def _no_lost_record() -> Any:
-    return mock.patch.object(sql, "note_lost")
+    return mock.patch.object(sql, "record_lost_attempt")
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ _SHORT_SECONDS = 30
 class _ShortVisibility(settlement.Settlement):
     """Defers with a short visibility timeout instead of a new message."""
 
-    def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
+    def _deferred(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         if self._kind.worker == "tasks":
             return super()._deferred(record, claim, error)  # its messages are always new
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
@@ -353,10 +353,10 @@ class _ShortVisibility(settlement.Settlement):
         try:
             self._commit(record, claim, wait)
         except StaleClaimError as stale:
-            return Verdict("stale", acknowledged=False, error=str(stale))
+            return Disposition("stale", acknowledged=False, error=str(stale))
         except CounterfoilError as error_:
-            return self.away(record, error_)
-        return Verdict("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
+            return self.database_unavailable(record, error_)
+        return Disposition("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
 
 
 def _throttles(world: World) -> None:
@@ -384,7 +384,7 @@ def _no_second_search_in_batch() -> Any:
 
     def blind(connection: Any, decided: Any) -> Any:
         standing, more = real(connection, decided)
-        is_together = sys._getframe(1).f_code is matcher.write_together.__code__
+        is_together = sys._getframe(1).f_code is matcher.write_batch.__code__
         return (decided if is_together else standing), more
 
     return mock.patch.object(matcher, "_standing", blind)
@@ -407,7 +407,7 @@ def _separate_matches() -> Any:
 
         return mock.patch.object(matching, name, write)
 
-    return _all(separate("write"), separate("write_together"))
+    return _all(separate("write"), separate("write_batch"))
 
 
 @contextmanager
@@ -535,7 +535,7 @@ MUTANTS = (
     Mutant(
         "lost message not resent to a busy queue",
         "is overdue for resending",
-        lambda: mock.patch.object(recovery, "VISIBILITY_TIMEOUTS", 1200),
+        lambda: mock.patch.object(recovery, "VISIBILITY_TIMEOUT_MULTIPLE", 1200),
         lambda world: world.faults.ensure(Fault.MESSAGE_LOST, 4),
         caught_at=25,
     ),

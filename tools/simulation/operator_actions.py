@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from counterfoil.delivery.work import begin
+from counterfoil.delivery import work as work_items
 from counterfoil.errors import CounterfoilError
 from counterfoil.tasks import store as tasks
 from tools.simulation import scenario
@@ -23,7 +23,7 @@ ORDER BY 1, 2
 """
 
 
-def start_revision(world: "World", work: tuple[str, UUID] | None = None) -> None:
+def restart_work_item(world: "World", work: tuple[str, UUID] | None = None) -> None:
     """Start a new revision of a work item in any state, as an operator or new data does."""
     process = Process("operator", mortal=False)
     database = SimulatedDatabase(world.transactions, process)
@@ -36,7 +36,7 @@ def start_revision(world: "World", work: tuple[str, UUID] | None = None) -> None
         world.scheduler.log(f"an operator starts a new revision of {worker} {world.name(work_id)}")
         try:
             with database.tenant(scenario.TENANT) as connection:
-                sends = begin(connection, worker, [work_id], world.scheduler.clock())
+                sends = work_items.start_revision(connection, worker, [work_id], world.scheduler.clock())
             world.outbox(database).send(sends)
         except CounterfoilError as error:
             world.scheduler.log(f"rejected: {error}")

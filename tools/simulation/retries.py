@@ -20,8 +20,8 @@ BASE, FACTOR, JITTER, CAP = 1, 2, 1, 300
 _TASK = """
 SELECT t.status, t.revision, t.send_number, t.next_attempt_at, (t.claimed_at IS NOT NULL)::int + (
     SELECT count(*) FROM work_attempt a WHERE a.worker = 'tasks' AND a.work_id = t.id AND a.revision = t.revision
-      AND a.outcome IN ('retry', 'lost')
-), o.not_before, o.created_at
+      AND a.outcome IN ('retry', 'worker_lost')
+), o.scheduled_at, o.created_at
 FROM task t JOIN outbox o ON o.worker = 'tasks' AND o.work_id = t.id
 WHERE t.id = %s AND o.revision = %s AND o.send_number = %s
 """
@@ -46,12 +46,12 @@ class Watch:
         row = self._world.store.admin.execute(_TASK, [work_id, revision, send_number]).fetchone()
         if row is None:
             return
-        status, *order, due, attempts, not_before, created_at = row
+        status, *order, due, attempts, scheduled_at, created_at = row
         name, fail = f"a message of {self._world.name(work_id)}, send number {send_number},", self._world.scheduler.fail
         shows = self._world.scheduler.clock() + timedelta(seconds=delay)
-        if shows < not_before - timedelta(seconds=1):
-            fail(f"{name} becomes visible {(not_before - shows).total_seconds():.1f} s too early")
-        if delay > (wait := max(0, (not_before - created_at).total_seconds())) + 1:
+        if shows < scheduled_at - timedelta(seconds=1):
+            fail(f"{name} becomes visible {(scheduled_at - shows).total_seconds():.1f} s too early")
+        if delay > (wait := max(0, (scheduled_at - created_at).total_seconds())) + 1:
             fail(f"{name} is delayed by {delay} s instead of {wait:.1f} s")
         if status != "pending" or order != [revision, send_number]:
             return  # the task has changed since the message was written

@@ -24,8 +24,8 @@ from counterfoil.errors import (
     ConflictError,
     ContextWindowError,
     DatabaseUnavailableError,
-    InvalidAnswerError,
     InvalidDocumentError,
+    InvalidLlmResponseError,
     RejectedRequestError,
     RejectedStatementError,
     ServiceUnavailableError,
@@ -133,7 +133,7 @@ TRANSIENT: tuple[Callable[[], BaseException], ...] = (
     lambda: ServiceUnavailableError("the model answered 429", retry_after=7),
     lambda: ServiceUnavailableError("the model answered 503"),
     lambda: ServiceUnavailableError("a call timed out"),
-    lambda: InvalidAnswerError("the answer is not valid JSON"),
+    lambda: InvalidLlmResponseError("the answer is not valid JSON"),
     lambda: DatabaseUnavailableError("PostgreSQL is not available"),
     lambda: ConflictError("PostgreSQL ended the transaction"),
     lambda: ValueError("an unmapped error"),
@@ -277,12 +277,12 @@ WITH job AS (
     SELECT %(tenant)s, id, 'upload', %(bucket)s, %(key)s, %(at)s FROM job RETURNING id
 ), document AS (
     INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
-                          last_seen_at, type, structured_data, matching_status, matching_revision)
+                          last_duplicate_at, type, structured_data, matching_status, matching_revision)
     SELECT %(id)s, %(tenant)s, id, %(bucket)s, %(key)s, %(key)s, 1, %(hash)s, %(at)s, %(at)s, %(type)s, %(data)s,
            'pending', 1
     FROM origin
 )
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 """
 
@@ -302,7 +302,7 @@ WITH task AS (
     INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at, revision)
     VALUES (%(id)s, %(tenant)s, 'echo', '{"say": "hello"}', sha256(''), %(max_retry)s, %(id)s::text, %(at)s, 1)
 )
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
 """
 

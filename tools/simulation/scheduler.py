@@ -310,7 +310,7 @@ class Greenlets:
         self._scheduler = scheduler
         self._process = process
 
-    def begin(self, name: str, function: Callable[[], None]) -> None:
+    def start(self, name: str, function: Callable[[], None]) -> None:
         """Start a task of the process."""
         self._scheduler.spawn(name, function, self._process)
 
@@ -320,7 +320,7 @@ class Greenlets:
             return True
         return self._scheduler.wait(predicate, max(0.0, timeout)) if timeout > 0 else predicate()
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         """Do nothing, because the scheduler evaluates every predicate at every step."""
 
     def monotonic(self) -> float:

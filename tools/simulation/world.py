@@ -20,13 +20,13 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
-from counterfoil.delivery.work import Intake, read_message
+from counterfoil.delivery.work import ParsedMessage, read_message
 from counterfoil.documents import files
 from counterfoil.documents.matching import matcher
-from counterfoil.documents.matching.reading import Documents
+from counterfoil.documents.matching.reading import DocumentCache
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import CounterfoilError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import read_task_message
 from counterfoil.tasks.task_type import Services
@@ -49,7 +49,7 @@ from tools.simulation.scenario import AttemptScript, AttemptScripts, Storage
 from tools.simulation.scheduler import START, Greenlets, Process, ProcessState, Scheduler
 from tools.simulation.sqs import ARN, MAX_VISIBILITY_SECONDS, URL, Message, Queue, Sqs
 
-HANDLERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
+HANDLERS: dict[str, tuple[Worker, Callable[[str], ParsedMessage]]] = {
     "acquisition": (acquire, files.read_event),
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
@@ -76,7 +76,7 @@ LOST_EVENT_SHARE = 0.15
 """Share of lost S3 events in every third history."""
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
 
-RESEND_SECONDS, VISIBILITY_TIMEOUTS = 900, 3
+RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE = 900, 3
 """A lost message is resent after the longer of these: seconds, or visibility timeouts of its queue."""
 
 
@@ -196,9 +196,9 @@ class World:
             self._lose_transaction,
         ]
         self._due_at: tuple[int, float] = (-1, inf)
-        chance = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
-        if chance.random() < LOWERED_LIMIT_SHARE:
-            self.lower_limit(chance.uniform(0, 4000))
+        probability = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
+        if probability.random() < LOWERED_LIMIT_SHARE:
+            self.lower_limit(probability.uniform(0, 4000))
         if Random(f"{self.seed}/hung").random() < HUNG_DATABASE_SHARE:  # noqa: S311  # its own, as above
             self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
@@ -270,8 +270,12 @@ class World:
 
     def _clock_error(self, process: Process) -> timedelta:
         """Return the clock error of a process. One in five is wrong by an hour."""
-        chance = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
-        return timedelta(seconds=chance.choice((-3600, 3600))) if chance.random() < WRONG_CLOCK_SHARE else timedelta()
+        probability = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
+        return (
+            timedelta(seconds=probability.choice((-3600, 3600)))
+            if probability.random() < WRONG_CLOCK_SHARE
+            else timedelta()
+        )
 
     def _dead_letters(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
@@ -327,7 +331,7 @@ class World:
         self._count_permits(worker, process)
         if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
             self.rematches -= 1
-            operator_actions.start_revision(self, (worker, attempt.work_id))
+            operator_actions.restart_work_item(self, (worker, attempt.work_id))
         scheduler.point(
             f"attempt {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
             f"token {attempt.token}: {_describe_script(script)}"
@@ -337,7 +341,7 @@ class World:
         except BaseException as error:
             record.raised = error
             deadline = attempt.deadline
-            stopped = deadline.cancelled.is_set() or deadline.superseded.is_set() or process.state is ProcessState.DEAD
+            stopped = deadline.canceled.is_set() or deadline.superseded.is_set() or process.state is ProcessState.DEAD
             record.could_run = not stopped and deadline.remaining() > 0
             scheduler.log(f"raises {type(error).__name__}")
             raise
@@ -415,7 +419,7 @@ class World:
             self.scheduler.sleep(script.seconds)
             return
         deadline = attempt.deadline
-        self.scheduler.wait(lambda: deadline.cancelled.is_set() or deadline.superseded.is_set(), script.seconds)
+        self.scheduler.wait(lambda: deadline.canceled.is_set() or deadline.superseded.is_set(), script.seconds)
         deadline.check()
 
     def loses_event(self) -> bool:
@@ -514,7 +518,7 @@ class World:
 
     def _rows(self, worker: str, ids: list[UUID]) -> list[tuple[Any, ...]]:
         """Return id, revision and send number of work items, in the order of `ids`."""
-        rows = self.store.admin.execute(KINDS[worker].sql(_NUMBERS), [ids]).fetchall()
+        rows = self.store.admin.execute(WORK_KINDS[worker].sql(_NUMBERS), [ids]).fetchall()
         return sorted(rows, key=lambda row: ids.index(row[0]))
 
     def put_unknown_work(self, queue: Queue, delay: float = 0) -> None:
@@ -529,9 +533,9 @@ class World:
         due: dict[WorkItemRef, float] = {}
         for worker in {name[0] for name in self.lost}:
             ids = [name[1] for name in self.lost if name[0] == worker]
-            rows = self.store.admin.execute(KINDS[worker].sql(_SENT), {"worker": worker, "ids": ids}).fetchall()
+            rows = self.store.admin.execute(WORK_KINDS[worker].sql(_SENT), {"worker": worker, "ids": ids}).fetchall()
             for id_, revision, send_number, since, waited in rows:
-                patience = max(RESEND_SECONDS, VISIBILITY_TIMEOUTS * self.workers[worker].visibility)
+                patience = max(RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE * self.workers[worker].visibility)
                 due[worker, id_, revision, send_number] = (
                     since - START + max(timedelta(seconds=patience), waited)
                 ).total_seconds()
@@ -556,11 +560,11 @@ class ProtectionCheck(Greenlets):
         self._world = world
         self._own = process
 
-    def begin(self, name: str, function: Callable[[], None]) -> None:
+    def start(self, name: str, function: Callable[[], None]) -> None:
         """Start a task, unless the machine has no more threads."""
         if self._world.faults.strikes(Fault.NO_THREAD):
             raise RuntimeError("can't start new thread")
-        super().begin(name, function)
+        super().start(name, function)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait. Fails the history if messages of the batch are still unprotected."""
@@ -610,7 +614,7 @@ def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease:
                 "queue_urls": URLS,
                 "retry_queue_urls": RETRY_URLS,
                 "lease_seconds": lease,
-                "heartbeat_seconds": lease / 4,
+                "heartbeat_interval_seconds": lease / 4,
                 "redelivery_max_attempts": max_attempts,
             }
         )
@@ -651,29 +655,29 @@ def _patch_product(world: World) -> Iterator[None]:
     with (
         mock.patch.object(aws, "client", clients.__getitem__),
         mock.patch.object(db, "monotonic", monotonic),
-        mock.patch.object(metrics, "record", _discard_metrics),
-        mock.patch.object(recovery, "record", _discard_metrics),
-        mock.patch.object(watchdog_uploads, "record", world.count_uploads_without_event),
-        mock.patch.object(watchdog_uploads, "within", lambda _seconds, call: call()),
+        mock.patch.object(metrics, "emit", _discard_metrics),
+        mock.patch.object(recovery, "emit", _discard_metrics),
+        mock.patch.object(watchdog_uploads, "emit", world.count_uploads_without_event),
+        mock.patch.object(watchdog_uploads, "run_with_deadline", lambda _seconds, call: call()),
         mock.patch.object(watchdog_uploads, "PAGE", 1),
         mock.patch.object(watchdog_uploads, "PAGES", 1),
         mock.patch.object(parsers, "read", scenario.file_text),
         mock.patch.object(dead_letters, "function", archiver),
-        mock.patch.object(matcher, "CACHE", Documents()),  # must not keep documents of an earlier history
+        mock.patch.object(matcher, "CACHE", DocumentCache()),  # must not keep documents of an earlier history
     ):
         yield
 
 
 _DUE = """
-SELECT min(CASE WHEN not_before > created_at + interval '900 s' THEN not_before - interval '900 s'
-                ELSE greatest(created_at + interval '60 s', not_before - interval '900 s') END)
+SELECT min(CASE WHEN scheduled_at > created_at + interval '900 s' THEN scheduled_at - interval '900 s'
+                ELSE greatest(created_at + interval '60 s', scheduled_at - interval '900 s') END)
 FROM outbox WHERE sent_at IS NULL
 """
 
 _NUMBERS = "SELECT id, {revision}, {send_number} FROM {table} WHERE id = ANY(%s)"
 _SENT = """
 SELECT t.id, t.{revision}, t.{send_number}, greatest(o.sent_at, t.{claimed_at}, t.{next_attempt_at},
-       t.{lease_expires_at}), coalesce(o.sent_at - o.not_before, '0')
+       t.{lease_expires_at}), coalesce(o.sent_at - o.scheduled_at, '0')
 FROM {table} t LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
     AND o.send_number = t.{send_number}
 WHERE t.id = ANY(%(ids)s) AND t.{status} IN ('pending', 'in-progress') AND (o.id IS NULL OR o.sent_at IS NOT NULL)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from counterfoil.documents.matching import keys as blocking_keys
-from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
-from counterfoil.documents.matching.normalise import KINDS, Document, Reference, document
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEARCHED_KINDS, Key
+from counterfoil.documents.matching.normalize import KINDS, Document, Reference, document
 from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
 
 _NAMESPACE = UUID("5b0c2f3e-7a55-5a52-9d0e-0c1c7d5a4c11")
@@ -65,15 +65,15 @@ class Tenant:
         """
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])
-            bearers = self._found(child, blocking_keys.numbers_named(child))
+            bearers = self._found(child, blocking_keys.referenced_numbers(child))
             for kind, references in child.named.items():
                 for reference in references:
                     group = tuple(other for other in bearers if other.kind == kind and _bears(other, reference))
                     if group:
                         yield Group(child, group, true, {})
             named = {other.kind for other in bearers}
-            kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT and kind not in named)
-            if kinds and (similar := self._found(child, blocking_keys.deals(child, kinds))):
+            kinds = tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS and kind not in named)
+            if kinds and (similar := self._found(child, blocking_keys.transaction_keys(child, kinds))):
                 yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
     def unrelated_pairs(self, rng: random.Random) -> Iterator[Pair]:
@@ -86,18 +86,18 @@ class Tenant:
         for one in self._documents.values():
             by_kind[one.kind].append(one)
         for child in self._documents.values():
-            for kind in PARENTS[child.kind]:
+            for kind in PARENT_KINDS[child.kind]:
                 if child.named.get(kind) and by_kind[kind]:
                     parent = rng.choice(by_kind[kind])
                     if parent.number and parent.id not in self._linked[child.id]:
                         yield Pair(child, parent, False)
 
     def _claims(self, parent: Document) -> list[Document]:
-        return self._found(parent, blocking_keys.waiting(parent))
+        return self._found(parent, blocking_keys.expected_number_keys(parent))
 
     def _keys(self, child: Document) -> frozenset[Key]:
-        kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT)
-        return blocking_keys.numbers_named(child) | blocking_keys.deals(child, kinds)
+        kinds = tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS)
+        return blocking_keys.referenced_numbers(child) | blocking_keys.transaction_keys(child, kinds)
 
     def _found(self, child: Document, keys: Iterable[Key]) -> list[Document]:
         ids = {id_ for key in keys for id_ in self._holders.get(key, ())} - {child.id}

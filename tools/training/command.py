@@ -9,7 +9,7 @@ import typer
 
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
-from cli.local.place import place_of
+from cli.local.place import cloud_folder
 from cli.output import Checklist, aside, print_json
 from counterfoil.documents.matching.score import FOUND
 from counterfoil.errors import PermanentError
@@ -58,11 +58,11 @@ def train(  # one parameter per option
         raise UsageError(f"The folder {out.parent} does not exist.")
     steps = Checklist()
     figures: dict[str, Any] = {}
-    with steps.shown():
+    with steps.live():
         steps.begin("Read documents")
         found = _tenants(directories or ())
         if from_reviews:
-            decided = reviewed_tenants(Cloud.at(place_of(context.obj)))
+            decided = reviewed_tenants(Cloud.at(cloud_folder(context.obj)))
             figures["decided_pairs"] = count_decided_pairs(shipped(), decided)
             found += decided
         steps.begin("Learn weights")

@@ -10,8 +10,17 @@ from math import log2
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from counterfoil.documents.matching.compare import Feature, Length, Level, Number, compare
-from counterfoil.documents.matching.score import FOUND, PRIOR, Weights, chances, parse, probability, score, using
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, Length, Number, compare
+from counterfoil.documents.matching.score import (
+    FOUND,
+    PRIOR,
+    Weights,
+    match_probabilities,
+    parse,
+    probability,
+    score,
+    using,
+)
 from tools.training import priors
 from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.logistic_regression import Coefficient, Observation, fit
@@ -35,7 +44,7 @@ MIN_CASES, MIN_CASES_PER_ANSWER = 50, 10
 """Minimum number of cases to learn a calibration from, in total and per answer."""
 _FOLDS = 5
 
-_Seen = tuple[bool, str, str, tuple[Level, ...]]
+_Seen = tuple[bool, str, str, tuple[FeatureLevel, ...]]
 
 
 @dataclass(frozen=True)
@@ -120,11 +129,11 @@ def cross_validate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recal
     """Measure calibrations learned as in `recalibrate` on held-out cases."""
     weights = parse(known)
     cases = sufficient_cases(calibration_cases(weights, tenants))
-    before = [(_chance(weights.calibration, case), case.true) for case in cases]
+    before = [(_probability(weights.calibration, case), case.true) for case in cases]
     after = []
     for fold in range(_FOLDS):
         calibration = _fit_calibration([case for case in cases if _fold(case) != fold], weights.calibration)
-        after += [(_chance(calibration, case), case.true) for case in cases if _fold(case) == fold]
+        after += [(_probability(calibration, case), case.true) for case in cases if _fold(case) == fold]
     return Recalibration(len(cases), calibration_error(before), calibration_error(after))
 
 
@@ -132,7 +141,7 @@ def _fold(case: CalibrationCase) -> int:
     return int(sha256(case.child.bytes).hexdigest(), 16) % _FOLDS
 
 
-def _chance(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
+def _probability(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
     added, times = calibration[case.named]
     return probability(added + times * case.bits)
 
@@ -153,23 +162,25 @@ def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
     if not seen:
         return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for chance, true in seen:
-        bins[min(int(chance * _BINS), _BINS - 1)].append((chance, true))
-    return sum(
-        abs(sum(chance for chance, _ in found) - sum(true for _, true in found)) for found in bins.values()
-    ) / len(seen)
+    for value, true in seen:
+        bins[min(int(value * _BINS), _BINS - 1)].append((value, true))
+    return sum(abs(sum(value for value, _ in found) - sum(true for _, true in found)) for found in bins.values()) / len(
+        seen
+    )
 
 
 def _best(group: Group) -> tuple[float, bool]:
     """Return the probability of a group's best candidate, and whether it is a match."""
-    found = chances([score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates])
+    found = match_probabilities(
+        [score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates]
+    )
     first = max(range(len(found)), key=lambda index: found[index])
     return found[first], group.candidates[first].id in group.true
 
 
 def _log_loss(pair: Pair) -> float:
-    chance = probability(score(pair.child, pair.parent, pair.claims).total)
-    return -log2(chance if pair.true else 1.0 - chance)
+    value = probability(score(pair.child, pair.parent, pair.claims).total)
+    return -log2(value if pair.true else 1.0 - value)
 
 
 # -- weights --------------------------------------------------------------------------------------------------------
@@ -234,13 +245,13 @@ def _count_levels(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]
         for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
             length = Length.of(pair.child.named[pair.parent.kind][0].length)
-            collided = Level.of(Feature.NUMBER, Number.SAME, length)
+            collided = FeatureLevel.of(Feature.NUMBER, Number.SAME, length)
             levels = tuple(collided if level.feature == Feature.NUMBER else level for level in levels)
             count[True, pair.child.kind, pair.parent.kind, levels] += _COLLISIONS[length]
     return {key: (count[key], true[key]) for key in count}
 
 
-def _by_feature(bits: Mapping[Level, float]) -> dict[str, dict[str, float]]:
+def _by_feature(bits: Mapping[FeatureLevel, float]) -> dict[str, dict[str, float]]:
     nested: dict[str, dict[str, float]] = {}
     for level in sorted(bits):
         nested.setdefault(level.feature, {})[level.code] = round(bits[level], 2)

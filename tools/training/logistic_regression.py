@@ -74,9 +74,9 @@ _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 def _newton(seen: csr_array, count: _Array, true: _Array, expected: _Array, penalty: _Array) -> _Array:
     found = expected.copy()
     for _ in range(_MAX_ITERATIONS):
-        chance = 1.0 / (1.0 + np.exp(-np.clip(seen @ found, -40, 40)))
-        gradient = seen.T @ (count * chance - true) + penalty * (found - expected)
-        weighted = seen.multiply((count * chance * (1.0 - chance))[:, None])
+        probability = 1.0 / (1.0 + np.exp(-np.clip(seen @ found, -40, 40)))
+        gradient = seen.T @ (count * probability - true) + penalty * (found - expected)
+        weighted = seen.multiply((count * probability * (1.0 - probability))[:, None])
         curvature = (weighted.T @ seen).toarray() + np.diag(penalty)
         step = np.linalg.solve(curvature, gradient)
         longest = float(np.abs(step).max())

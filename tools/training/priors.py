@@ -9,10 +9,10 @@ from itertools import product
 from counterfoil.documents.matching.compare import (
     Count,
     Feature,
+    FeatureLevel,
     Flag,
     Identity,
     Length,
-    Level,
     Number,
     PartyName,
     Remaining,
@@ -42,29 +42,33 @@ _REMAINING = dict(zip(Remaining, (4.0, 1.0, -5.0, -8.0), strict=True))
 _TOTAL = dict(zip(Total, (5.0, 5.0, 4.0, -2.0, 0.0, 0.0), strict=True))
 
 
-def bits() -> dict[Level, float]:
+def bits() -> dict[FeatureLevel, float]:
     """Return every level that a comparison can produce, with its prior."""
     return dict(_levels()) | {PRIOR: _PRIOR}
 
 
-def _levels() -> Iterator[tuple[Level, float]]:
+def _levels() -> Iterator[tuple[FeatureLevel, float]]:
     yield from _numbers(Feature.NUMBER, 0.0, same=(8, 10, 12), same_as_read=(7, 9, 11), same_end=(4, 5, 6))
-    yield Level.of(Feature.CURRENCY, Flag.DIFFERENT), -3.0
-    yield from ((Level.of(Feature.DATE, timing), value) for timing, value in _DATE.items())
+    yield FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT), -3.0
+    yield from ((FeatureLevel.of(Feature.DATE, timing), value) for timing, value in _DATE.items())
     for share, values in _LINES.items():
         found = zip(Count, values, strict=True)
-        yield from ((Level.of(Feature.LINES, share, count), value) for count, value in found if value is not None)
-    yield Level.of(Feature.ARTICLES, Values.NONE_SAME), -3.0
+        yield from (
+            (FeatureLevel.of(Feature.LINES, share, count), value) for count, value in found if value is not None
+        )
+    yield FeatureLevel.of(Feature.ARTICLES, Values.NONE_SAME), -3.0
     yield from _counted(Feature.ARTICLES, Values.SOME_SAME, (2.0, 3.0, 4.0))
     yield from _counted(Feature.PRICES, Values.ALL_SAME, (2.0, 4.0, 5.0))
-    yield Level.of(Feature.PRICES, Values.SOME_SAME), 0.0
-    yield Level.of(Feature.PRICES, Values.NONE_SAME), -3.0
+    yield FeatureLevel.of(Feature.PRICES, Values.SOME_SAME), 0.0
+    yield FeatureLevel.of(Feature.PRICES, Values.NONE_SAME), -3.0
     yield from _counted(Feature.QUANTITIES, Values.ALL_SAME, (2.0, 3.0, 4.0))
-    yield Level.of(Feature.QUANTITIES, Values.NONE_MORE), 0.0
-    yield Level.of(Feature.QUANTITIES, Values.SOME_MORE), -2.0
-    yield from ((Level.of(Feature.REMAINING_QUANTITY, remaining), value) for remaining, value in _REMAINING.items())
-    yield Level.of(Feature.UNMATCHED_LINES, Flag.PRESENT), -1.0
-    yield from ((Level.of(Feature.TOTAL, total), value) for total, value in _TOTAL.items())
+    yield FeatureLevel.of(Feature.QUANTITIES, Values.NONE_MORE), 0.0
+    yield FeatureLevel.of(Feature.QUANTITIES, Values.SOME_MORE), -2.0
+    yield from (
+        (FeatureLevel.of(Feature.REMAINING_QUANTITY, remaining), value) for remaining, value in _REMAINING.items()
+    )
+    yield FeatureLevel.of(Feature.UNMATCHED_LINES, Flag.PRESENT), -1.0
+    yield from ((FeatureLevel.of(Feature.TOTAL, total), value) for total, value in _TOTAL.items())
     yield from _parties()
     for feature in (Feature.SHARED_PURCHASE_ORDER, Feature.SHARED_DELIVERY_NOTE, Feature.SHARED_CONTRACT):
         yield from _numbers(feature, -1.0, same=(6, 6, 6), same_as_read=(5, 5, 5), same_end=(3, 3, 3))
@@ -75,23 +79,28 @@ _ByLength = tuple[int, int, int]
 
 def _numbers(
     feature: Feature, one_character: float, *, same: _ByLength, same_as_read: _ByLength, same_end: _ByLength
-) -> Iterator[tuple[Level, float]]:
-    yield Level.of(feature, Number.ONE_CHARACTER_DIFFERS), one_character
-    yield Level.of(feature, Number.DIFFERENT), -6.0
+) -> Iterator[tuple[FeatureLevel, float]]:
+    yield FeatureLevel.of(feature, Number.ONE_CHARACTER_DIFFERS), one_character
+    yield FeatureLevel.of(feature, Number.DIFFERENT), -6.0
     for agreement, values in ((Number.SAME, same), (Number.SAME_AS_READ, same_as_read), (Number.SAME_END, same_end)):
         for length, value in zip(Length, values, strict=True):
-            yield Level.of(feature, agreement, length), float(value)
+            yield FeatureLevel.of(feature, agreement, length), float(value)
 
 
-def _counted(feature: Feature, level: Values, values: tuple[float, float, float]) -> Iterator[tuple[Level, float]]:
-    yield from ((Level.of(feature, level, count), value) for count, value in zip(Count, values, strict=True))
+def _counted(
+    feature: Feature, level: Values, values: tuple[float, float, float]
+) -> Iterator[tuple[FeatureLevel, float]]:
+    yield from ((FeatureLevel.of(feature, level, count), value) for count, value in zip(Count, values, strict=True))
 
 
-def _parties() -> Iterator[tuple[Level, float]]:
+def _parties() -> Iterator[tuple[FeatureLevel, float]]:
     for side, identity, name in product((Feature.SELLER, Feature.BUYER), (*Identity, None), (*PartyName, None)):
         if identity or name:
             value = _party(_IDENTITY[identity] if identity else 0.0, _NAME[name] if name else 0.0)
-            yield Level.of(side, identity, name), value * (_COMMON if side is Feature.BUYER and value > 0 else 1.0)
+            yield (
+                FeatureLevel.of(side, identity, name),
+                value * (_COMMON if side is Feature.BUYER and value > 0 else 1.0),
+            )
 
 
 def _party(identity: float, name: float) -> float:

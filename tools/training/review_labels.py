@@ -14,10 +14,10 @@ from cli.local.tenants import list_tenants
 from counterfoil.db import Connection
 from counterfoil.documents.matching import keys as blocking_keys
 from counterfoil.documents.matching import sql
-from counterfoil.documents.matching.normalise import KINDS, Document, document
-from counterfoil.documents.matching.rules import ends, is_parent
+from counterfoil.documents.matching.normalize import KINDS, Document, document
+from counterfoil.documents.matching.rules import is_parent, order_pair
 from counterfoil.documents.matching.score import parse
-from counterfoil.documents.matching.sql import Lookup
+from counterfoil.documents.matching.sql import KeyLookup
 from counterfoil.errors import PermanentError
 from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.learning import MIN_CASES, MIN_CASES_PER_ANSWER, calibration_cases, count_answers, sufficient_cases
@@ -45,7 +45,7 @@ class ReviewedTenant(Tenant):
         super().__init__(name, (), ())
         known = {one.id: one for one in documents}
         found = [
-            (*ends(*(known[id_] for id_ in sorted(pair))), true)
+            (*order_pair(*(known[id_] for id_ in sorted(pair))), true)
             for pair, true in decided.items()
             if pair <= known.keys()
         ]
@@ -103,7 +103,7 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
 
 # The last decision about a pair counts.
 _DECIDED = """
-SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, verdict = 'confirmed'
+SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, decision = 'confirmed'
 FROM match_decision ORDER BY document_a_id, document_b_id, id DESC
 """
 _DOCUMENTS = """
@@ -127,10 +127,10 @@ def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed
     """Read the decisions of the transaction's tenant."""
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
     known = _read(connection, {id_ for pair in decided for id_ in pair})
-    keys = {one.id: blocking_keys.waiting(one) for one in known}
-    most = sql.MAX_HOLDERS
+    keys = {one.id: blocking_keys.expected_number_keys(one) for one in known}
+    most = sql.MAX_DOCUMENTS_PER_KEY
     limits = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
-    holders = sql.holders(connection, Lookup(tenant_id, limits))
+    holders = sql.documents_with_keys(connection, KeyLookup(tenant_id, limits))
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
     claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
     read_ids = {one.id for one in known}
