@@ -186,8 +186,8 @@ def api_database_url(postgres: Server, migrated_database: str) -> str:
 
 @pytest.fixture
 def keeper_database_url(postgres: Server, migrated_database: str) -> str:
-    """URL of the same database for watchdog and dead_letters (counterfoil_keeper)."""
-    return postgres.url(migrated_database, "counterfoil_keeper")
+    """URL of the same database for watchdog and dead_letters (counterfoil_maintenance)."""
+    return postgres.url(migrated_database, "counterfoil_maintenance")
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def keeper_database(keeper_database_url: str) -> Iterator[Database]:
-    """The same database as counterfoil_keeper."""
+    """The same database as counterfoil_maintenance."""
     database = Database(keeper_database_url)
     yield database
     database.close()

@@ -71,7 +71,7 @@ def make_document(
         "size": 1,
         "content_hash": hashlib.sha256(document_id.bytes).digest(),
         "received_at": received_at,
-        "last_seen_at": received_at,
+        "last_duplicate_at": received_at,
         "type": type,
         "structured_data": None if structured_data is None else json.dumps(structured_data),
         **columns,
@@ -134,15 +134,15 @@ def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID |
         "external_id": external_id,
         "tenant_id": tenant_id,
         "timezone": "Europe/Berlin",
-        "born": date(1990, 1, 1),
+        "birth_date": date(1990, 1, 1),
         "gender": "woman",
-        "seeks": ["woman", "man", "nonbinary"],
+        "seeks_genders": ["woman", "man", "nonbinary"],
         "min_age": 18,
         "max_age": 120,
         "latitude": 52.5,
         "longitude": 13.4,
-        "reach_km": 100,
-        "changed_at": NOW,
+        "max_distance_km": 100,
+        "updated_at": NOW,
         **columns,
     }
     names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
@@ -168,11 +168,11 @@ def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> U
     connection.execute(
         """
         WITH job AS (
-            INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, reason)
+            INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, skip_reason)
             VALUES (%(job_id)s, %(tenant_id)s, 'uploads', 'inbox/' || %(id)s, '00', 1, now(), NULL, 'On hold')
         )
-        INSERT INTO source (id, tenant_id, job_id, kind, bucket, key, received_at, sender, subject, refusal, spf, dkim,
-                            dmarc, hold)
+        INSERT INTO source (id, tenant_id, job_id, kind, bucket, key, received_at, sender, subject,
+                            rejection_reason, spf, dkim, dmarc, hold)
         VALUES (%(id)s, %(tenant_id)s, %(job_id)s, 'mail', 'uploads', 'inbox/' || %(id)s, %(received_at)s, %(sender)s,
                 %(subject)s, 'on_hold', 'fail', 'none', 'fail', %(hold)s)
         """,
@@ -193,8 +193,8 @@ def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
         "expires_at": NOW + timedelta(days=1),
         "algorithm_version": 1,
         "rules": json.dumps(rules),
-        "people": 0,
-        "digest": hashlib.sha256().digest(),
+        "user_count": 0,
+        "profiles_hash": hashlib.sha256().digest(),
         "pinned_at": NOW,
         **columns,
     }

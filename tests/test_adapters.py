@@ -14,9 +14,9 @@ from botocore import endpoint
 
 from cli.local.postgres import Server
 from counterfoil import aws, db
-from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.db import CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, Send
+from counterfoil.delivery.work import Message, OutboxMessage
 from counterfoil.documents.files import File
 from counterfoil.documents.files import read as read_file
 from counterfoil.errors import (
@@ -174,7 +174,7 @@ def test_stale_prepared_statement_is_retried(database_url: str, admin: Connectio
             invalidate()
             assert outcome(read)[0] is ConflictError
             runs.clear()
-            retry_conflicts(read)
+            retry_on_conflict(read)
             assert runs == [1]
     finally:
         database.close()
@@ -272,7 +272,7 @@ def test_faulty_aws_responses_raise_own_errors(service: faulty.Answering, fault:
     service.response, of_s3, of_sqs = FAULTS[fault]
 
     def change_visibility() -> None:
-        with aws.errors_mapped():
+        with aws.translate_errors():
             aws.client("sqs").change_message_visibility_batch(
                 QueueUrl=f"http://{faulty.HOST}:{service.port}/0/queue",
                 Entries=[{"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": 300}],
@@ -288,7 +288,9 @@ def test_unreadable_sqs_response_leaves_messages_in_outbox(service: faulty.Answe
     outbox = Outbox(database, {"matching": f"http://{faulty.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
     service.response = faulty.answer(200, b"[1]")
 
-    sent = outbox.send([Send(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)])
+    sent = outbox.send(
+        [OutboxMessage(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)]
+    )
 
     assert sent == 0
 

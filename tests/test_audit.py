@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cli.commands.audit import Broken
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
 from tests.dead_letters.letters import NOON
@@ -23,8 +23,8 @@ from tests.dead_letters.trail import broken
 Record = Callable[..., int]
 
 
-def operation(action: str = "resolved", **more: object) -> Operation:
-    return Operation(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **more)  # type: ignore[arg-type]
+def operation(action: str = "resolved", **more: object) -> AuditRecord:
+    return AuditRecord(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 def record(database: Database, tenant_id: UUID) -> Record:
     """`record(operation, tenant)` adds an entry in a separate transaction."""
 
-    def add(change: Operation | None = None, tenant: UUID | None = None) -> int:
+    def add(change: AuditRecord | None = None, tenant: UUID | None = None) -> int:
         with database.tenant(tenant or tenant_id) as connection:
             return audit.record(connection, tenant or tenant_id, change or operation())
 
@@ -87,7 +87,7 @@ def test_note_hash_is_keyed_by_salt(is_assigned: bool, admin: Connection, databa
     with database.tenant(tenant_id) if is_assigned else database.delivery() as connection:
         audit.record(connection, tenant, operation(note="typo"))
         [entry] = audit.page(connection, tenant, limit=1)
-    salts = "SELECT audit_salt FROM tenant" if is_assigned else "SELECT salt FROM audit_salt_of_nobody"
+    salts = "SELECT audit_salt FROM tenant" if is_assigned else "SELECT salt FROM audit_salt_global"
     [(salt,)] = admin.execute(salts).fetchall()
     assert len(salt) == 32
     assert entry.note_hash == hmac.digest(salt, b"typo", "sha256")
@@ -189,7 +189,7 @@ def test_database_rejects_entry_not_following_last(forged: str, record: Record, 
         )
 
 
-@pytest.mark.parametrize("role", [None, "counterfoil_owner", "counterfoil_worker", "counterfoil_keeper"])
+@pytest.mark.parametrize("role", [None, "counterfoil_owner", "counterfoil_worker", "counterfoil_maintenance"])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -298,7 +298,7 @@ def test_forged_valid_entry_is_detected(
     tamper(
         "INSERT INTO audit_entry (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash) VALUES"
         f" ('{tenant_id}', 2, '{forged.recorded_at}', 'kim', 'ignored', '{{}}', '\\x{last.hash.hex()}',"
-        f" '\\x{forged.rightful_hash(tenant_id).hex()}')"
+        f" '\\x{forged.expected_hash(tenant_id).hex()}')"
     )
     result = verify()
     assert result is not None

@@ -1,4 +1,4 @@
-"""Circuit breakers shared by all processes: opening, probing and closing."""
+"""Circuit breakers shared by all processes: opening, is_probing and closing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -8,7 +8,7 @@ from threading import Barrier, Semaphore, Thread
 
 import pytest
 
-from counterfoil.circuit_breaker import KNOWN_FOR, Breakers, open_for
+from counterfoil.circuit_breaker import STATE_CACHE_SECONDS, Breakers, open_seconds
 from counterfoil.db import Connection, Database
 from counterfoil.errors import (
     BreakerOpenError,
@@ -16,7 +16,7 @@ from counterfoil.errors import (
     ConflictError,
     ContextWindowError,
     DatabaseUnavailableError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     RejectedRequestError,
     ServiceUnavailableError,
     StaleClaimError,
@@ -32,7 +32,7 @@ NO_ANSWER = [
     ValueError("a bug"),
     KeyboardInterrupt(),
 ]
-ANSWERS = [RejectedRequestError("401"), ContextWindowError("too long"), InvalidAnswerError("not valid JSON")]
+ANSWERS = [RejectedRequestError("401"), ContextWindowError("too long"), InvalidLlmResponseError("not valid JSON")]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def refused_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 def expire_cache(clock: Clock) -> None:
     """Let the cached state of the processes expire."""
-    clock.pass_(seconds=KNOWN_FOR.total_seconds())
+    clock.pass_(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 
 # Opening
@@ -110,11 +110,11 @@ def test_any_response_resets_failure_count(answer: Exception | None, breakers: P
 def test_unrelated_errors_are_not_counted(error: BaseException, breakers: ProcessBreakers) -> None:
     for _ in range(FAILURES):
         assert call(breakers, error)
-    assert breakers.outages() == {}
+    assert breakers.open_breakers() == {}
     fail(breakers, FAILURES - 1)
     assert call(breakers, error)
     fail(breakers)
-    assert LLM in breakers.outages()
+    assert LLM in breakers.open_breakers()
 
 
 def test_breakers_of_services_are_independent(breakers: ProcessBreakers) -> None:
@@ -128,11 +128,11 @@ def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock)
     late_failure.__enter__()
     late_answer.__enter__()
     fail(start(), FAILURES)
-    opened = start().outages()
+    opened = start().open_breakers()
     clock.pass_(seconds=20)
     end(late_answer)
     end(late_failure, ServiceUnavailableError("late"))
-    assert start().outages() == opened
+    assert start().open_breakers() == opened
 
 
 def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) -> None:
@@ -144,10 +144,10 @@ def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) ->
     assert call(start())
     end(failure, ServiceUnavailableError("late"))
     fail(start(), FAILURES - 1)
-    assert start().outages() == {}
+    assert start().open_breakers() == {}
     end(answer)
     fail(start())
-    assert LLM in start().outages()
+    assert LLM in start().open_breakers()
 
 
 # Duration
@@ -170,13 +170,13 @@ def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreake
         clock.now = until
         fail(breakers)
     assert waits == [30, 60, 120, 240, 480, 600, 600]
-    assert breakers.outages()[LLM].since == since  # still one outage after several probes
+    assert breakers.open_breakers()[LLM].since == since  # still one outage after several probes
 
 
 def test_long_outage_is_probed_every_ten_minutes() -> None:
-    assert open_for(50_000, 30.0, None) == timedelta(minutes=10)
-    assert open_for(50_000, 3600.0, None) == timedelta(hours=1)  # required by the setting
-    assert open_for(2, 0.01, None) == timedelta(seconds=0.02)
+    assert open_seconds(50_000, 30.0, None) == timedelta(minutes=10)
+    assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # required by the setting
+    assert open_seconds(2, 0.01, None) == timedelta(seconds=0.02)
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: 
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     assert call(start(), error)
-    assert LLM in start().outages()
+    assert LLM in start().open_breakers()
     with start().guard(LLM):
         assert not call(start())
-    assert start().outages() == {}
+    assert start().open_breakers() == {}
 
 
 # Threads and processes
@@ -287,7 +287,7 @@ def test_exactly_one_thread_gets_the_probe(start: Start, clock: Clock) -> None:
             pass
 
     for round_ in range(1, 6):
-        clock.now = start().outages()[LLM].until
+        clock.now = start().open_breakers()[LLM].until
         run_together(*[lambda breakers=breakers: probe(breakers) for breakers in several * 3])
         assert len(probes) == round_
 
@@ -403,18 +403,18 @@ def test_database_outage_does_not_change_call_outcome(error: Exception | None, s
     assert not call(start())  # the probe's result was lost
     clock.pass_(seconds=PROBE_SECONDS)
     assert call(start())
-    assert start().outages() == {}
+    assert start().open_breakers() == {}
 
 
 def test_reading_outages_raises_when_database_is_unavailable(breakers: ProcessBreakers) -> None:
     breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
-        breakers.outages()
+        breakers.open_breakers()
 
 
 def test_settings_control_when_breaker_opens(database: Database) -> None:
-    values = {"breaker_failures": "2", "breaker_open_seconds": "1000"}
+    values = {"breaker_failure_threshold": "2", "breaker_open_seconds": "1000"}
     breakers = Breakers.from_settings(Settings.model_validate(values), database)
     fail(breakers, 2)
-    (outage,) = breakers.outages().values()
+    (outage,) = breakers.open_breakers().values()
     assert outage.until - outage.since == timedelta(seconds=1000)

@@ -19,7 +19,7 @@ class Model:
 
     def __init__(self) -> None:
         self.failures = 0
-        self.openings = 0
+        self.open_count = 0
         self.until: datetime | None = None
         self.probe_lasts = False
         self.epoch = object()
@@ -44,13 +44,13 @@ class Model:
         if outcome == "answer":
             self.failures = 0
             if was_open:
-                self.openings, self.until, self.probe_lasts = 0, None, False
+                self.open_count, self.until, self.probe_lasts = 0, None, False
                 self.step()
         elif outcome == "failure":
             self.failures += 1
             if was_open or self.failures >= FAILURES:
-                self.openings += 1
-                seconds = max(min(600, OPEN_SECONDS * 2 ** (self.openings - 1)), retry_after)
+                self.open_count += 1
+                seconds = max(min(600, OPEN_SECONDS * 2 ** (self.open_count - 1)), retry_after)
                 self.until, self.probe_lasts = now + timedelta(seconds=seconds), False
                 self.step()
         elif outcome == "nothing" and was_open:
@@ -114,7 +114,7 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def row_matches_model(self) -> None:
-        outage = self.processes[0].outages().get(self.name)
+        outage = self.processes[0].open_breakers().get(self.name)
         assert (outage.until if outage else None) == self.model.until
 
     def teardown(self) -> None:

@@ -30,10 +30,10 @@ from counterfoil.errors import (
     DatabaseUnavailableError,
     InvalidMessageError,
     InvalidSettingsError,
-    NewerSchemaError,
     RejectedRequestError,
     RejectedStatementError,
     ServiceUnavailableError,
+    UnsupportedSchemaError,
 )
 from counterfoil.settings import Settings
 from tests.delivery.conftest import clock, pending, sqs, tenant
@@ -98,8 +98,8 @@ def test_every_client_side_psycopg_error_is_classified() -> None:
     assert len(without) >= 16
     for cls in without:
         expected = RejectedStatementError if cls in refused else DatabaseUnavailableError
-        assert type(db.mapped(cls("DE02"))) is expected, cls
-        assert "DE02" not in str(db.mapped(cls("DE02")))
+        assert type(db.translate_error(cls("DE02"))) is expected, cls
+        assert "DE02" not in str(db.translate_error(cls("DE02")))
 
 
 # -- AWS --------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,9 @@ def test_every_botocore_error_is_classified() -> None:
         for cls in [*vars(botocore).values(), ResponseParserError]
         if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, Warning)
     }
-    ours = {cls.__name__: aws.mapped(make_error(cls)) for cls in classes if cls.__module__.startswith("botocore")}
+    ours = {
+        cls.__name__: aws.translate_error(make_error(cls)) for cls in classes if cls.__module__.startswith("botocore")
+    }
 
     assert len(ours) > 80
     assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == CURABLE
@@ -165,18 +167,18 @@ CODES = {
 @pytest.mark.parametrize("status", [400, 403, 409])
 def test_every_aws_error_code_is_classified(ours: type[Exception], code: str, status: int) -> None:
     answered: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    error = aws.mapped(botocore.ClientError(answered, "Call"))
+    error = aws.translate_error(botocore.ClientError(answered, "Call"))
 
     assert type(error) is ours
     assert "secret" not in str(error)
     if status == 400:  # inside a stream there is no status
         del answered["ResponseMetadata"]
-        assert type(aws.mapped(botocore.EventStreamError(answered, "Call"))) is ours
+        assert type(aws.translate_error(botocore.EventStreamError(answered, "Call"))) is ours
 
 
 def status_of_aws(status: int) -> None:
     answered: Any = {"Error": {"Code": str(status)}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    with aws.errors_mapped():
+    with aws.translate_errors():
         raise botocore.ClientError(answered, "Call")
 
 
@@ -225,7 +227,7 @@ def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
         fields = valid | {field: value}
         body = "{" + ", ".join(f'"{name}": {text}' for name, text in fields.items()) + "}"
         cls, text = outcome(lambda body=body: read_message(body))  # type: ignore[misc]
-        assert cls in {None, InvalidMessageError, NewerSchemaError}, value[:20]
+        assert cls in {None, InvalidMessageError, UnsupportedSchemaError}, value[:20]
         assert cls is not InvalidMessageError or field in text or "not JSON" in text
         assert len(text) < 200
 

@@ -14,8 +14,8 @@ from counterfoil.documents.einvoice import extract
 from counterfoil.documents.structured import DocumentType
 from counterfoil.metrics import Metric
 from counterfoil.tasks.task_type import Services, TaskType
-from infra.alarm_table import WATCHES, Scope, Watch
-from infra.worker_table import WORKERS, Row
+from infra.alarm_table import ALARMS, AlarmSpec, Scope
+from infra.worker_table import WORKERS, WorkerSpec
 from tools import api_reference
 
 LOCAL_CONTEXT = {"stage", "databaseUrl", "endpoint", "timeout"}
@@ -26,7 +26,7 @@ PACKAGE = ROOT / "layers" / "shared" / "python" / "counterfoil"
 DOCS = ROOT / "docs"
 OPERATIONS, DEPLOY = ((DOCS / name).read_text() for name in ("operations.md", "deploy.md"))
 RUNBOOK = {page.stem: page.read_text() for page in (DOCS / "runbook").glob("*.md") if page.stem != "README"}
-ALARMS = (DOCS / "runbook" / "README.md").read_text()
+ALARM_TABLE = (DOCS / "runbook" / "README.md").read_text()
 
 
 def anchors(text: str) -> set[str]:
@@ -36,8 +36,8 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_readme_lists_every_worker_with_its_gate(row: Row) -> None:
-    assert f"| `{row.name}` | {row.fed_by} | {row.does} | {row.gate or '-'} |\n" in README
+def test_readme_lists_every_worker_with_its_gate(row: WorkerSpec) -> None:
+    assert f"| `{row.name}` | {row.fed_by} | {row.does} | {row.concurrency_limit or '-'} |\n" in README
 
 
 def test_readme_names_only_existing_workers() -> None:
@@ -51,12 +51,12 @@ def test_operations_states_concurrency_and_connection_totals() -> None:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_runbook_has_page_for_every_worker_alarm(row: Row) -> None:
+def test_runbook_has_page_for_every_worker_alarm(row: WorkerSpec) -> None:
     assert {row.runbook_page(alarm) for alarm in row.alarms} <= RUNBOOK.keys()
 
 
-@pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
-def test_runbook_describes_every_alarm_condition(watch: Watch) -> None:
+@pytest.mark.parametrize("watch", ALARMS, ids=lambda watch: watch.name)
+def test_runbook_describes_every_alarm_condition(watch: AlarmSpec) -> None:
     subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a queue for retries"}
     subject = subjects.get(watch.scope, "all")
     requeued = "" if watch.requeued is None else f" (with a queue for retries: {watch.requeued:g})"
@@ -67,12 +67,12 @@ def test_runbook_describes_every_alarm_condition(watch: Watch) -> None:
         f"| [{watch.name}]({watch.name}.md) | {subject} | value > {watch.threshold:g}{requeued}{how} |"
         f" {watch.severity} |"
     )
-    assert line in ALARMS.splitlines()
+    assert line in ALARM_TABLE.splitlines()
     assert watch.name in RUNBOOK
 
 
 def test_runbook_describes_only_existing_alarms() -> None:
-    pages = {watch.name for watch in WATCHES} | {row.runbook_page(alarm) for row in WORKERS for alarm in row.alarms}
+    pages = {watch.name for watch in ALARMS} | {row.runbook_page(alarm) for row in WORKERS for alarm in row.alarms}
 
     assert RUNBOOK.keys() == pages
 

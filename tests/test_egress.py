@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from counterfoil import http
-from counterfoil.egress import Egress, is_public, resolved
+from counterfoil.egress import Egress, is_public, resolve_host
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from tests.certificates import certify
 from tests.llm.server import Raw, Server
@@ -164,13 +164,13 @@ def test_unresolvable_name_is_a_transient_failure(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} could not be resolved: gaierror$"):
-        resolved(NAME, 443)
+        resolve_host(NAME, 443)
 
 
 def test_ipv4_addresses_come_first(monkeypatch: pytest.MonkeyPatch):
     addresses = [(socket.AF_INET6, 1, 6, "", ("2a00::1", 443, 0, 0)), (socket.AF_INET, 1, 6, "", ("8.8.8.8", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
-    assert resolved(NAME, 443) == ["8.8.8.8", "2a00::1"]
+    assert resolve_host(NAME, 443) == ["8.8.8.8", "2a00::1"]
 
 
 # Checks before a name is resolved
@@ -190,7 +190,7 @@ def test_ipv4_addresses_come_first(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_allowed_url_is_accepted_without_resolving(url: str):
-    assert Egress((*LOOPBACK, "inside:80"), Resolver()).objection(url) is None
+    assert Egress((*LOOPBACK, "inside:80"), Resolver()).rejection_reason(url) is None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_allowed_url_is_accepted_without_resolving(url: str):
     ],
 )
 def test_invalid_url_is_rejected_without_resolving(url: str, reason: str):
-    objection = Egress(LOOPBACK, Resolver()).objection(url)
+    objection = Egress(LOOPBACK, Resolver()).rejection_reason(url)
     assert objection is not None
     assert reason in objection
     assert "secret" not in objection
@@ -221,8 +221,8 @@ def test_invalid_url_is_rejected_without_resolving(url: str, reason: str):
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "LocalHost", "localhost.", "db.localhost"])
 def test_loopback_is_rejected_without_resolving(host: str):
-    assert "no public address" in str(Egress((), Resolver()).objection(f"https://{host}/"))
-    assert Egress(LOOPBACK, Resolver()).objection(f"http://{host}:8099/") is None
+    assert "no public address" in str(Egress((), Resolver()).rejection_reason(f"https://{host}/"))
+    assert Egress(LOOPBACK, Resolver()).rejection_reason(f"http://{host}:8099/") is None
 
 
 # Connections

@@ -154,8 +154,8 @@ def test_accept_encoding_cannot_be_overridden(scripted: Server):
 def test_cut_truncates_longer_response(scripted: Server, answer: Raw):
     longer, whole = (call(scripted, item, longest_body=1000, cut=True) for item in (answer, Raw(body=b"x" * 1000)))
 
-    assert (longer.content, http.is_cut(longer)) == (b"x" * 1000, True)
-    assert (whole.content, http.is_cut(whole)) == (b"x" * 1000, False)
+    assert (longer.content, http.is_truncated(longer)) == (b"x" * 1000, True)
+    assert (whole.content, http.is_truncated(whole)) == (b"x" * 1000, False)
 
 
 def test_caller_can_replace_status_check(scripted: Server):
@@ -175,7 +175,7 @@ def test_caller_can_replace_status_check(scripted: Server):
 def test_cut_returns_readable_part_of_response(scripted: Server, answer: Raw, read: bytes):
     response = call(scripted, answer, cut=True)
 
-    assert (response.status_code, response.content, http.is_cut(response)) == (200, read, True)
+    assert (response.status_code, response.content, http.is_truncated(response)) == (200, read, True)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_cut_returns_readable_part_of_response(scripted: Server, answer: Raw, re
 def test_cut_accepts_interrupted_body(scripted: Server, answer: Raw):
     response = call(scripted, answer, cut=True)
 
-    assert (response.status_code, http.is_cut(response)) == (201, True)
+    assert (response.status_code, http.is_truncated(response)) == (201, True)
     assert b"half".startswith(response.content)
 
 
@@ -200,7 +200,7 @@ def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted: Serve
         scripted, Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"), cut=True, **limits
     )
 
-    assert (response.status_code, http.is_cut(response)) == (201, True)
+    assert (response.status_code, http.is_truncated(response)) == (201, True)
     assert monotonic() - began < 2.0
 
 
@@ -223,7 +223,7 @@ def test_data_after_compressed_stream_is_discarded(scripted: Server):
     finally:
         tracemalloc.stop()
 
-    assert (response.content, http.is_cut(response)) == (b"x", True)
+    assert (response.content, http.is_truncated(response)) == (b"x", True)
     assert peak < 40_000_000  # includes the server's copy of 30 MB
 
 
@@ -349,7 +349,7 @@ def test_httpx_error_is_mapped_without_secrets(kind: type[Exception]):
     for request in (None, httpx.Request("POST", f"https://hooks.example/{SECRET}?k={SECRET}")):
         if request is not None and isinstance(error, httpx.RequestError):
             error.request = request
-        ours = http.mapped(error)
+        ours = http.translate_error(error)
         assert type(ours) is TREE[kind]
         assert kind.__name__ in str(ours)
         assert SECRET not in str(ours)
@@ -359,7 +359,7 @@ def test_httpx_status_error_is_mapped_by_status():
     request = httpx.Request("POST", "https://example.com/")
     for status, expected in ((429, ServiceUnavailableError), (404, RejectedRequestError)):
         error = httpx.HTTPStatusError(SECRET, request=request, response=httpx.Response(status, request=request))
-        assert type(http.mapped(error)) is expected
+        assert type(http.translate_error(error)) is expected
 
 
 @pytest.mark.parametrize(

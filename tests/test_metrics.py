@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.metrics import Metric, record
+from counterfoil.metrics import Metric, emit
 
 Lines = Callable[[], list[dict[str, Any]]]
 
@@ -20,7 +20,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
 
 
 def test_metrics_of_one_call_share_a_line(lines: Lines):
-    record({Metric.SUCCEEDED: 3, Metric.ATTEMPT_SECONDS: [0.5, 2]}, worker="matching")
+    emit({Metric.SUCCEEDED: 3, Metric.ATTEMPT_SECONDS: [0.5, 2]}, worker="matching")
 
     (line,) = lines()
     (directive,) = line["_aws"]["CloudWatchMetrics"]
@@ -35,7 +35,7 @@ def test_metrics_of_one_call_share_a_line(lines: Lines):
 def test_metric_is_recorded_with_and_without_dimension(lines: Lines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "watchdog")  # Powertools would turn this into a dimension
 
-    record({Metric.NOTIFICATION_FAILURES: 1}, channel="slack")
+    emit({Metric.NOTIFICATION_FAILURES: 1}, channel="slack")
 
     (line,) = lines()
     assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["channel"], []]
@@ -44,7 +44,7 @@ def test_metric_is_recorded_with_and_without_dimension(lines: Lines, monkeypatch
 
 
 def test_metric_without_dimension_is_counted_once(lines: Lines):
-    record({Metric.NOTIFICATIONS_SENT: 1})
+    emit({Metric.NOTIFICATIONS_SENT: 1})
 
     (line,) = lines()
     assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [[]]
@@ -53,7 +53,7 @@ def test_metric_without_dimension_is_counted_once(lines: Lines):
 def test_many_values_are_split_into_lines(lines: Lines):
     durations = [float(n) for n in range(250)]
 
-    record({Metric.SUCCEEDED: 250, Metric.ATTEMPT_SECONDS: durations}, worker="matching")
+    emit({Metric.SUCCEEDED: 250, Metric.ATTEMPT_SECONDS: durations}, worker="matching")
 
     written = lines()
     assert [len(line["AttemptSeconds"]) for line in written] == [100, 100, 50]
@@ -64,19 +64,19 @@ def test_many_values_are_split_into_lines(lines: Lines):
 
 
 def test_empty_metrics_are_omitted_but_zero_is_recorded(lines: Lines):
-    record({Metric.ATTEMPT_SECONDS: [], Metric.FAILED: 0}, worker="matching")
+    emit({Metric.ATTEMPT_SECONDS: [], Metric.FAILED: 0}, worker="matching")
     (line,) = lines()
     assert "AttemptSeconds" not in line
     assert line["Failed"] == [0.0]
 
-    record({Metric.ATTEMPT_SECONDS: []}, worker="matching")
-    record({}, worker="matching")
+    emit({Metric.ATTEMPT_SECONDS: []}, worker="matching")
+    emit({}, worker="matching")
     assert lines() == []
 
 
 def test_concurrent_lines_stay_complete(lines: Lines):
     def write(number: int) -> None:
-        record({Metric.ATTEMPT_SECONDS: [float(number)] * 100}, worker=f"w{number}")
+        emit({Metric.ATTEMPT_SECONDS: [float(number)] * 100}, worker=f"w{number}")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(200)))

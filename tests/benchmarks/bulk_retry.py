@@ -28,7 +28,7 @@ from cli.local.postgres import PostgresServer, Server
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import actions, bulk
-from counterfoil.dead_letters.actions import Wish
+from counterfoil.dead_letters.actions import ChangeRequest
 from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.outbox import Outbox
@@ -138,7 +138,7 @@ def measure(server: Server, letters: int, faster: float, random: Random) -> list
     faults = find_faults(url, operation, resolved)
     sent_twice = _scalar(url, "SELECT count(*) - count(DISTINCT body) FROM queue_message")
     print(  # noqa: T201
-        f"{ended.done} done, {ended.failed} failed, {ended.skipped} skipped in {seconds:.0f} s, "
+        f"{ended.succeeded} done, {ended.failed} failed, {ended.skipped} skipped in {seconds:.0f} s, "
         f"{ended.selected / seconds:.0f} per second, with {kills} processes killed; "
         f"{sent_twice} messages were sent twice, which is allowed"
     )
@@ -186,7 +186,7 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
             unsent = outbox.send_unsent(created_before=clock() - timedelta(minutes=1))
             if once:
                 return
-            if not done["letters"] and not unsent:
+            if not done["items"] and not unsent:
                 time.sleep(0.05)
 
 
@@ -223,7 +223,7 @@ def _resolve_one(db: Database, url: str, clock: Clock) -> set[UUID]:
     if row is None:
         return set()
     try:
-        actions.resolve(db, tenant_id(0), Wish(row[0], row[1], "ann", clock(), "By hand"))
+        actions.resolve(db, tenant_id(0), ChangeRequest(row[0], row[1], "ann", clock(), "By hand"))
     except RejectedRequestError:  # the operation changed it first
         return set()
     return {row[0]}
@@ -282,7 +282,7 @@ _MUST_BE_ZERO = {
         WHERE (d.tenant_id <> %(tenant)s OR d.task_type <> 'echo') AND (d.status <> 'pending' OR t.revision <> 1)""",
 }
 _MUST_BE_EQUAL = {
-    "successful items and retried dead letters differ": (f"{_ITEMS} AND i.result = 'done'", _RETRIED),
+    "successful items and retried dead letters differ": (f"{_ITEMS} AND i.result = 'succeeded'", _RETRIED),
     "messages in the queue and outbox rows differ": (
         "SELECT count(DISTINCT (body ->> 'job_id', body ->> 'revision', body ->> 'send_number')) FROM queue_message",
         "SELECT count(*) FROM outbox",
@@ -290,7 +290,7 @@ _MUST_BE_EQUAL = {
 }
 _SKIPPED = """
 SELECT coalesce(array_agg(job_id), '{}') FROM operation_item
-WHERE operation_id = %(operation)s AND result <> 'done'
+WHERE operation_id = %(operation)s AND result <> 'succeeded'
 """
 
 

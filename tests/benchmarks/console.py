@@ -14,8 +14,8 @@ import typer
 from playwright.sync_api import Browser, BrowserContext, Response, expect, sync_playwright
 
 from cli.local.cloud import Cloud
-from cli.local.console import EVERY_TENANT
-from cli.local.place import Place
+from cli.local.console import ALL_TENANTS
+from cli.local.place import CloudFolder
 from tests.e2e.conftest import CommandLine
 from tests.e2e.console.looks import WIDE
 from tests.e2e.console.people import SESSION, People, sign_in
@@ -91,7 +91,7 @@ def signed_in(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
     page = chromium.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(cloud.console_url)
-    sign_in(page, People(cloud).person("viewer", EVERY_TENANT))
+    sign_in(page, People(cloud).person("viewer", ALL_TENANTS))
     session = str(page.evaluate(f"sessionStorage.getItem('{SESSION}')"))
     icon = str(page.evaluate("document.querySelector('link[rel=icon]').href"))
     page.close()
@@ -141,14 +141,14 @@ def _fresh(chromium: Browser) -> Iterator[BrowserContext]:
 def _up(folder: Path | None) -> Iterator[Cloud]:
     """Yield the cloud in `folder`, or a temporary one."""
     if folder is not None:
-        yield Cloud.at(Place(folder.resolve()))
+        yield Cloud.at(CloudFolder(folder.resolve()))
         return
     with TemporaryDirectory(prefix="counterfoil-console-", ignore_cleanup_errors=True) as made:
         Path(made).chmod(0o711)  # under root, PostgreSQL runs as the user `nobody`
         line = CommandLine(Path(made).resolve() / "cloud")
         try:
             line.run("up")
-            yield Cloud.at(Place(line.folder))
+            yield Cloud.at(CloudFolder(line.folder))
         finally:
             line.run("down")
 

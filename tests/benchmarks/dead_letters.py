@@ -62,16 +62,16 @@ CROSS JOIN LATERAL (
 ) AS m
 """
 RELATED_ROWS = """
-INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
 SELECT DISTINCT ON (tenant_id, fingerprint) tenant_id, fingerprint, worker, 'TimeoutError', said,
        regexp_split_to_array(lower(worker || ' timeouterror ' || said), ' '), dlq_timestamp
 FROM dead_letter CROSS JOIN LATERAL (
     SELECT regexp_replace(metadata #>> '{last_error,message}', ' ''.*', '') AS said) AS s
 ORDER BY tenant_id, fingerprint, dlq_timestamp;
-INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at, is_sum)
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at, is_rollup)
 SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp), true
 FROM dead_letter GROUP BY 1, 2, 3, 4;
-INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at, is_sum)
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, delta, last_at, is_rollup)
 SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp), true
 FROM dead_letter WHERE dlq_timestamp > now() - interval '7 days' GROUP BY 1, 2, 3, 4;
 INSERT INTO dead_letter_word (job_id, tenant_id, word, dlq_timestamp)

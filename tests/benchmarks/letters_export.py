@@ -17,7 +17,7 @@ from uuid import UUID
 import psycopg
 
 from cli.local.postgres import Server
-from counterfoil.dead_letters.export import ENDINGS, Format
+from counterfoil.dead_letters.export import FILE_EXTENSIONS, Format
 
 MAX_DEAD_LETTERS = 1_000_000
 MAX_MEGABYTES = 256.0
@@ -37,12 +37,12 @@ def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int
     print(f"{'export':8}{'rows':>10}{'bytes':>15}{'seconds':>9}{'rows/s':>8}{'peak MiB':>10}")  # noqa: T201
     problems = []
     for format_ in get_args(Format):
-        file = folder / f"letters.{ENDINGS[format_]}"
+        file = folder / f"letters.{FILE_EXTENSIONS[format_]}"
         url = server.url(database, "counterfoil_worker")
         done = _export([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
-        speed = done["letters"] / done["seconds"]
+        speed = done["dead_letters"] / done["seconds"]
         print(  # noqa: T201
-            f"{format_:8}{done['letters']:10}{done['bytes']:15}{done['seconds']:9.1f}{speed:8.0f}{done['peak']:10.0f}"
+            f"{format_:8}{done['dead_letters']:10}{done['bytes']:15}{done['seconds']:9.1f}{speed:8.0f}{done['peak']:10.0f}"
         )
         if done["peak"] * 1024**2 > MAX_MEGABYTES * 1e6:
             problems.append(f"{format_}: more than {MAX_MEGABYTES:.0f} MB (10^6 bytes) of memory")

@@ -22,8 +22,8 @@ import typer
 
 from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import LAST
-from counterfoil.offers.compute import Columns, Pool, compute, kinds
-from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, People, documents
+from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
+from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
 from tests.offers.generated import DAY, NINE, RULES, generated, written
 from tests.offers.generated import no_exclusions as nobody
 
@@ -51,10 +51,10 @@ class Speed:
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
     """Compute some shards of a pool in a separate process."""
     memory = [_most_megabytes()]
-    pool = Pool(People.read(packed), DAY)
+    pool = Pool(ProfileArrays.read(packed), DAY)
     memory.append(_most_megabytes())
-    users = [People(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
-    compute(pool, People(pool.people.rows[::50]), nobody(), RULES)  # one-time initialization
+    users = [ProfileArrays(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
+    compute(pool, ProfileArrays(pool.people.rows[::50]), nobody(), RULES)  # one-time initialization
     barrier.wait()
     marks = [_clocks()]
     for shard in users:
@@ -71,7 +71,7 @@ def _clocks() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
 
 
-def speed(people: People, *, processes: int) -> Speed:
+def speed(people: ProfileArrays, *, processes: int) -> Speed:
     """Measure processes that compute the offers of all people. The slowest one counts."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.SimpleQueue()
@@ -86,7 +86,7 @@ def speed(people: People, *, processes: int) -> Speed:
     users, took, megabytes = zip(*(answers.get() for _ in running), strict=True)
     for process in running:
         process.join()
-    pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // 500)])
+    pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // 500)])
     suiting = compute(pool, some, nobody(), replace(RULES, offers=RULES.candidates)).counts.mean()
     computed, with_json = (tuple(zip(*times, strict=True)) for times in zip(*took, strict=True))
     processor = sum(computed[0]), sum(with_json[0])
@@ -102,7 +102,7 @@ class Someone(NamedTuple):
 
     id: UUID
     gender: int
-    seeks: int
+    seeks_genders: int
     place: tuple[float, float, float]
     reach: float
     age: int
@@ -112,11 +112,13 @@ class Someone(NamedTuple):
     length: float
 
 
-def plain_people(people: People) -> list[Someone]:
+def plain_people(people: ProfileArrays) -> list[Someone]:
     """Convert people for the plain Python method."""
     columns, ids = Columns.of(people, DAY), people.ids.tobytes()
     return [
-        Someone(UUID(bytes=ids[16 * at : 16 * at + 16]), int(row["gender"]), int(row["seeks"]), tuple(place), *rest)
+        Someone(
+            UUID(bytes=ids[16 * at : 16 * at + 16]), int(row["gender"]), int(row["seeks_genders"]), tuple(place), *rest
+        )
         for at, (row, place, *rest) in enumerate(
             zip(
                 people.rows,
@@ -149,7 +151,7 @@ def in_python(user: Someone, candidates: Iterable[Someone]) -> list[dict[str, An
 def _score(user: Someone, one: Someone) -> int | None:
     if not (one.youngest <= user.age <= one.oldest and user.youngest <= one.age <= user.oldest):
         return None
-    if not (one.seeks & user.gender and user.seeks & one.gender) or one.id == user.id:
+    if not (one.seeks_genders & user.gender and user.seeks_genders & one.gender) or one.id == user.id:
         return None
     apart, reach = sum((a - b) ** 2 for a, b in zip(user.place, one.place, strict=True)), min(user.reach, one.reach)
     if apart > reach:
@@ -184,7 +186,7 @@ ORDER BY u.number, c.score DESC, c.id
 class Sample:
     """Some users and the positions of their candidates."""
 
-    people: People
+    people: ProfileArrays
     numbers: np.ndarray[Any, Any]
     """Position of each user among the people."""
     kind: np.ndarray[Any, Any]
@@ -199,16 +201,16 @@ class Sample:
 
 def sample(pool: Pool, count: int) -> Sample:
     """Sample users of the two most frequent kinds, with their candidates."""
-    kind_of = kinds(pool.people, Columns.of(pool.people, DAY).age)
+    kind_of = preference_groups(pool.people, Columns.of(pool.people, DAY).age)
     most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
     numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
-    before = pool.before(People(pool.people.rows[numbers]))
+    before = pool.older_rows(ProfileArrays(pool.people.rows[numbers]))
     first = np.empty_like(numbers)
     for kind in most:
-        near, mine = pool.suited(kind), kind_of[numbers] == kind
+        near, mine = pool.eligible(kind), kind_of[numbers] == kind
         last = max(0, len(near) - RULES.candidates)
         first[mine] = (np.searchsorted(near, before[mine]) - RULES.candidates // 2).clip(0, last)
-    ready = {kind: LAST - pool.backwards[pool.suited(kind)] for kind in most}
+    ready = {kind: LAST - pool.backwards[pool.eligible(kind)] for kind in most}
     return Sample(pool.people, numbers, kind_of[numbers], first, ready)
 
 
@@ -266,7 +268,7 @@ class Comparison:
 def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
     """Compute the same offers with three methods."""
     chosen = sample(pool, count)
-    users = People(pool.people.rows[chosen.numbers])
+    users = ProfileArrays(pool.people.rows[chosen.numbers])
     computed = ours = math.inf
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -299,9 +301,9 @@ class Quality:
     """Share of the offers among all people that also occur among neighbors."""
 
 
-def quality(people: People, users: int = 500) -> Quality:
+def quality(people: ProfileArrays, users: int = 500) -> Quality:
     """Compare offers among neighbors with offers among all people."""
-    pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // users)])
+    pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // users)])
     near = compute(pool, some, nobody(), RULES)
     all_ = compute(pool, some, nobody(), replace(RULES, candidates=len(people)))
     pairs = [

@@ -30,8 +30,8 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.offers import store
 from counterfoil.offers.pinning import WORKER
-from counterfoil.offers.store import Given, Results, Written
-from functions.offers.work import Pools, serve
+from counterfoil.offers.store import ShardInput, ShardResults, Written
+from functions.offers.work import Pools, compute_shard
 from functions.offers_scheduler.scheduler import Scheduler
 from infra.worker_table import WORKERS
 from tests.benchmarks.scale import database
@@ -46,8 +46,8 @@ _ROW = next(row for row in WORKERS if row.name == WORKER)
 
 # Around sixty cities, most people in the largest ones.
 _PROFILES = """
-INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude,
-                     longitude, reach_km, traits, changed_at)
+INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age,
+                     latitude, longitude, max_distance_km, traits, updated_at)
 SELECT gen_random_uuid(), gen_random_uuid(), %(tenant)s, %(zone)s,
        %(day)s::date - (age * 365.25 + random() * 365)::int, gender,
        CASE WHEN random() < 0.9 THEN ARRAY[CASE gender WHEN 'woman' THEN 'man' ELSE 'woman' END]
@@ -65,8 +65,8 @@ FROM (
 """
 # An earlier date on which everyone was offered five people, different ones on each date.
 _POOL_BEFORE = """
-INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest,
-                        pinned_at)
+INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, user_count,
+                        profiles_hash, pinned_at)
 SELECT gen_random_uuid(), %(tenant)s, %(date)s, %(zone)s, %(date)s::date + interval '8 hours',
        %(date)s::date + interval '32 hours', 1, '{}', %(people)s, sha256(''), now()
 """
@@ -175,7 +175,7 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
     _quietly()
     began, write = 0.0, store.write
 
-    def write_from_now(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
+    def write_from_now(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:
         nonlocal began
         began = perf_counter()
         return write(connection, shard, results, now)
@@ -184,7 +184,7 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
     storing = 0.0
     settings = {"name": WORKER, "timeout": _ROW.timeout, "permits": _ROW.permits, "start_margin": _ROW.start_margin}
     with closing(Database(url, max_connections=_ROW.permits + 2)) as connected:
-        consumer = make_consumer(connected, partial(serve, pools=Pools()), Clock(TICK), worker=settings)
+        consumer = make_consumer(connected, partial(compute_shard, pools=Pools()), Clock(TICK), worker=settings)
         for shard in shards:
             message = record(Message(work_id=shard, revision=1, send_number=0))
             response = consumer.handle(event(message), Context(_ROW.timeout))

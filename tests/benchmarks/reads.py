@@ -90,7 +90,7 @@ class Api:
             environment = self.free.get()
             environment.recv()
             self.free.put(environment)
-        self.tokens, self.counted_at, self.lock = float(GATEWAY_AT_ONCE), monotonic(), Lock()
+        self.tokens, self.refilled_at, self.lock = float(GATEWAY_AT_ONCE), monotonic(), Lock()
         self.busy_since: float | None = None
         self.busiest = 0.0
         """Longest time without a free environment, in seconds."""
@@ -116,8 +116,8 @@ class Api:
     def _is_admitted(self) -> bool:
         with self.lock:
             now = monotonic()
-            self.tokens = min(GATEWAY_AT_ONCE, self.tokens + (now - self.counted_at) * GATEWAY_PER_SECOND)
-            self.counted_at = now
+            self.tokens = min(GATEWAY_AT_ONCE, self.tokens + (now - self.refilled_at) * GATEWAY_PER_SECOND)
+            self.refilled_at = now
             if self.tokens < 1:
                 return False
             self.tokens -= 1

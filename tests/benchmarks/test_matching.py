@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterfoil.documents.matching.keys import PARENTS
+from counterfoil.documents.matching.keys import PARENT_KINDS
 from tests.benchmarks.matching import text
 from tests.benchmarks.matching.__main__ import main
 from tests.benchmarks.matching.errors import mistakes, write_mistakes
@@ -74,7 +74,7 @@ def test_set_is_split_by_tenant(folder: Path):
     assert (theirs.name, len(theirs.documents), len(theirs.edges or ())) == ("linked/Ulm", 5, 0)
 
 
-def test_a_false_link_and_a_missed_one_are_told_with_their_evidence(folder: Path, tmp_path: Path):
+def test_false_and_missed_links_are_listed_with_evidence(folder: Path, tmp_path: Path):
     labeled = read_set(folder)
     ids = document_ids(labeled.documents)
     features = [["number", "same, medium", 8.5], ["seller", "another name", -1.5]]
@@ -114,7 +114,7 @@ def test_record_numbers_are_reference_and_own_number(folder: Path):
     child, parent = records(by_kinds["invoice", "purchase_order", False])
     assert child["seller_vat"] != parent["seller_vat"]
     assert not set(child["articles"]) & set(parent["articles"])
-    assert all(pair.parent.kind in PARENTS[pair.child.kind] for pair in half.pairs)
+    assert all(pair.parent.kind in PARENT_KINDS[pair.child.kind] for pair in half.pairs)
 
 
 def test_reach_counts_pairs_and_true_links(folder: Path):

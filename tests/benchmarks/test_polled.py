@@ -30,7 +30,7 @@ def test_report_marks_expensive_routes() -> None:
 def test_repeated_requests_return_304(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     url = database.prepare(postgres, "polled", dead_letters.TENANTS)
     dead_letters.load(url, 500, datetime.now(UTC))
-    for name in ("DATABASE_URL", "SIGN_IN", "QUEUES", "READS_AT_ONCE"):
+    for name in ("DATABASE_URL", "OIDC", "QUEUES", "READS_AT_ONCE"):
         monkeypatch.setenv(name, "")  # restored after the test
     endpoint.database.cache_clear()
     try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cli.local.postgres import Server
 from counterfoil.db import Database
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 
 
 class CloudOf:
@@ -13,7 +13,7 @@ class CloudOf:
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database
         self.database_url = lambda user: server.url(name, user)
-        self.sent: list[Send] = []
+        self.sent: list[OutboxMessage] = []
 
-    def send(self, sends: Sequence[Send]) -> None:
+    def send(self, sends: Sequence[OutboxMessage]) -> None:
         self.sent += sends

@@ -17,8 +17,8 @@ DEFAULT_CALLER = "somebody"
 ADMIN = "[admin tenant:*]"
 
 
-def reach(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
-    """Return the API for the caller `by`. Replaces `cli.client.reach`."""
+def connect(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
+    """Return the API for the caller `by`. Replaces `cli.client.connect`."""
     application = partial(gateway, groups=groups, subject=by or DEFAULT_CALLER)
     transport = httpx.WSGITransport(app=application)
     client = httpx.Client(base_url="https://api.example", headers={"Authorization": TOKEN}, transport=transport)
@@ -29,5 +29,5 @@ def connect_commands(monkeypatch: pytest.MonkeyPatch, groups: str = ADMIN) -> No
     """Connect all commands to the API, with these groups."""
     for info in iter_modules(commands.__path__, f"{commands.__name__}."):
         module = import_module(info.name)
-        if hasattr(module, "reach"):
-            monkeypatch.setattr(module, "reach", partial(reach, groups=groups))
+        if hasattr(module, "connect"):
+            monkeypatch.setattr(module, "connect", partial(connect, groups=groups))

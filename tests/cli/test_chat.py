@@ -17,15 +17,15 @@ from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
 from cli.commands import chat as command
-from cli.commands.chat import Conversation, hold, waits_for
+from cli.commands.chat import Conversation, run_conversation, wait_reason
 from cli.failures import CloudError, UsageError
 from cli.local import cloud as local
 from cli.local import scripted_model
 from cli.local.cloud import Cloud, State
-from cli.local.deployment import Tuning
-from cli.local.scripted_model import Script
+from cli.local.deployment import DeployOptions
+from cli.local.scripted_model import FakeLlm
 from counterfoil.db import Connection
-from tests.cli.reaching import reach
+from tests.cli.reaching import connect
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 
@@ -73,13 +73,15 @@ def conversation(
     make_tenant("acme")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     with typer.Context(typer.main.get_command(application())) as context:
-        yield Conversation(reach(context), "acme")  # type: ignore[arg-type]  # typer has its own class
+        yield Conversation(connect(context), "acme")  # type: ignore[arg-type]  # typer has its own class
 
 
 def test_conversation_is_answered_in_order_and_resumable(
     conversation: Conversation, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hold(conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted")
+    run_conversation(
+        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted"
+    )
 
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["it   Good day.", "you  Hello", "it   Good day."]
@@ -93,7 +95,7 @@ def test_failed_message_does_not_end_the_conversation(
     conversation: Conversation, worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker.finish = worker.fail
-    hold(conversation, iter(["Hello", "/history"]))
+    run_conversation(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
     assert "It has no answer, and will get none: The model is unavailable." in " ".join(shown.err.split())
@@ -104,16 +106,16 @@ def test_interrupt_cancels_the_message(
     conversation: Conversation, worker: Worker, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker.finish = worker.interrupt
-    hold(conversation, iter(["Hello", "/history"]))
+    run_conversation(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
     assert "Taken back" in shown.err
-    assert shown.out.splitlines() == ["you  Hello  (cancelled)"]
-    assert admin.execute("SELECT status, reason FROM task").fetchall() == [(None, "Cancelled by somebody.")]
+    assert shown.out.splitlines() == ["you  Hello  (canceled)"]
+    assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by somebody.")]
 
 
 def test_refused_message_shows_the_reason(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
-    hold(conversation, iter(["x" * 100_001, "/nonsense"]))
+    run_conversation(conversation, iter(["x" * 100_001, "/nonsense"]))
 
     shown = capsys.readouterr().err
     assert "That is not taken: The task is wrong at payload.message" in " ".join(shown.split())
@@ -128,7 +130,7 @@ def test_control_characters_of_replies_are_removed(
         admin.execute("UPDATE task SET result = %s WHERE id = %s", [Jsonb({"message": "\x1b[2Jgone"}), job])
 
     worker.finish = answer
-    hold(conversation, iter(["Hello"]))
+    run_conversation(conversation, iter(["Hello"]))
 
     assert "\x1b" not in capsys.readouterr().out
 
@@ -143,7 +145,7 @@ def test_control_characters_of_replies_are_removed(
     ],
 )
 def test_wait_reason_of_a_message_is_shown(status: Any, due: datetime | None, text: str) -> None:
-    assert waits_for({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == text
+    assert wait_reason({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == text
 
 
 def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
@@ -212,21 +214,21 @@ def test_script_answers_chat_completion_requests(port: int) -> None:
     assert answer["choices"][0]["message"]["content"] == "I am a script, and heard: Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
     with scripted_model.running(port) as again:  # of another command
-        assert again == Script(port, is_ours=False)
+        assert again == FakeLlm(port, is_ours=False)
 
 
 def test_port_of_the_script_is_read_from_settings() -> None:
-    assert scripted_model.port_of(Tuning(scripted_model.settings(4711))) == 4711
-    assert scripted_model.port_of(Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
-    assert scripted_model.port_of(Tuning()) is None
+    assert scripted_model.port_of(DeployOptions(scripted_model.settings(4711))) == 4711
+    assert scripted_model.port_of(DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
+    assert scripted_model.port_of(DeployOptions()) is None
 
 
 @dataclass
 class App:
     """A fake cloud with the settings of its language model."""
 
-    tuning: Tuning = field(default_factory=Tuning)
-    deployed: list[Tuning] = field(default_factory=list)
+    tuning: DeployOptions = field(default_factory=DeployOptions)
+    deployed: list[DeployOptions] = field(default_factory=list)
     error: Exception | None = None
     place: Any = None
 
@@ -234,7 +236,7 @@ class App:
     def state(self) -> "App":
         return self
 
-    def up(self, _place: object, _steps: object, *, tuning: Tuning) -> Any:
+    def up(self, _place: object, _steps: object, *, tuning: DeployOptions) -> Any:
         if self.error is not None:
             raise self.error
         self.deployed.append(tuning)
@@ -269,7 +271,7 @@ def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
 def test_app_uses_the_script_during_a_chat(
     end: BaseException | None, app: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = app.tuning = Tuning({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
+    before = app.tuning = DeployOptions({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
 
     with suppress(KeyboardInterrupt, RuntimeError), chatting(app):
         assert scripted_model.port_of(app.tuning)
@@ -285,17 +287,17 @@ def test_app_uses_the_script_during_a_chat(
 def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
     with scripted_model.running() as free:
         left_behind = scripted_model.settings(free.port)
-    app.tuning = Tuning(left_behind | {"OCR": "textract"})
+    app.tuning = DeployOptions(left_behind | {"OCR_PROVIDER": "textract"})
 
     with chatting(app, wanted=False):
         assert app.answers()
 
-    assert app.deployed == [Tuning({"OCR": "textract"})]
+    assert app.deployed == [DeployOptions({"OCR_PROVIDER": "textract"})]
 
 
 def test_script_of_another_command_keeps_running(app: App) -> None:
     with scripted_model.running() as script:
-        app.tuning = Tuning(scripted_model.settings(script.port))
+        app.tuning = DeployOptions(scripted_model.settings(script.port))
         with chatting(app):
             pass
 
@@ -303,7 +305,7 @@ def test_script_of_another_command_keeps_running(app: App) -> None:
 
 
 def test_settings_changed_during_a_chat_are_preserved(app: App) -> None:
-    changed = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
+    changed = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
     with chatting(app):
         app.tuning = changed
 
@@ -325,12 +327,12 @@ def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureF
 
 
 def test_existing_model_is_not_replaced(app: App) -> None:
-    app.tuning = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
+    app.tuning = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
     with pytest.raises(UsageError, match="has a language model already"), chatting(app):
         pass
     with chatting(app, wanted=False):
         pass
     assert app.deployed == []
-    app.tuning = Tuning()
+    app.tuning = DeployOptions()
     with pytest.raises(UsageError, match="has no language model"), chatting(app, wanted=False):
         pass

@@ -16,7 +16,7 @@ from cli.client import Api, By
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
 from counterfoil.db import Connection
-from tests.cli.reaching import reach
+from tests.cli.reaching import connect
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -87,7 +87,7 @@ def test_polling_continues_while_the_api_is_unavailable(failure: httpx.Response 
 
     def handler(_: httpx.Request) -> httpx.Response:
         if clock.now >= recovers_at:
-            return httpx.Response(200, json={"tenants": [], "unassigned": False, "next": None})
+            return httpx.Response(200, json={"tenants": [], "unassigned": False, "next_cursor": None})
         if isinstance(failure, Exception):
             raise failure
         return failure
@@ -96,18 +96,18 @@ def test_polling_continues_while_the_api_is_unavailable(failure: httpx.Response 
         return api_with(handler).tenants(None)
 
     recovers_at = 60.0
-    assert api.after(2.0, list_tenants, clock.sleep, clock.time) == []
+    assert api.poll(2.0, list_tenants, clock.sleep, clock.time) == []
     assert clock.now == 60
     recovers_at = 1_000_000.0
     with pytest.raises((api.NotNowError, api.TooOftenError)):
-        api.after(2.0, list_tenants, clock.sleep, clock.time)
-    assert clock.now == 60 + 2 + api.AWAY_SECONDS
+        api.poll(2.0, list_tenants, clock.sleep, clock.time)
+    assert clock.now == 60 + 2 + api.UNAVAILABLE_RETRY_SECONDS
 
 
 def test_polling_stops_after_a_refusal() -> None:
     clock = Clock()
     with pytest.raises(UsageError, match="Gone"):
-        api.after(2.0, lambda: problem(404, "Gone.").tenants(None), clock.sleep, clock.time)
+        api.poll(2.0, lambda: problem(404, "Gone.").tenants(None), clock.sleep, clock.time)
     assert clock.now == 2
 
 
@@ -132,13 +132,13 @@ def test_tenants_are_read_page_by_page(make_tenant: Callable[..., UUID], monkeyp
     monkeypatch.setattr(api, "PAGE", 2)
     assert in_command(lambda client: client.tenants(None)) == [f"t{number}" for number in range(5)]
     with pytest.raises(UsageError, match="Choose a tenant with --tenant: t0, t1"):
-        in_command(lambda client: client.one_tenant(None))
+        in_command(lambda client: client.single_tenant(None))
 
 
 @pytest.mark.usefixtures("api")
 def test_error_without_tenants_suggests_adding_one() -> None:
     with pytest.raises(UsageError, match="counterfoil tenants add"):
-        in_command(lambda client: client.one_tenant(None))
+        in_command(lambda client: client.single_tenant(None))
 
 
 def in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> Any:
@@ -148,7 +148,7 @@ def in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> An
 
     @command.command()
     def invoke(context: typer.Context) -> None:
-        results.append(do(reach(context, groups=groups)))
+        results.append(do(connect(context, groups=groups)))
 
     result = CliRunner().invoke(command, [])
     if result.exception is not None:
@@ -169,7 +169,7 @@ def reached(*words: str, local: Path | None = None) -> httpx.Client:
     @command.command()
     def invoke(context: typer.Context, *, by: By) -> None:
         context.obj = local
-        clients.append(api.reach(context, by).client)
+        clients.append(api.connect(context, by).client)
 
     result = CliRunner().invoke(command, [*words])
     if result.exception is not None:

@@ -92,7 +92,8 @@ def test_variance_awaiting_a_document_is_marked_differently(office: Office):
     compute(office)
     cluster = office.ids[0]
     office.admin.execute(
-        "UPDATE cluster_diagnostics SET result = jsonb_set(result, '{variances,0,awaits}', %s::jsonb) WHERE id = %s",
+        "UPDATE cluster_diagnostics SET result = jsonb_set(result, '{variances,0,awaited_deliveries}', %s::jsonb) "
+        "WHERE id = %s",
         ['"It names delivery L2, which is not here."', cluster],
     )
     page = " ".join(" ".join(shown(office)).split())
@@ -141,7 +142,7 @@ def test_json_output_contains_the_api_response(office: Office):
         "R-81",
         "RV-60",
     }
-    assert len(cluster["edges"]) == 4
+    assert len(cluster["matches"]) == 4
     assert cluster["comparison"]["outcome"] == "exception"
 
 

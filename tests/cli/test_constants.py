@@ -16,11 +16,11 @@ from functions.admin_api.api.operations import RETRY_RATE
     ("ours", "servers"),
     [
         (tuple(dead_letters.STATUSES), search.STATUSES),
-        (dead_letter_changes.SETTLED, purges.SETTLED),
+        (dead_letter_changes.CLOSED_STATUSES, purges.CLOSED_STATUSES),
         (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_WITHIN.days),
         ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, MAX_RATES["retry"])),
         (get_args(dead_letter_changes.Action), get_args(store.LetterAction)),
-        (dead_letter_exports.ENDINGS, export.ENDINGS),
+        (dead_letter_exports.FILE_EXTENSIONS, export.FILE_EXTENSIONS),
         (set(operations.STYLES), set(get_args(store.State))),
         (set(operations.RESULTS), set(get_args(store.Action)) - set(store.LISTING)),
         (operations.PER_MINUTE, set(store.REPROCESSING)),

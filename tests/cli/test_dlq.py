@@ -116,8 +116,8 @@ def test_limit_bounds_the_list_of_several_tenants(
 
 def test_search_reads_pages_until_the_limit(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
     job_ids = [die(f"File '{'even' if number % 2 else 'odd'}' is missing", minute=number) for number in range(12)]
-    monkeypatch.setattr("counterfoil.dead_letters.search.RARE", 1)
-    monkeypatch.setattr("counterfoil.dead_letters.search.SCANNED", (2,))
+    monkeypatch.setattr("counterfoil.dead_letters.search.RARE_WORD_LIMIT", 1)
+    monkeypatch.setattr("counterfoil.dead_letters.search.SCAN_LIMIT", (2,))
 
     assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
 
@@ -155,7 +155,10 @@ def test_show_finds_a_dead_letter_by_id_suffix(die: Die, admin: Connection) -> N
     ]
     whole = call("show", job_id)
     assert ["version", str(whole["version"])] in [line.split() for line in output.splitlines()]
-    assert ([entry["kind"] for entry in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
+    assert ([entry["kind"] for entry in whole["timeline"]], len(whole["previous_failures"])) == (
+        ["dead_lettered", "dead_lettered"],
+        1,
+    )
 
 
 def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> None:
@@ -163,7 +166,7 @@ def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> No
     job_id = die(work_id=work_id, revision=2)
     for revision, minute in ((1, 0), (2, 10), (2, 20)):
         admin.execute(
-            "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)"
+            "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)"
             " SELECT tenant_id, 'ingestion', work_id, %s, %s, %s, %s, 'retry' FROM dead_letter",
             [revision, minute + 1, NOON + timedelta(minutes=minute), NOON + timedelta(minutes=minute + 1)],
         )
@@ -182,7 +185,8 @@ def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> No
 def test_show_prints_trace_commands_in_batches_of_five(die: Die, admin: Connection) -> None:
     job_id = die(work_id=uuid4())
     admin.execute(
-        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, trace_id)"
+        "INSERT INTO work_attempt "
+        "(tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, trace_id)"
         " SELECT tenant_id, 'ingestion', work_id, 1, n, %s, %s + n * interval '1 s', 'retry',"
         " '1-67891233-' || lpad(n::text, 24, '0') FROM dead_letter, generate_series(1, 6) AS n",
         [NOON, NOON],
@@ -291,7 +295,7 @@ def test_empty_tables_print_a_sentence() -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_tables_fit_the_terminal_despite_long_errors(columns: int, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = die("\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion")
-    monkeypatch.setattr("cli.output.NARROWEST", columns)
+    monkeypatch.setattr("cli.output.MIN_WIDTH", columns)
 
     for words in (["list"], ["groups"], ["stats"], ["show", job_id]):
         output = run(*words, columns=columns)

@@ -83,7 +83,7 @@ def test_dry_run_reports_an_empty_selection(yard: Yard):
 def test_yes_runs_the_operation_to_its_end(yard: Yard):
     job_ids = yard.fail(5)
     output = run("bulk-retry", *CONFIRMED, "--reason", "It is back", "--rate", 500)
-    assert "is done: 5 of 5 letters done, 0 failed, 0 skipped." in output
+    assert "is done: 5 of 5 dead letters succeeded, 0 failed, 0 skipped." in output
     assert set(yard.statuses().values()) == {"retried"}
     assert len(yard.owed()) == len(job_ids)
     assert (operation_of(yard)["requested_by"], operation_of(yard)["note"]) == ("kim", "It is back")
@@ -112,7 +112,7 @@ def test_failed_items_fail_the_command(yard: Yard):
     yard.fail(2)
     yard.admin.execute("UPDATE task SET status = 'succeeded'")
     output = run("bulk-retry", *CONFIRMED, code=1)
-    assert "0 of 2 letters done, 2 failed" in output
+    assert "0 of 2 dead letters succeeded, 2 failed" in output
     shown = run("operations", "show", operation_of(yard)["id"][-8:])
     assert shown.count("The work item has succeeded. Resolve the dead letter.") == 2
 
@@ -129,7 +129,7 @@ def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.M
 
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
     output = run("bulk-retry", *CONFIRMED, "--canary", 1, code=1)
-    assert "is paused: 1 of 3 letters done" in output
+    assert "is paused: 1 of 3 dead letters succeeded" in output
     message = (
         "The letter that was tried first did not succeed within 45 minutes of attempts. See why; resume the operation"
     )
@@ -139,11 +139,11 @@ def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.M
 def test_no_wait_returns_immediately(yard: Yard):
     yard.fail(2)
     output = run("bulk-retry", *CONFIRMED, "--no-wait", "--canary", 1)
-    assert "is canary: 0 of 2 letters done" in output
+    assert "is canary: 0 of 2 dead letters succeeded" in output
     assert operation_of(yard)["canary"] == 1
 
 
-def test_operation_is_listed_paused_resumed_and_cancelled(yard: Yard):
+def test_operation_is_listed_paused_resumed_and_canceled(yard: Yard):
     yard.fail(3)
     run("bulk-retry", *CONFIRMED, "--no-wait", "--reason", "It is back", "--type", "echo")
     id_ = operation_of(yard)["id"]
@@ -159,8 +159,8 @@ def test_operation_is_listed_paused_resumed_and_cancelled(yard: Yard):
         run("operations", "pause", id_)
     assert json.loads(run("operations", "resume", id_, "--json"))["state"] == "running"
     assert json.loads(run("operations", "rate", id_, "7", "--json"))["rate"] == 7
-    cancelled = json.loads(run("operations", "cancel", id_, "--json"))
-    assert (cancelled["state"], cancelled["left"], cancelled["ended_at"] is not None) == ("cancelled", 3, True)
+    canceled = json.loads(run("operations", "cancel", id_, "--json"))
+    assert (canceled["state"], canceled["remaining"], canceled["ended_at"] is not None) == ("canceled", 3, True)
     output = json.loads(run("operations", "show", id_, "--json"))
     assert [item["result"] for item in output["items"]] == [None] * 3
     audit = json.loads(run("audit", "--json"))
@@ -173,7 +173,7 @@ def test_operation_is_listed_paused_resumed_and_cancelled(yard: Yard):
 def test_the_table_of_operations_fits_eighty_columns(yard: Yard):
     run("bulk-retry", *CONFIRMED, "--no-wait")
     yard.admin.execute(
-        "UPDATE operation SET selected = 1000000, handled = 999999, done = 999990, failed = 4, skipped = 5"
+        "UPDATE operation SET selected = 1000000, processed = 999999, succeeded = 999990, failed = 4, skipped = 5"
     )
     result = CliRunner().invoke(operations_app, [], env={"COLUMNS": "80"})
     assert max(map(len, map(str.rstrip, result.stdout.splitlines()))) <= 100

@@ -52,7 +52,7 @@ def test_export_contains_secrets_and_is_audited(die: Die, tmp_path: Path, admin:
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")
-    assert (entry["actor"], entry["action"], entry["detail"]["letters"]) == ("kim", "exported", 3)
+    assert (entry["actor"], entry["action"], entry["detail"]["dead_letters"]) == ("kim", "exported", 3)
     assert entry["detail"]["bytes"] == file.stat().st_size
 
 
@@ -85,8 +85,8 @@ def test_export_applies_filters(die: Die, tmp_path: Path, admin: Connection) -> 
     ):
         output = json.loads(run("export", tmp_path / "x", "--format", "json", *filters, "--json"))
         assert [record["job_id"] for record in exported(tmp_path / "x")] == [two]
-        assert (output["letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
-    assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["letters"] == 1
+        assert (output["dead_letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
+    assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
 
 
 def test_failed_export_keeps_the_existing_file(die: Die, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_failed_export_keeps_the_existing_file(die: Die, tmp_path: Path, monkeyp
     def unavailable(*_: object, **__: object) -> bytes:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(export, "encoded", unavailable)
+    monkeypatch.setattr(export, "encode", unavailable)
     with pytest.raises(CommandError, match="503"):
         run("export", file)
     assert file.read_text() == "before"
@@ -124,7 +124,8 @@ def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_pat
 def end(admin: Connection, state: str) -> None:
     """End all exports with `state`."""
     admin.execute(
-        "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, handled = 1234, done = 1234", [state]
+        "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, processed = 1234, succeeded = 1234",
+        [state],
     )
 
 
@@ -198,8 +199,8 @@ def test_failed_export_leaves_no_file_and_hides_link(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die()
-    slow("stopped")
-    with pytest.raises(CommandError, match="The export of acme is stopped"):
+    slow("halted")
+    with pytest.raises(CommandError, match="The export of acme is halted"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
     def refuse(method: str, url: str, **_: object) -> httpx.Response:
@@ -220,8 +221,8 @@ def test_failed_export_leaves_no_file_and_hides_link(
 def earlier_export(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
     """Id of a completed export that its command did not fetch."""
     die()
-    slow("cancelled")
-    with pytest.raises(CommandError, match="cancelled"):
+    slow("canceled")
+    with pytest.raises(CommandError, match="canceled"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme", "--by", "kim")
     end(admin, "done")
     [(id_,)] = admin.execute("SELECT id::text FROM operation").fetchall()
@@ -244,7 +245,7 @@ def test_earlier_export_is_fetched_by_id_suffix(
 
     output = json.loads(run("fetch", earlier_export[-8:], file, "--by", "kim", "--json"))
 
-    assert output == {"file": str(file), "format": "csv", "letters": 1234, "bytes": len(TWO)}
+    assert output == {"file": str(file), "format": "csv", "dead_letters": 1234, "bytes": len(TWO)}
     assert file.read_bytes() == TWO
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")

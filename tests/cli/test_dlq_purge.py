@@ -85,7 +85,7 @@ def test_purge_is_refused_when_the_count_changed(monkeypatch: pytest.MonkeyPatch
 def test_confirm_option_purges_without_a_prompt(admin: Connection) -> None:
     output = json.loads(run("purge", *FILTER, "--confirm", "acme", "--json"))
 
-    assert (output["tenant"], output["done"], output["state"]) == ("acme", 2, "done")
+    assert (output["tenant"], output["succeeded"], output["state"]) == ("acme", 2, "done")
     (listed,) = json.loads(run_operations("--json"))
     assert listed == output
 

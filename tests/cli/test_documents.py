@@ -169,7 +169,7 @@ def test_documents_are_found_by_state_and_time(office: Office, call: Callable[..
 def test_list_reads_short_pages_to_its_limit(
     office: Office, call: Callable[..., Any], admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document_list, "SCANNED", (1,))  # makes filtered pages short or empty
+    monkeypatch.setattr(document_list, "SCAN_LIMIT", (1,))  # makes filtered pages short or empty
     for day in range(1, 6):
         office.file(invoice(number=f"R-{day}"))
     admin.execute("UPDATE document SET matching_status = 'failed'")
@@ -182,7 +182,7 @@ def test_list_reads_short_pages_to_its_limit(
 def test_show_prints_facts_and_links_of_a_document(office: Office, call: Callable[..., Any]):
     order_id, invoice_id = office.ids
     document = call("show", str(invoice_id), "--json")
-    assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["edges"]]) == (
+    assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["matches"]]) == (
         str(invoice_id),
         "R-81",
         [str(order_id)],

@@ -15,7 +15,7 @@ from cli.commands import uploads
 from cli.commands.ingest import ingest
 from cli.failures import CommandError, UsageError
 from counterfoil.db import Connection
-from tests.cli.reaching import reach
+from tests.cli.reaching import connect
 from tests.cli.storage import Storage
 from tests.documents.test_upload_list import upload
 from tests.functions.admin_api.conftest import BUCKET
@@ -112,15 +112,15 @@ def test_wait_ends_with_the_last_final_state(acme: UUID, admin: Connection) -> N
             for key in keys:
                 upload(admin, acme, bucket=BUCKET, key=key)
         if len(pauses) == 2:
-            admin.execute("UPDATE acquisition_job SET status = NULL, reason = 'No document.'")
+            admin.execute("UPDATE acquisition_job SET status = NULL, skip_reason = 'No document.'")
 
     def wait(seconds: float) -> list[Any]:
         context = typer.Context(typer.main.get_command(typer.Typer(callback=lambda: None)))
         with context:
-            return list(uploads.wait_for(reach(context), keys, seconds, sleep, lambda: len(pauses) * 1.0))
+            return list(uploads.wait_for(connect(context), keys, seconds, sleep, lambda: len(pauses) * 1.0))
 
-    assert [document["state"] for document in wait(10)] == ["kept", "kept"]
+    assert [document["state"] for document in wait(10)] == ["ignored", "ignored"]
     assert len(pauses) == 2
-    admin.execute("UPDATE acquisition_job SET status = 'pending', reason = NULL")
+    admin.execute("UPDATE acquisition_job SET status = 'pending', skip_reason = NULL")
     with pytest.raises(CommandError, match="After 1 s, 2 of 2 uploads have no final state"):
         wait(1)

@@ -180,7 +180,7 @@ def reached(*words: str) -> Api:
 
     @command_app.command()
     def invoke(context: typer.Context, *, by: By) -> None:
-        apis.append(client.reach(context, by))
+        apis.append(client.connect(context, by))
 
     result = CliRunner().invoke(command_app, [*words])
     if result.exception is not None:
@@ -396,7 +396,7 @@ def test_the_environment_precedes_a_login(pool: Pool, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="leave --by out"):
         reached("--by", "kim")
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "a.b.c")
-    assert isinstance(reached().client.auth, client.Bearer)
+    assert isinstance(reached().client.auth, client.BearerAuth)
     monkeypatch.delenv("COUNTERFOIL_TOKEN")
     monkeypatch.setenv("COUNTERFOIL_URL", "https://other.example")
     with pytest.raises(UsageError, match=r"not signed in to https://other\.example"):

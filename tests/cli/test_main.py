@@ -37,10 +37,10 @@ def called(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (CommandError("Something is not as wanted"), ExitCode.UNWANTED),
+        (CommandError("Something is not as wanted"), ExitCode.FAILED_CHECK),
         (UsageError("There is no such file"), ExitCode.USAGE),
         (CloudError("There is no cloud"), ExitCode.NO_CLOUD),
-        (DatabaseUnavailableError("PostgreSQL is not available"), ExitCode.UNWANTED),
+        (DatabaseUnavailableError("PostgreSQL is not available"), ExitCode.FAILED_CHECK),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
     ],
 )
@@ -62,7 +62,7 @@ def test_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_defect_writes_its_traceback_to_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     code, shown = called(monkeypatch, capsys, ZeroDivisionError("division by zero"))
     report = Path(shown.rsplit(" ", 1)[1].removesuffix(".\n"))
-    assert code == ExitCode.DEFECT
+    assert code == ExitCode.INTERNAL_ERROR
     assert "Traceback" not in shown
     assert "ZeroDivisionError" in report.read_text()
     report.unlink()

@@ -63,14 +63,14 @@ def test_run_reports_a_refusal(lambda_: FakeLambda) -> None:
 def test_list_shows_progress_of_each_pool(lambda_: FakeLambda, admin: Connection, acme: UUID) -> None:
     nine = datetime(2026, 3, 1, 9, tzinfo=UTC)
     pool = make_pool(
-        admin, acme, date=date(2026, 3, 1), timezone="UTC", offered_at=nine, expires_at=nine + DAY, people=2
+        admin, acme, date=date(2026, 3, 1), timezone="UTC", offered_at=nine, expires_at=nine + DAY, user_count=2
     )
     users = [make_profile(admin, acme) for _ in range(2)]
     make_jobs(admin, make_shard(admin, acme, users, pool_id=pool))
 
     assert call().endswith("2026-03-01 UTC acme running 2 0 0 2")
     (listed,) = json.loads(call("list", "--tenant", "acme", "--json"))["pools"]
-    assert (listed["id"], listed["tenant"], listed["users"]) == (str(pool), "acme", 2)
+    assert (listed["id"], listed["tenant"], listed["user_count"]) == (str(pool), "acme", 2)
 
 
 def test_list_without_offers_prints_a_sentence(lambda_: FakeLambda, acme: UUID) -> None:

@@ -15,7 +15,7 @@ from cli.commands.queues import app
 from cli.failures import UsageError
 from cli.local import commands
 from counterfoil import aws
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
@@ -62,11 +62,11 @@ def test_list_shows_depths_and_results_of_queues(
     make_task(admin, acme, status="in-progress")
     queue.depths["q/tasks"] = 4
     admin.execute(
-        """INSERT INTO work_ended
+        """INSERT INTO finished_work
            SELECT 'tasks', %s, 'succeeded', now() - interval '2 minutes' FROM generate_series(1, 3)""",
         [acme],
     )
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         add_up_minutes(connection, datetime.now(UTC))
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
 
@@ -99,7 +99,7 @@ def test_status_and_queues_count_dead_letters_alike(
             admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE status = 'ignored'")
     dying(database, tenants[0])(worker="ingestion")
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
     outputs = {"TasksQueueUrl": "q/counterfoil-tasks", "TasksDeadLetterQueueUrl": "q/counterfoil-tasks-dlq"}
     queue.depths["q/counterfoil-tasks-dlq"] = 7
@@ -108,7 +108,7 @@ def test_status_and_queues_count_dead_letters_alike(
     (shown,) = json.loads(run("--json"))["queues"]
     counted = commands._queues(cloud)["counterfoil-tasks"]
 
-    assert (shown["dead"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
+    assert (shown["dead_letters"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
 
 
 def test_queues_are_limited_to_visible_tenants(
@@ -154,7 +154,7 @@ def test_queue_is_paused_and_resumed_with_reason(lambda_: FakeLambda, admin: Con
     assert "by kim: The model is being exchanged" in shown
     assert run("pause", "tasks", *REASON) == "The queue of tasks is paused already.\n"
     output = json.loads(run("resume", "tasks", *REASON, "--json"))
-    assert output == {"worker": "tasks", "is_paused": False, "paused": None, "in_effect": True, "version": 2}
+    assert output == {"worker": "tasks", "is_paused": False, "paused": None, "is_applied": True, "version": 2}
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Enabled"
     assert admin.execute("SELECT actor, action FROM audit_entry ORDER BY number").fetchall() == [

@@ -50,12 +50,12 @@ def test_reprocessing_is_stored_as_requested(call: Callable[..., str], admin: Co
 
 def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], admin: Connection):
     end = json.loads(call("acme", "--what", "extract", "--json"))["operation_id"][-8:]
-    admin.execute("UPDATE operation SET selected = 1234, handled = 1234, done = 1234")
+    admin.execute("UPDATE operation SET selected = 1234, processed = 1234, succeeded = 1234")
     assert "1,234+" in call(of=operations)
     assert "60/min" in call("show", end, of=operations)
     assert "is paused: 1,234 documents begun" in call("pause", end, of=operations)
     assert "is running" in call("resume", end, of=operations)
-    assert "is cancelled" in call("cancel", end, of=operations)
+    assert "is canceled" in call("cancel", end, of=operations)
 
 
 @pytest.mark.parametrize(

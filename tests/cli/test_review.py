@@ -40,8 +40,8 @@ def call(*words: object) -> Any:
 def test_list_shows_documents_with_their_candidates(office: Office) -> None:
     (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
     assert "purchase order 4711 or purchase order 4711" in row
-    assert run("--kind", "credit_note").strip() == "No document is in doubt."
-    assert run("--min-chance", "0.9").strip() == "No document is in doubt."
+    assert run("--document-type", "credit_note").strip() == "No document is in doubt."
+    assert run("--min-probability", "0.9").strip() == "No document is in doubt."
     assert [review["id"] for review in call()] == [str(office.ids[2])]
 
 
@@ -60,8 +60,8 @@ def test_show_compares_candidates_with_their_evidence(office: Office) -> None:
     shown = run("show", office.ids[2])
     assert "Two documents fit equally: order 4711, order 4711." in shown
     (total,) = [line for line in shown.splitlines() if line.startswith("sum")]
-    (record,) = call("show", office.ids[2])["doubts"]
-    assert total.split()[1::2] == [f"{candidate['bits']:+.1f}" for candidate in record["candidates"]]
+    (record,) = call("show", office.ids[2])["ambiguous_matches"]
+    assert total.split()[1::2] == [f"{candidate['weight_bits']:+.1f}" for candidate in record["candidates"]]
     for step in record["candidates"][0]["evidence"]:
         assert any(line.startswith(step["label"]) and step["text"][:12] in line for line in shown.splitlines())
 
@@ -112,7 +112,7 @@ def test_impossible_decision_is_refused(office: Office, database: Database, admi
         run("confirm", office.ids[2], office.ids[3])
 
 
-@pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "gone"), ("--limit", "3"), ("--json",)])
+@pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "resolved"), ("--limit", "3"), ("--json",)])
 def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], office: Office) -> None:
     with pytest.raises(UsageError, match=f"{option[0]} before 'reject' would mean the list"):
         run(*option, "reject", office.ids[2], "--all")
@@ -125,4 +125,4 @@ def test_list_footer_shows_state_and_truncation(office: Office) -> None:
     assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt, and there are more: raise --limit. ")
     run("reject", office.ids[2], "--all", "--by", "ann")
     assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a person. ")
-    assert run("--state", "gone").strip() == "No document is no longer in doubt, without a decision."
+    assert run("--state", "resolved").strip() == "No document is no longer in doubt, without a decision."

@@ -36,7 +36,7 @@ def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: 
     scripted.then(answer(CHOICE))
     office.match(2)
     shown = run("questions", office.ids[2])
-    assert "2026-06-01 00:00  the-model  prompt matching-3, temperature 0, 120 tokens in, 30 out" in shown
+    assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
     assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
@@ -48,7 +48,7 @@ def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> 
     (request,) = scripted.requests
     (question,) = questions(office)
     assert (question["system"], question["user"]) == (request.system, request.user)
-    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-3", "the-model", 0)
+    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-4", "the-model", 0)
     assert question["answer"] == {"matches": [CHOICE]}
     candidates = [(label, candidate["id"]) for label, candidate in question["candidates"].items()]
     assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
@@ -95,7 +95,7 @@ def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server)
     scripted.then(answer(CHOICE))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
-        removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
+        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
     shown = run("questions", office.ids[2], "--text")
     assert "It chose A1, a deleted document (high)" in shown
     assert "The text of the question is no longer stored." in shown
@@ -121,6 +121,7 @@ def test_review_shows_an_exhausted_budget(office: Office, admin: Connection) -> 
     office.judge = None
     office.match(2)
     admin.execute(
-        """UPDATE document_review SET doubts = jsonb_set(doubts, '{0,unasked}', '"The budget is used up."')"""
+        """UPDATE document_review
+            SET ambiguous_matches = jsonb_set(ambiguous_matches, '{0,unasked}', '"The budget is used up."')"""
     )
     assert "order 4711, order 4711. The budget is used up." in run("show", office.ids[2])

@@ -1,4 +1,4 @@
-"""Tasks are submitted, listed, shown and cancelled on the command line, through the API."""
+"""Tasks are submitted, listed, shown and canceled on the command line, through the API."""
 
 import json
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_payload_is_read_from_file_or_stdin(queue: FakeSqs, admin: Connection, t
     ("words", "message"),
     [
         (["nothing"], "no such task_type; known are"),
-        (["http_request", '{"url": "https://example.com"}'], "HTTP_REQUESTS is not set"),
+        (["http_request", '{"url": "https://example.com"}'], "HTTP_REQUEST_TASKS_ENABLED is not set"),
         (["echo", "[]"], "must be a JSON object"),
         (["echo", "{"], "must be a JSON object"),
         (["echo", "@/nowhere.json"], "cannot be read from '/nowhere.json': No such file"),
@@ -126,7 +126,7 @@ def test_show_finds_a_task_by_id_suffix(queue: FakeSqs, admin: Connection) -> No
     admin.execute("UPDATE task SET status = 'succeeded', result = '[1]', attempts = 2")
     for number, outcome in ((1, "retry"), (2, "succeeded")):
         admin.execute(
-            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                          error)
                SELECT tenant_id, 'tasks', id, 1, %s, %s, %s, %s, 'It was away.' FROM task WHERE id = %s""",
             [number, NOW, NOW, outcome, job_id],
@@ -173,12 +173,12 @@ def test_every_status_has_a_style() -> None:
     assert set(STYLES) == set(get_args(Status))
 
 
-def test_only_unfinished_tasks_are_cancelled(queue: FakeSqs, admin: Connection) -> None:
+def test_only_unfinished_tasks_are_canceled(queue: FakeSqs, admin: Connection) -> None:
     first, second = call("submit", "echo")["job_id"], call("submit", "echo")["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', ended_at = now() WHERE id = %s", [second])
 
-    assert "cancelled" in run("cancel", first, "--by", "ann")
-    assert {row["id"]: row["reason"] for row in rows(admin, "task")}[UUID(first)] == "Cancelled by ann."
+    assert "canceled" in run("cancel", first, "--by", "ann")
+    assert {row["id"]: row["skip_reason"] for row in rows(admin, "task")}[UUID(first)] == "Canceled by ann."
     with pytest.raises(UsageError, match="has succeeded already"):
         run("cancel", second, "--by", "ann")
     assert len(queue.sent[QUEUE]) == 2

@@ -47,7 +47,7 @@ def test_changes_of_tolerances_reach_the_audit_trail(acme: UUID, admin: Connecti
     assert recorded(admin, acme) == [("ann", "tolerance set", ["price"]), ("bob", "tolerance removed", ["price"])]
     ((detail,),) = admin.execute("SELECT detail FROM audit_entry WHERE number = 1").fetchall()
     assert detail == {
-        "supplier": audit.keyed(admin, acme, b"Globex").hex(),
+        "supplier": audit.hmac_digest(admin, acme, b"Globex").hex(),
         "article": None,
         "lower_absolute": None,
         "lower_percent": "2",
@@ -94,10 +94,10 @@ def test_a_tolerance_is_removed_by_its_scope():
 
 def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
-        diagnostics.request(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
+        diagnostics.enqueue_diagnostics(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     admin.execute(
-        "UPDATE cluster_diagnostics SET outcome = 'matched', result = '{}', cluster_status = 'matched',"
+        "UPDATE cluster_diagnostics SET match_status = 'matched', result = '{}', cluster_status = 'matched',"
         " amount_at_stake = 0, waiting_since = now(), documents = 1 WHERE id = %s",
         [CLUSTER],
     )
@@ -110,7 +110,7 @@ def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database
 
 def test_change_restarts_a_first_computation_in_progress(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
-        diagnostics.request(connection, acme, [CLUSTER], datetime.now(UTC))
+        diagnostics.enqueue_diagnostics(connection, acme, [CLUSTER], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'in-progress', attempts = 1")
     run("acme", "--set", "total", "--within", "any")
     (row,) = rows(admin, "cluster_diagnostics")

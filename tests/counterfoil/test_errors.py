@@ -2,9 +2,9 @@
 
 from counterfoil import errors
 from counterfoil.errors import (
-    InvalidAnswerError,
     InvalidDocumentError,
-    sentence,
+    InvalidLlmResponseError,
+    safe_message,
 )
 
 
@@ -19,17 +19,17 @@ def test_every_error_is_transient_or_permanent() -> None:
 
 
 def test_only_own_error_messages_are_shown() -> None:
-    assert sentence(InvalidDocumentError("The file is empty.", code="damaged_pdf")) == "The file is empty."
+    assert safe_message(InvalidDocumentError("The file is empty.", code="damaged_pdf")) == "The file is empty."
     try:
         int("Total 1190.00")
     except ValueError as error:
-        message = sentence(error)
+        message = safe_message(error)
     assert message.startswith("Unexpected ValueError at tests.counterfoil.test_errors:")
     assert "1190" not in message
 
 
 def test_model_answer_is_quoted_except_in_logs() -> None:
-    error = InvalidAnswerError("The answer is not valid JSON", preview="Total 1190.00")
-    assert sentence(error) == "The answer is not valid JSON: 'Total 1190.00'"
-    assert sentence(error, for_log=True) == "The answer is not valid JSON"
-    assert sentence(InvalidAnswerError("The answer is empty"), for_log=True) == "The answer is empty"
+    error = InvalidLlmResponseError("The answer is not valid JSON", preview="Total 1190.00")
+    assert safe_message(error) == "The answer is not valid JSON: 'Total 1190.00'"
+    assert safe_message(error, for_log=True) == "The answer is not valid JSON"
+    assert safe_message(InvalidLlmResponseError("The answer is empty"), for_log=True) == "The answer is empty"

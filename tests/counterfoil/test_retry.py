@@ -69,16 +69,16 @@ def test_listed_delays_have_no_jitter() -> None:
     policy = RequeuePolicy(waits=(30, 120, 300), max_attempts=4)
     error = ServiceUnavailableError("x")
 
-    decisions = [policy.decide(error, attempts, 1, NOW, chance=0.9) for attempts in range(1, 5)]
+    decisions = [policy.decide(error, attempts, 1, NOW, spread=0.9) for attempts in range(1, 5)]
 
     assert decisions[:3] == [Requeue(NOW + timedelta(seconds=seconds)) for seconds in (30, 120, 300)]
     assert decisions[3] == GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
     assert policy.wait(9) == timedelta(minutes=5)
 
 
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
-def test_jitter_spreads_retries(chance: float, seconds: float) -> None:
-    decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, chance=chance)
+@pytest.mark.parametrize(("spread", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
+def test_jitter_spreads_retries(spread: float, seconds: float) -> None:
+    decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, spread=spread)
 
     assert decision == Requeue(NOW + timedelta(seconds=seconds))
 
@@ -86,7 +86,7 @@ def test_jitter_spreads_retries(chance: float, seconds: float) -> None:
 def test_cap_includes_jitter() -> None:
     policy = RequeuePolicy(base=3, factor=1, jitter=10, cap=8)
 
-    assert [policy.wait(1, chance).total_seconds() for chance in (0, 0.25, 0.5, 0.9)] == [3, 5.5, 8, 8]
+    assert [policy.wait(1, spread).total_seconds() for spread in (0, 0.25, 0.5, 0.9)] == [3, 5.5, 8, 8]
 
 
 @pytest.mark.parametrize("receives", [1, 2, 3])
@@ -106,13 +106,13 @@ def test_work_item_limit_overrides_policy(policy: RedeliverPolicy | RequeuePolic
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "chance", "seconds"),
+    ("retry_after", "spread", "seconds"),
     [(120, 0.0, 120), (120, 0.5, 125), (0, 0.5, 7), (1, 0.5, 7), (3, 0.0, 3), (3, 0.5, 8), (86_400, 0.5, 3605)],
 )
-def test_requeue_honors_retry_after_with_jitter(retry_after: float, chance: float, seconds: float) -> None:
+def test_requeue_honors_retry_after_with_jitter(retry_after: float, spread: float, seconds: float) -> None:
     error = ServiceUnavailableError("x", retry_after=retry_after)
 
-    decision = RequeuePolicy(jitter=10).decide(error, 1, 1, NOW, chance=chance)
+    decision = RequeuePolicy(jitter=10).decide(error, 1, 1, NOW, spread=spread)
 
     assert decision == Requeue(NOW + timedelta(seconds=seconds))
 
@@ -120,16 +120,16 @@ def test_requeue_honors_retry_after_with_jitter(retry_after: float, chance: floa
 def test_cap_does_not_shorten_retry_after() -> None:
     error = ServiceUnavailableError("x", retry_after=400)
 
-    assert RequeuePolicy(cap=300).decide(error, 1, 1, NOW, chance=0.5) == Requeue(NOW + timedelta(seconds=400.5))
+    assert RequeuePolicy(cap=300).decide(error, 1, 1, NOW, spread=0.5) == Requeue(NOW + timedelta(seconds=400.5))
 
 
 def test_redelivery_adds_jitter_to_retry_after() -> None:
     requested, own = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
     policy = RedeliverPolicy(jitter=10)
 
-    assert policy.decide(requested, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(seconds=1205))
-    assert policy.decide(requested, 1, 3, NOW, chance=0.5) == Park(NOW + timedelta(seconds=1205))
-    assert policy.decide(own, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(minutes=5))
+    assert policy.decide(requested, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(seconds=1205))
+    assert policy.decide(requested, 1, 3, NOW, spread=0.5) == Park(NOW + timedelta(seconds=1205))
+    assert policy.decide(own, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(minutes=5))
 
 
 def test_unknown_error_is_not_requeued() -> None:

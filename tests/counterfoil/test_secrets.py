@@ -9,7 +9,7 @@ import pytest
 from botocore.stub import Stubber
 
 from counterfoil import aws
-from counterfoil.aws import secret
+from counterfoil.aws import get_secret
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 
@@ -34,25 +34,25 @@ def store_secret(manager: Stubber, text: str) -> None:
 
 def key_at(seconds: float) -> str | None:
     """Return the key as known at a time."""
-    value = secret(STORED, "LLM_API_KEY", clock=lambda: seconds)
+    value = get_secret(STORED, "LLM_API_KEY", clock=lambda: seconds)
     return None if value is None else value.get_secret_value()
 
 
 def test_environment_secret_needs_no_lookup(manager: Stubber):
     settings = Settings.from_environment({"SECRETS_ARN": ARN, "LLM_API_KEY": "from-the-environment"})
-    value = secret(settings, "LLM_API_KEY")
+    value = get_secret(settings, "LLM_API_KEY")
     assert value is not None
     assert value.get_secret_value() == "from-the-environment"
 
 
 def test_missing_secret_returns_none():
-    assert secret(Settings(), "LLM_API_KEY") is None
+    assert get_secret(Settings(), "LLM_API_KEY") is None
 
 
 def test_all_secrets_share_one_request(manager: Stubber):
     store_secret(manager, '{"LLM_API_KEY": "key-1", "SLACK_WEBHOOK_URL": "https://hooks.example/1"}')
     for _ in range(2):
-        key, url = secret(STORED, "LLM_API_KEY"), secret(STORED, "SLACK_WEBHOOK_URL")
+        key, url = get_secret(STORED, "LLM_API_KEY"), get_secret(STORED, "SLACK_WEBHOOK_URL")
         assert key is not None
         assert url is not None
         assert (key.get_secret_value(), url.get_secret_value()) == ("key-1", "https://hooks.example/1")
@@ -110,7 +110,7 @@ def test_concurrent_threads_send_one_request(manager: Stubber):
 def test_invalid_secret_value_is_rejected_without_quoting(text: str, manager: Stubber):
     store_secret(manager, text)
     with pytest.raises(InvalidSettingsError, match="SECRETS_ARN") as caught:
-        secret(STORED, "LLM_API_KEY")
+        get_secret(STORED, "LLM_API_KEY")
     assert "key-1" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -128,6 +128,6 @@ def test_invalid_secret_value_is_rejected_without_quoting(text: str, manager: St
 def test_failed_lookup_is_mapped_and_repeated(code: str, status: int, expected: type[Exception], manager: Stubber):
     manager.add_client_error("get_secret_value", code, http_status_code=status)
     with pytest.raises(expected):
-        secret(STORED, "LLM_API_KEY")
+        get_secret(STORED, "LLM_API_KEY")
     store_secret(manager, '{"LLM_API_KEY": "key-1"}')
-    assert secret(STORED, "LLM_API_KEY") is not None
+    assert get_secret(STORED, "LLM_API_KEY") is not None

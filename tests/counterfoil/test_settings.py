@@ -14,7 +14,7 @@ def test_settings_come_from_environment_variables() -> None:
         {
             "WORKER": json.dumps({"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}),
             "QUEUE_URLS": '{"matching": "http://127.0.0.1/matching"}',
-            "RETRY_REDELIVER_DELAYS_SECONDS": "[0.5, 2]",
+            "REDELIVERY_DELAYS_SECONDS": "[0.5, 2]",
             "LEASE_SECONDS": "60",
             "PATH": "/bin",
         }
@@ -22,7 +22,7 @@ def test_settings_come_from_environment_variables() -> None:
 
     assert settings.require_worker().permits == 4
     assert settings.queue_urls == {"matching": "http://127.0.0.1/matching"}
-    assert list(settings.retry_redeliver_delays_seconds) == [0.5, 2]
+    assert list(settings.redelivery_delays_seconds) == [0.5, 2]
     assert settings.lease_seconds == 60
 
 
@@ -34,11 +34,11 @@ def test_settings_come_from_environment_variables() -> None:
         ("REDELIVERY_MAX_ATTEMPTS", "0"),
         ("DATABASE_PORT", "x"),
         ("QUEUE_URLS", "[" * 5000),
-        ("RETRY_REDELIVER_DELAYS_SECONDS", "[]"),
-        ("RETRY_REDELIVER_DELAYS_SECONDS", "[NaN]"),
-        ("RETRY_REDELIVER_DELAYS_SECONDS", "[-1]"),
-        ("RETRY_REDELIVER_DELAYS_SECONDS", "[1e400]"),
-        ("RETRY_REDELIVER_DELAYS_SECONDS", "[43201]"),
+        ("REDELIVERY_DELAYS_SECONDS", "[]"),
+        ("REDELIVERY_DELAYS_SECONDS", "[NaN]"),
+        ("REDELIVERY_DELAYS_SECONDS", "[-1]"),
+        ("REDELIVERY_DELAYS_SECONDS", "[1e400]"),
+        ("REDELIVERY_DELAYS_SECONDS", "[43201]"),
         ("LLM_TOTAL_TIMEOUT_SECONDS", "inf"),
     ],
 )
@@ -51,7 +51,7 @@ def test_invalid_setting_is_named(variable: str, value: str) -> None:
     ("lease", "heartbeat", "protection"), [("60", "60", "300"), ("60", "20", "60"), ("61", "20", "60")]
 )
 def test_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
-    times = {"LEASE_SECONDS": lease, "HEARTBEAT_SECONDS": heartbeat, "PROTECTION_SECONDS": protection}
+    times = {"LEASE_SECONDS": lease, "HEARTBEAT_INTERVAL_SECONDS": heartbeat, "MIN_VISIBILITY_SECONDS": protection}
 
     with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):
         Settings.from_environment(times)

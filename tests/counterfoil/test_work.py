@@ -18,7 +18,7 @@ def test_only_pending_work_items_are_woken(admin: Connection, database: Database
     with database.tenant(tenant) as connection:
         sends = wake(connection, "tasks", [waiting, *others], NOW)
 
-    assert [(send.message, send.not_before) for send in sends] == [
+    assert [(send.message, send.scheduled_at) for send in sends] == [
         (Message(work_id=waiting, revision=1, send_number=4), NOW)
     ]
     row = admin.execute(

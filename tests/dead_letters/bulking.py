@@ -13,10 +13,10 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
-from counterfoil.operations.store import LetterAction, NewOperation, Operation, OperationItem, Steer
+from counterfoil.operations.store import LetterAction, NewOperation, Operation, OperationCommand, OperationItem
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import rows
@@ -73,9 +73,9 @@ class Yard:
         definition = BulkSteps(bucket)
         return engine.step(self.database, definition, operation.id, operation.tenant_id, self.now, **how)
 
-    def run(self, operation: Operation, **how: Any) -> list[Send]:
+    def run(self, operation: Operation, **how: Any) -> list[OutboxMessage]:
         """Run steps until nothing is due, and return the enqueued messages."""
-        sends: list[Send] = []
+        sends: list[OutboxMessage] = []
         while (taken := self.step(operation, **how)) is not None and taken.is_busy:
             sends += taken.sends
         return sends
@@ -101,7 +101,7 @@ class Yard:
         """Return the work ids of retried dead letters."""
         fetched = self.admin.execute(
             "SELECT d.work_id FROM operation_item i JOIN dead_letter d USING (job_id) "
-            "WHERE i.operation_id = %s AND i.result = 'done' ORDER BY i.number",
+            "WHERE i.operation_id = %s AND i.result = 'succeeded' ORDER BY i.number",
             [operation.id],
         ).fetchall()
         return [work for (work,) in fetched]
@@ -130,11 +130,11 @@ class Yard:
         return rows(self.admin, "outbox")
 
 
-def steer(yard: Yard, operation: Operation, how: Steer, version: int | None = None) -> Operation:
+def steer(yard: Yard, operation: Operation, how: OperationCommand, version: int | None = None) -> Operation:
     """Pause, resume or cancel an operation at `version` (default: the current one)."""
     seen = yard.shown(operation).version if version is None else version
     with yard.database.tenant(yard.tenant_id) as connection:
-        return store.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
+        return store.change_state(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def main() -> None:
         written = store.show(connection, operation.id)
     database.close()
     assert written.state == "done"
-    summary = {"letters": written.done, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
+    summary = {"dead_letters": written.succeeded, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
     print(json.dumps({**summary, "peak": peak_megabytes()}))  # noqa: T201
 
 

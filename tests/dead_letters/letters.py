@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from counterfoil.db import Database
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.delivery.work import Message
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Die = Callable[..., UUID]
@@ -31,13 +31,13 @@ def dying(database: Database, tenant_id: UUID) -> Die:
         message = Message(work_id=work_id or uuid4(), revision=revision, send_number=0)
         now = NOON + timedelta(minutes=minute)
         dead_letter = DeadLetter(
-            job_id=KINDS[worker].job_id(message.work_id),
+            job_id=WORK_KINDS[worker].job_id(message.work_id),
             tenant_id=tenant or tenant_id,
             worker=worker,
             message=message,
             payload={"message": message.model_dump(mode="json"), "file": {"file_name": file_name}},
             attempts=3,
-            failure=Failure("max_retries_exceeded", error_type, error, 3, worker),
+            failure=FailureDetails("max_retries_exceeded", error_type, error, 3, worker),
             created_at=now - timedelta(minutes=5),
             task_type=task_type,
         )

@@ -11,13 +11,19 @@ from counterfoil import audit, aws
 from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, search
-from counterfoil.dead_letters.actions import Done, NoLetterError, NotPendingError, NotRetriableError, Wish
-from counterfoil.dead_letters.search import Details
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.dead_letters.actions import (
+    ChangeRequest,
+    ChangeResult,
+    DeadLetterNotFoundError,
+    NotPendingError,
+    NotRetryableError,
+)
+from counterfoil.dead_letters.search import DeadLetterDetails
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
-from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionError
-from counterfoil.kinds import KINDS
+from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionConflictError
+from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs, rows
@@ -45,11 +51,11 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
     return fake
 
 
-def change(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> Wish:
-    return Wish(job_id, version, "kim", NOON, note)
+def change(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> ChangeRequest:
+    return ChangeRequest(job_id, version, "kim", NOON, note)
 
 
-def shown(database: Database, tenant_id: UUID, job_id: UUID) -> Details:
+def shown(database: Database, tenant_id: UUID, job_id: UUID) -> DeadLetterDetails:
     with database.tenant(tenant_id) as connection:
         details = search.show(connection, tenant_id, job_id)
     assert details is not None
@@ -93,16 +99,16 @@ def test_concurrent_retries_start_one_revision(
     job_id = fail()
     many = Database(database_url, max_connections=8)
 
-    def retry(_: int) -> Done | VersionError:
+    def retry(_: int) -> ChangeResult | VersionConflictError:
         try:
             return actions.retry(many, tenant_id, change(job_id), bucket=None)
-        except VersionError as error:
+        except VersionConflictError as error:
             return error
 
     with ThreadPoolExecutor(8) as pool:
         ended = list(pool.map(retry, range(16)))
     many.close()
-    assert sum(isinstance(item, Done) for item in ended) == 1
+    assert sum(isinstance(item, ChangeResult) for item in ended) == 1
     assert len(rows(admin, "outbox")) == 1
     assert [task["revision"] for task in rows(admin, "task")] == [2]
     assert len(trail(database, tenant_id)) == 1
@@ -123,7 +129,7 @@ def test_retry_rejects_work_item_with_other_status(
 ):
     job_id = fail(**columns)
     before = rows(admin, "task")
-    with pytest.raises(NotRetriableError, match=reason):
+    with pytest.raises(NotRetryableError, match=reason):
         actions.retry(database, tenant_id, change(job_id), bucket=None)
     assert (rows(admin, "task"), rows(admin, "outbox"), trail(database, tenant_id)) == (before, [], [])
     assert shown(database, tenant_id, job_id).status == "pending"
@@ -132,14 +138,14 @@ def test_retry_rejects_work_item_with_other_status(
 def test_retry_rejects_deleted_work_item(fail: Fail, database: Database, tenant_id: UUID, admin: Connection):
     job_id = fail()
     admin.execute("DELETE FROM task")
-    with pytest.raises(NotRetriableError, match="no longer exists"):
+    with pytest.raises(NotRetryableError, match="no longer exists"):
         actions.retry(database, tenant_id, change(job_id), bucket=None)
 
 
-@pytest.mark.parametrize("worker", KINDS)
+@pytest.mark.parametrize("worker", WORK_KINDS)
 def test_every_worker_supports_retry(worker: str, die: Die, database: Database, tenant_id: UUID, admin: Connection):
     work_id = uuid4()
-    kind = KINDS[worker]
+    kind = WORK_KINDS[worker]
     make = {
         "acquisition": """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
                           VALUES (%(id)s, %(tenant)s, 'b', 'k', '0', 1, now())""",
@@ -181,7 +187,7 @@ def make_output(admin: Connection, tenant_id: UUID, id_: UUID) -> None:
     )
 
 
-@pytest.mark.parametrize("step", ["begin", "record"])
+@pytest.mark.parametrize("step", ["start_revision", "record"])
 def test_connection_loss_before_commit_changes_nothing(
     step: str,
     fail: Fail,
@@ -201,7 +207,7 @@ def test_connection_loss_before_commit_changes_nothing(
 
         return act
 
-    where = actions if step == "begin" else audit
+    where = actions if step == "start_revision" else audit
     with monkeypatch.context() as patched:
         patched.setattr(where, step, disconnect_after(getattr(where, step)))
         with pytest.raises(DatabaseUnavailableError):
@@ -227,7 +233,7 @@ def unreadable(database: Database) -> Callable[..., UUID]:
             message=None,
             payload={"body": body, "encoding": encoding},
             attempts=0,
-            failure=Failure("non_retriable_error", "InvalidMessageError", "The message is no task", 0, worker),
+            failure=FailureDetails("non_retriable_error", "InvalidMessageError", "The message is no task", 0, worker),
             created_at=NOON,
         )
         with database.delivery() as connection:
@@ -271,7 +277,7 @@ def test_watchdog_sends_messages_of_lost_sender(
 
 def test_retry_rejects_message_invalid_for_sqs(unreadable: Callable[..., UUID], database: Database):
     job_id = unreadable("ff00", "hex")
-    with pytest.raises(NotRetriableError, match="no queue takes"):
+    with pytest.raises(NotRetryableError, match="no queue takes"):
         actions.retry(database, None, change(job_id), bucket=None)
 
 
@@ -279,7 +285,7 @@ def test_unassigned_dead_letter_is_hidden_from_tenants(
     unreadable: Callable[..., UUID], database: Database, tenant_id: UUID
 ):
     job_id = unreadable()
-    with pytest.raises(NoLetterError):
+    with pytest.raises(DeadLetterNotFoundError):
         actions.resolve(database, tenant_id, change(job_id))
     assert actions.resolve(database, None, change(job_id)).version == 2
 
@@ -289,7 +295,7 @@ def test_unassigned_dead_letter_is_hidden_from_tenants(
 
 @pytest.mark.parametrize(("settle", "status"), [(actions.resolve, "resolved"), (actions.ignore, "ignored")])
 def test_dead_letter_is_closed_with_note(
-    settle: Callable[..., Done], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    settle: Callable[..., ChangeResult], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     settle(database, tenant_id, change(job_id, note="Booked by hand"))
@@ -301,10 +307,10 @@ def test_dead_letter_is_closed_with_note(
     assert rows(admin, "task")[0]["status"] == "failed"
 
 
-@pytest.mark.parametrize("note", [None, "", "  ", "x" * (actions.LONGEST_NOTE + 1)])
+@pytest.mark.parametrize("note", [None, "", "  ", "x" * (actions.MAX_NOTE_CHARS + 1)])
 @pytest.mark.parametrize("settle", [actions.resolve, actions.ignore])
 def test_closing_requires_valid_note(
-    settle: Callable[..., Done], note: str | None, fail: Fail, database: Database, tenant_id: UUID
+    settle: Callable[..., ChangeResult], note: str | None, fail: Fail, database: Database, tenant_id: UUID
 ):
     job_id = fail()
     with pytest.raises(RejectedRequestError, match="note"):
@@ -328,11 +334,11 @@ ACTS = {
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_action_rejects_outdated_version(
-    act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    act: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET metadata = '{}', version = version + 1")
-    with pytest.raises(VersionError, match="version 2"):
+    with pytest.raises(VersionConflictError, match="version 2"):
         act(database, tenant_id, change(job_id))
     assert trail(database, tenant_id) == []
 
@@ -340,7 +346,7 @@ def test_action_rejects_outdated_version(
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 @pytest.mark.parametrize("status", ["retried", "resolved", "ignored"])
 def test_action_rejects_closed_dead_letter(
-    status: str, act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    status: str, act: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET status = %s, version = 2", [status])
@@ -351,7 +357,7 @@ def test_action_rejects_closed_dead_letter(
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_action_rejects_foreign_and_purged_dead_letters(
-    act: Callable[..., Done],
+    act: Callable[..., ChangeResult],
     fail: Fail,
     database: Database,
     tenant_id: UUID,
@@ -359,8 +365,8 @@ def test_action_rejects_foreign_and_purged_dead_letters(
     make_tenant: Callable[..., UUID],
 ):
     job_id = fail()
-    with pytest.raises(NoLetterError):
+    with pytest.raises(DeadLetterNotFoundError):
         act(database, make_tenant("other"), change(job_id))
     admin.execute("UPDATE dead_letter SET purged_at = now()")
-    with pytest.raises(NoLetterError):
+    with pytest.raises(DeadLetterNotFoundError):
         act(database, tenant_id, change(job_id, version=2))

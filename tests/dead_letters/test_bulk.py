@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Database, keeper
+from counterfoil.db import Database, keeper_connection
 from counterfoil.dead_letters import bulk, groups
 from counterfoil.dead_letters.search import DeadLetterFilter
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
-from counterfoil.operations.engine import AHEAD
+from counterfoil.operations.engine import LOOKAHEAD
 from counterfoil.operations.store import NoOperationError, Operation, OperationStateError
 from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
@@ -29,12 +29,12 @@ def test_resumed_operation_continues(yard: Yard, canary: int | None):
     yard.step(operation, at_once=2)
     assert steer(yard, operation, "pause").state == "paused"
     assert yard.step(operation) is None
-    assert yard.shown(operation).done == 2
+    assert yard.shown(operation).succeeded == 2
     assert steer(yard, operation, "resume").state == ("running" if canary is None else "canary")
     yard.run(operation)
     yard.end(yard.works(operation), "succeeded")
     yard.run(operation)
-    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "succeeded")
 
 
 def test_canceled_operation_stops(yard: Yard):
@@ -43,12 +43,12 @@ def test_canceled_operation_stops(yard: Yard):
     yard.step(operation, at_once=2)
     steer(yard, operation, "pause")
     ended = steer(yard, operation, "cancel")
-    assert (ended.state, ended.ended_at, yard.step(operation)) == ("cancelled", yard.now, None)
-    assert Counter(yard.results(operation).values()) == {"done": 2, None: 3}
+    assert (ended.state, ended.ended_at, yard.step(operation)) == ("canceled", yard.now, None)
+    assert Counter(yard.results(operation).values()) == {"succeeded": 2, None: 3}
     for how in ("pause", "resume", "cancel"):
-        with pytest.raises(OperationStateError, match="cancelled"):
+        with pytest.raises(OperationStateError, match="canceled"):
             steer(yard, operation, how)
-    with pytest.raises(OperationStateError, match="cancelled"):
+    with pytest.raises(OperationStateError, match="canceled"):
         change_rate(yard, operation, 7)
 
 
@@ -62,8 +62,8 @@ def test_next_steps_use_changed_rate(yard: Yard):
     yard.fail(400, every=0.1)
     operation = yard.request(rate=1)
     yard.step(operation)
-    slow = yard.shown(operation).handled
-    assert slow == AHEAD.total_seconds()
+    slow = yard.shown(operation).processed
+    assert slow == LOOKAHEAD.total_seconds()
 
     changed = change_rate(yard, operation, 5)
 
@@ -71,10 +71,10 @@ def test_next_steps_use_changed_rate(yard: Yard):
     assert yard.trail()[-1].action == "bulk-rate"
     assert yard.trail()[-1].detail == {"rate": 5, "rate_before": 1}
     yard.step(operation)
-    assert yard.shown(operation).handled == slow  # they are not due yet
+    assert yard.shown(operation).processed == slow  # they are not due yet
     yard.now += timedelta(minutes=1)
     yard.step(operation)
-    assert yard.shown(operation).handled - slow == 5 * 60
+    assert yard.shown(operation).processed - slow == 5 * 60
 
 
 @pytest.mark.parametrize("rate", [0, 501])
@@ -83,7 +83,7 @@ def test_rate_change_is_bounded(yard: Yard, rate: int):
     operation = yard.request(rate=3)
     with pytest.raises(RejectedRequestError, match="between 1 and 500 dead letters per second"):
         change_rate(yard, operation, rate)
-    with pytest.raises(VersionError):
+    with pytest.raises(VersionConflictError):
         change_rate(yard, operation, 4, operation.version + 1)
     assert yard.shown(operation).rate == 3
 
@@ -94,12 +94,12 @@ def test_control_requires_current_version_and_state(yard: Yard, make_tenant: Cal
     with pytest.raises(OperationStateError, match="running"):
         steer(yard, operation, "resume")
     steer(yard, operation, "pause")
-    with pytest.raises(VersionError):
+    with pytest.raises(VersionConflictError):
         steer(yard, operation, "cancel", operation.version)
     with pytest.raises(OperationStateError, match="paused"):
         steer(yard, operation, "pause")
     with yard.database.tenant(make_tenant("zenith")) as connection, pytest.raises(NoOperationError):
-        store.steer(connection, operation.id, "cancel", version=1, actor="eve", now=LATER)
+        store.change_state(connection, operation.id, "cancel", version=1, actor="eve", now=LATER)
 
 
 def test_each_change_has_one_audit_entry(yard: Yard):
@@ -118,7 +118,7 @@ def test_each_change_has_one_audit_entry(yard: Yard):
     assert {tuple(entry.targets) for entry in entries} == {(str(operation.id),)}
     assert entries[0].note_hash is not None
     assert set(entries[0].detail) == {"rate", "canary", "filter_hash"}
-    assert entries[-1].detail == {"done": 9, "failed": 0, "skipped": 0}
+    assert entries[-1].detail == {"succeeded": 9, "failed": 0, "skipped": 0}
     before = [entry.version_before for entry in entries]
     assert before[1:] == [entry.version_after for entry in entries][:-1]
 
@@ -170,7 +170,7 @@ def test_partially_closed_group_stays_open(yard: Yard):
     assert state(yard) == "open"
     yard.run(yard.request("retry", fingerprint=fingerprint))
     yard.run(yard.request("resolve"))
-    assert "resolved" not in {row["settled_as"] for row in rows(yard.admin, "dead_letter_group")}
+    assert "resolved" not in {row["closed_as"] for row in rows(yard.admin, "dead_letter_group")}
 
 
 # -- previews and retention -------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_partially_closed_group_stays_open(yard: Yard):
 
 def test_preview_counts_and_samples_newest_dead_letters(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     dead_letters = yard.fail(12, error="Step a")
-    newest = dead_letters[::-1][: bulk.SAMPLE]
-    monkeypatch.setattr(bulk, "SEARCHED", 5)
+    newest = dead_letters[::-1][: bulk.SAMPLE_SIZE]
+    monkeypatch.setattr(bulk, "SEARCH_BATCH_SIZE", 5)
 
     def preview(selection: DeadLetterFilter | None, ids: Any = ()) -> tuple[int, bool, list[UUID]]:
         with yard.database.tenant(yard.tenant_id) as connection:
@@ -190,7 +190,7 @@ def test_preview_counts_and_samples_newest_dead_letters(yard: Yard, monkeypatch:
     assert preview(DeadLetterFilter(text="step")) == (12, True, newest)
     assert preview(DeadLetterFilter(text="nowhere")) == (0, True, [])
     assert preview(None, [*dead_letters[:2], uuid4()]) == (2, True, dead_letters[1::-1])
-    monkeypatch.setattr(bulk, "COUNTED", 10)
+    monkeypatch.setattr(bulk, "COUNT_LIMIT", 10)
     assert preview(DeadLetterFilter(text="step")) == (10, False, newest)
     assert rows(yard.admin, "operation") == []
 
@@ -233,7 +233,7 @@ def test_database_protects_results_until_retention_ends(yard: Yard, keeper_datab
     yard.fail(2)
     yard.run(yard.request())
     yard.admin.execute("UPDATE operation SET ended_at = now() - interval '89 days'")
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         assert connection.execute("DELETE FROM operation_item").rowcount == 0
         assert connection.execute("SELECT number FROM operation_item").fetchall() == []
 
@@ -245,5 +245,5 @@ def _expire(yard: Yard) -> datetime:
 
 
 def _delete_expired(keeper_database: Database, now: datetime, **bound: int) -> int:
-    with keeper(keeper_database) as connection:
-        return store.forget(connection, now, **bound)
+    with keeper_connection(keeper_database) as connection:
+        return store.delete_expired(connection, now, **bound)

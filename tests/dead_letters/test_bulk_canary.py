@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.dead_letters import actions, bulk
-from counterfoil.dead_letters.actions import Wish
+from counterfoil.dead_letters.actions import ChangeRequest
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
 from tests.dead_letters.bulking import LATER, Yard, steer
@@ -24,7 +24,7 @@ def fail_once(yard: Yard, operation: Operation) -> None:
 
 def cancel(yard: Yard, works: list[UUID]) -> None:
     yard.admin.execute(
-        "UPDATE task SET status = NULL, cancelled_at = now(), ended_at = now() WHERE id = ANY(%s)",
+        "UPDATE task SET status = NULL, canceled_at = now(), ended_at = now() WHERE id = ANY(%s)",
         [works],
     )
 
@@ -32,7 +32,7 @@ def cancel(yard: Yard, works: list[UUID]) -> None:
 def notified(yard: Yard) -> list[tuple[str, UUID, str]]:
     """Return the notifications about bulk operations, with their reasons."""
     return yard.admin.execute(
-        "SELECT worker, job_id, payload ->> 'error' FROM notification WHERE worker = 'bulk' ORDER BY created_at"
+        "SELECT worker, job_id, payload ->> 'error' FROM failure_event WHERE worker = 'bulk' ORDER BY created_at"
     ).fetchall()
 
 
@@ -54,7 +54,7 @@ def test_each_automatic_halt_notifies_once(yard: Yard):
     yard.end(yard.works(operation), "failed")
     yard.run(operation)
     expected.append(("bulk", operation.id, yard.shown(operation).reason))
-    assert (yard.shown(operation).state, notified(yard)) == ("stopped", expected)
+    assert (yard.shown(operation).state, notified(yard)) == ("halted", expected)
 
 
 def test_repeated_halt_notifies_once(yard: Yard):
@@ -80,14 +80,14 @@ def test_rest_follows_successful_canary(yard: Yard):
     dead_letters = yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 2)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 2)
     assert {job_id for job_id, status in yard.statuses().items() if status == "retried"} == {*dead_letters[3:]}
     first, second = yard.works(operation)
     yard.end([first], "succeeded")
     assert (yard.run(operation), yard.shown(operation).state) == ([], "canary")
     yard.end([second], "succeeded")
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
 
 
 def test_failed_canary_stops_operation(yard: Yard):
@@ -101,11 +101,11 @@ def test_failed_canary_stops_operation(yard: Yard):
     yard.now += timedelta(hours=1)
     yard.run(operation)
     ended = yard.shown(operation)
-    assert (ended.state, ended.reason) == ("stopped", "Of 2 letters that were tried first, 1 died again.")
+    assert (ended.state, ended.reason) == ("halted", "Of 2 letters that were tried first, 1 died again.")
     assert ended.ended_at == yard.now
-    assert Counter(yard.results(operation).values()) == {"done": 2, None: 3}
+    assert Counter(yard.results(operation).values()) == {"succeeded": 2, None: 3}
     assert yard.step(operation) is None
-    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-stopped", "bulk")
+    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-halted", "bulk")
 
 
 def test_unfinished_canary_pauses_operation_after_timeout(yard: Yard):
@@ -113,13 +113,13 @@ def test_unfinished_canary_pauses_operation_after_timeout(yard: Yard):
     operation = yard.request(canary=5)
     yard.run(operation)
     fail_once(yard, operation)
-    yard.now += bulk.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
     yard.run(operation)
     paused = yard.shown(operation)
-    assert (paused.state, paused.done, paused.ended_at) == ("paused", 5, None)
+    assert (paused.state, paused.succeeded, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
         "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of attempts. "
         "See why; resume the operation to wait as long again, or cancel it."
@@ -137,7 +137,7 @@ def test_resumed_canary_gets_full_timeout_again(yard: Yard):
     yard.run(operation)
     resumed = steer(yard, operation, "resume")
     assert (resumed.state, resumed.reason) == ("canary", None)
-    yard.now += bulk.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
@@ -146,7 +146,7 @@ def test_resumed_canary_gets_full_timeout_again(yard: Yard):
     yard.end(yard.works(operation), "succeeded")
     steer(yard, operation, "resume")
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
 
 
 def test_canary_timeout_starts_with_first_attempt(yard: Yard):
@@ -156,14 +156,14 @@ def test_canary_timeout_starts_with_first_attempt(yard: Yard):
     yard.run(operation)
     yard.now += timedelta(days=2)
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 1)
     fail_once(yard, operation)
-    yard.now += bulk.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 1)
     yard.end(yard.works(operation), "succeeded")
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 3)
 
 
 def test_canceled_canary_items_are_ignored(yard: Yard):
@@ -174,7 +174,7 @@ def test_canceled_canary_items_are_ignored(yard: Yard):
     cancel(yard, [first])
     yard.end([second], "succeeded")
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
 
 
 def test_fully_canceled_canary_pauses_operation(yard: Yard):
@@ -184,9 +184,9 @@ def test_fully_canceled_canary_pauses_operation(yard: Yard):
     cancel(yard, yard.works(operation))
     yard.run(operation)
     paused = yard.shown(operation)
-    assert (paused.state, paused.done) == ("paused", 2)
+    assert (paused.state, paused.succeeded) == ("paused", 2)
     assert paused.reason == (
-        "Of 2 letters that were begun first, none succeeded: they were cancelled, or there was nothing to do. "
+        "Of 2 letters that were begun first, none succeeded: they were canceled, or there was nothing to do. "
         "Cancel the operation, and try others."
     )
     assert steer(yard, operation, "cancel").reason is None
@@ -195,7 +195,7 @@ def test_fully_canceled_canary_pauses_operation(yard: Yard):
 def test_canary_counts_only_attempted_items(yard: Yard):
     dead_letters = yard.fail(7)
     operation = yard.request(canary=5)
-    actions.ignore(yard.database, yard.tenant_id, Wish(dead_letters[6], 1, "ann", LATER, "A trial"))
+    actions.ignore(yard.database, yard.tenant_id, ChangeRequest(dead_letters[6], 1, "ann", LATER, "A trial"))
     yard.run(operation)
     last, canceled, _untried, succeeded, deleted = yard.works(operation)
     cancel(yard, [canceled])
@@ -205,15 +205,15 @@ def test_canary_counts_only_attempted_items(yard: Yard):
     fail_again(yard, dead_letters[5])
     yard.run(operation)
     ended = yard.shown(operation)
-    assert (ended.done, ended.skipped) == (5, 1)
-    assert (ended.state, ended.reason) == ("stopped", "Of 2 letters that were tried first, 1 died again.")
+    assert (ended.succeeded, ended.skipped) == (5, 1)
+    assert (ended.state, ended.reason) == ("halted", "Of 2 letters that were tried first, 1 died again.")
 
 
 ONE = {
     "failed": "The letter that was tried first died again.",
     "pending": "The letter that was tried first did not succeed within 45 minutes of attempts. "
     "See why; resume the operation to wait as long again, or cancel it.",
-    "cancelled": "The letter that was begun first did not succeed: it was cancelled, or there was nothing to do. "
+    "canceled": "The letter that was begun first did not succeed: it was canceled, or there was nothing to do. "
     "Cancel the operation, and try others.",
 }
 
@@ -224,11 +224,11 @@ def test_single_item_canary_has_singular_reason(yard: Yard, ending: str, reason:
     operation = yard.request(canary=1)
     yard.run(operation)
     fail_once(yard, operation)
-    if ending == "cancelled":
+    if ending == "canceled":
         cancel(yard, yard.works(operation))
     else:
         yard.end(yard.works(operation), ending)
-    yard.now += bulk.PATIENCE + timedelta(seconds=1)
+    yard.now += bulk.TIMEOUT_SECONDS + timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).reason == reason
 
@@ -237,7 +237,9 @@ def test_skipped_dead_letters_do_not_count_as_canary(yard: Yard):
     dead_letters = yard.fail(4)
     operation = yard.request(canary=2)
     for dead_letter in dead_letters[2:]:
-        actions.ignore(yard.database, yard.tenant_id, Wish(dead_letter, 1, "ann", LATER, "A trial"))
+        actions.ignore(yard.database, yard.tenant_id, ChangeRequest(dead_letter, 1, "ann", LATER, "A trial"))
     yard.run(operation)
-    assert yard.results(operation) == dict(zip(dead_letters, ["done", "done", "skipped", "skipped"], strict=True))
+    assert yard.results(operation) == dict(
+        zip(dead_letters, ["succeeded", "succeeded", "skipped", "skipped"], strict=True)
+    )
     assert yard.shown(operation).state == "canary"

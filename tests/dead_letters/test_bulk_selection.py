@@ -19,7 +19,7 @@ def test_operation_selects_only_matching_dead_letters(yard: Yard, make_tenant: C
     yard.die(error="Step a", worker="tasks", tenant=make_tenant("zenith"))
     with yard.database.tenant(yard.tenant_id) as connection:
         fingerprints = {
-            group.sentence: group.fingerprint
+            group.message: group.fingerprint
             for group in groups.page(connection, yard.tenant_id, ["pending"], LATER, limit=9)
         }
     operations = {
@@ -48,12 +48,12 @@ def test_multi_step_selection_contains_each_dead_letter_once(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, selection: dict[str, Any]
 ):
     dead_letters = yard.fail(7, error="It is failing")
-    monkeypatch.setattr(bulk, "AT_ONCE", 3)
-    monkeypatch.setattr(bulk, "SEARCHED", 3)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
+    monkeypatch.setattr(bulk, "SEARCH_BATCH_SIZE", 3)
     operation = yard.request(**selection)
-    assert (operation.state, operation.selected) == ("waiting", 3)
+    assert (operation.state, operation.selected) == ("selecting", 3)
     yard.run(operation, at_once=2)
-    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "succeeded")
     assert [item.number for item in yard.items(operation)] == list(range(1, 8))
 
 
@@ -64,13 +64,13 @@ def test_empty_operation_ends_immediately(yard: Yard):
 
 
 def test_later_dead_letters_are_not_selected(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 2)
     dead_letters = yard.fail(3)
     operation = yard.request()
     yard.fail(2, first=61)
     yard.now += timedelta(hours=1)
     yard.run(operation)
-    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "succeeded")
     assert Counter(yard.statuses().values()) == {"retried": 3, "pending": 2}
 
 

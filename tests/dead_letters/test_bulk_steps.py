@@ -11,8 +11,8 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.dead_letters import actions, bulk
-from counterfoil.dead_letters.actions import Wish
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.dead_letters.actions import ChangeRequest
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
@@ -29,13 +29,13 @@ def test_bulk_retry_enqueues_all_pending_dead_letters(yard: Yard):
     sends = yard.run(operation)
 
     ended = yard.shown(operation)
-    assert (ended.state, ended.selected, ended.done, ended.ended_at) == ("done", 3, 3, LATER)
+    assert (ended.state, ended.selected, ended.succeeded, ended.ended_at) == ("done", 3, 3, LATER)
     assert yard.statuses() == dict.fromkeys(dead_letters, "retried")
     assert [(row["revision"], row["send_number"]) for row in yard.owed()] == [(2, 0)] * 3
     assert {send.message.work_id for send in sends} == set(yard.works(operation))
     assert {row["status"] for row in rows(yard.admin, "task")} == {"pending"}
     assert [(item.number, item.job_id, item.result, item.version, item.revision) for item in yard.items(operation)] == [
-        (number + 1, dead_letter, "done", 2, 2) for number, dead_letter in enumerate(reversed(dead_letters))
+        (number + 1, dead_letter, "succeeded", 2, 2) for number, dead_letter in enumerate(reversed(dead_letters))
     ]
 
 
@@ -45,12 +45,12 @@ def test_large_item_numbers_are_supported(yard: Yard, before: int):
     operation = yard.request()
     yard.admin.execute("UPDATE operation_item SET number = number + %s", [before])
     yard.admin.execute(
-        "UPDATE operation SET selected = selected + %(before)s, handled = %(before)s, done = %(before)s",
+        "UPDATE operation SET selected = selected + %(before)s, processed = %(before)s, succeeded = %(before)s",
         {"before": before},
     )
     yard.run(operation)
 
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", before + 3)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", before + 3)
     assert yard.statuses() == dict.fromkeys(dead_letters, "retried")
 
 
@@ -80,18 +80,18 @@ def test_dead_letter_history_names_operation(yard: Yard):
 
 
 def test_concurrently_closed_dead_letters_are_skipped(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 2)
     first, second, third, fourth = yard.fail(4)
     operation = yard.request()
     for dead_letter in (first, fourth):
-        actions.resolve(yard.database, yard.tenant_id, Wish(dead_letter, 1, "ann", LATER, "By hand"))
+        actions.resolve(yard.database, yard.tenant_id, ChangeRequest(dead_letter, 1, "ann", LATER, "By hand"))
     yard.run(operation)
-    assert yard.results(operation) == {first: "skipped", second: "done", third: "done", fourth: "skipped"}
+    assert yard.results(operation) == {first: "skipped", second: "succeeded", third: "succeeded", fourth: "skipped"}
     reasons = {item.job_id: (item.reason, item.version) for item in yard.items(operation)}
     assert reasons[first] == reasons[fourth] == ("It is resolved already.", 2)
     assert {row["resolved_by"] for row in rows(yard.admin, "dead_letter") if row["status"] == "resolved"} == {"ann"}
     ended = yard.shown(operation)
-    assert (ended.done, ended.failed, ended.skipped) == (2, 0, 2)
+    assert (ended.succeeded, ended.failed, ended.skipped) == (2, 0, 2)
 
 
 def test_renewed_and_deleted_dead_letters_are_skipped(yard: Yard):
@@ -100,7 +100,7 @@ def test_renewed_and_deleted_dead_letters_are_skipped(yard: Yard):
     yard.admin.execute("UPDATE dead_letter SET dlq_timestamp = %s WHERE job_id = %s", [LATER, renewed])
     yard.admin.execute("DELETE FROM dead_letter WHERE job_id = %s", [deleted])
     yard.run(operation)
-    assert yard.results(operation) == {renewed: "skipped", deleted: "skipped", unchanged: "done"}
+    assert yard.results(operation) == {renewed: "skipped", deleted: "skipped", unchanged: "succeeded"}
     assert [item.reason for item in yard.items(operation)] == [
         None,
         "There is no such dead letter.",
@@ -117,7 +117,7 @@ def test_unretriable_work_items_are_reported_as_failed(yard: Yard):
     yard.admin.execute("DELETE FROM task WHERE id = %s", [yard.work_of(deleted)])
     operation = yard.request(from_date=NOON + timedelta(minutes=5))
     yard.run(operation)
-    assert yard.results(operation) == {restarted: "failed", good: "done", deleted: "failed"}
+    assert yard.results(operation) == {restarted: "failed", good: "succeeded", deleted: "failed"}
     assert {item.reason for item in yard.items(operation)} == {
         None,
         "The work item was restarted and is pending.",
@@ -129,22 +129,23 @@ def test_unretriable_work_items_are_reported_as_failed(yard: Yard):
 def test_bulk_retry_uses_edited_payload(yard: Yard):
     edited, plain = yard.fail(2)
     yard.admin.execute(
-        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit = '{}' WHERE job_id = %s""", [edited]
+        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit_metadata = '{}' WHERE job_id = %s""",
+        [edited],
     )
     operation = yard.request()
     yard.run(operation)
-    assert yard.results(operation) == {edited: "done", plain: "done"}
+    assert yard.results(operation) == {edited: "succeeded", plain: "succeeded"}
     payloads = {row["id"]: row["payload"] for row in rows(yard.admin, "task")}
     assert payloads[str(yard.work_of(edited))] == {"say": "mended"}
 
 
 def test_invalid_edited_payload_fails_alone(yard: Yard):
     edited, plain = yard.fail(2)
-    yard.admin.execute("UPDATE dead_letter SET edited_payload = '{}', edit = '{}' WHERE job_id = %s", [edited])
+    yard.admin.execute("UPDATE dead_letter SET edited_payload = '{}', edit_metadata = '{}' WHERE job_id = %s", [edited])
     yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited)])
     operation = yard.request()
     yard.run(operation)
-    assert yard.results(operation) == {edited: "failed", plain: "done"}
+    assert yard.results(operation) == {edited: "failed", plain: "succeeded"}
 
 
 class Bucket:
@@ -164,19 +165,19 @@ def test_bucket_outage_delays_large_edited_payload(yard: Yard, monkeypatch: pyte
     bucket = Bucket()
     monkeypatch.setattr(aws, "client", lambda service: {"s3": bucket}[service])
     (edited,) = yard.fail()
-    large = """UPDATE dead_letter SET edit = '{}',
+    large = """UPDATE dead_letter SET edit_metadata = '{}',
                edited_payload = jsonb_build_object('say', repeat('x', 120000)) WHERE job_id = %s"""
     yard.admin.execute(large, [edited])
     operation = yard.request()
     bucket.is_unavailable = True
     with pytest.raises(ServiceUnavailableError):
         yard.step(operation, bucket="uploads")
-    assert yard.shown(operation).handled == 0
+    assert yard.shown(operation).processed == 0
     bucket.is_unavailable = False
     yard.run(operation, bucket="uploads")
-    assert yard.results(operation) == {edited: "done"}
+    assert yard.results(operation) == {edited: "succeeded"}
     (task,) = rows(yard.admin, "task")
-    assert (task["payload"], task["payload_key"]) == (None, *bucket.put)
+    assert (task["payload"], task["payload_s3_key"]) == (None, *bucket.put)
 
 
 def make_unreadable(yard: Yard) -> UUID:
@@ -189,7 +190,7 @@ def make_unreadable(yard: Yard) -> UUID:
         message=None,
         payload={"encoding": "text", "body": "{not json"},
         attempts=0,
-        failure=Failure("non_retriable_error", "InvalidMessageError", "no JSON", 3, "tasks"),
+        failure=FailureDetails("non_retriable_error", "InvalidMessageError", "no JSON", 3, "tasks"),
         created_at=NOON,
     )
     with yard.database.tenant(yard.tenant_id) as connection:
@@ -201,7 +202,7 @@ def test_unreadable_message_is_retried_unchanged(yard: Yard):
     job_id = make_unreadable(yard)
     operation = yard.request()
     (enqueued,) = yard.run(operation)
-    assert (enqueued.body, yard.results(operation)) == ("{not json", {job_id: "done"})
+    assert (enqueued.body, yard.results(operation)) == ("{not json", {job_id: "succeeded"})
 
 
 # -- rate -------------------------------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def test_rate_holds_over_uneven_runs(yard: Yard, rate: int):
     operation = yard.request(rate=rate)
     due = []
     for seconds in (57, 70, 60, 61):
-        due += [(send.not_before - LATER).total_seconds() for send in yard.run(operation, at_once=50)]
+        due += [(send.scheduled_at - LATER).total_seconds() for send in yard.run(operation, at_once=50)]
         yard.now += timedelta(seconds=seconds)
     assert Counter(int(moment) for moment in due) == dict.fromkeys(range(200), rate)
 
@@ -221,16 +222,17 @@ def test_rate_holds_over_uneven_runs(yard: Yard, rate: int):
 def test_individually_retried_items_share_the_rate(yard: Yard):
     edited, plain = yard.fail(20), yard.fail(20, first=30)
     yard.admin.execute(
-        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit = '{}' WHERE job_id = ANY(%s)""", [edited]
+        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit_metadata = '{}' WHERE job_id = ANY(%s)""",
+        [edited],
     )
     yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited[7])])
     bodies = [make_unreadable(yard) for _ in range(20)]
     operation = yard.request(rate=1)
     sends = yard.run(operation, at_once=25)
-    results = dict.fromkeys((*edited, *plain, *bodies), "done") | {edited[7]: "failed"}
+    results = dict.fromkeys((*edited, *plain, *bodies), "succeeded") | {edited[7]: "failed"}
     assert yard.results(operation) == results
-    assert Counter((send.not_before - LATER).total_seconds() for send in sends) == dict.fromkeys(range(59), 1)
-    assert {row["not_before"] for row in yard.owed()} == {send.not_before.isoformat() for send in sends}
+    assert Counter((send.scheduled_at - LATER).total_seconds() for send in sends) == dict.fromkeys(range(59), 1)
+    assert {row["scheduled_at"] for row in yard.owed()} == {send.scheduled_at.isoformat() for send in sends}
 
 
 def test_run_starts_only_items_due_before_next(yard: Yard):
@@ -265,11 +267,11 @@ def test_allowance_follows_rate(rate: int, seconds: float, expected: int):
 
 
 def test_killed_step_leaves_one_result_per_item(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 3)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
     killed = 0
     for at in range(1, 200):
         dead_letters = yard.fail(4)
-        actions.ignore(yard.database, yard.tenant_id, Wish(dead_letters[0], 1, "ann", NOON, "A trial"))
+        actions.ignore(yard.database, yard.tenant_id, ChangeRequest(dead_letters[0], 1, "ann", NOON, "A trial"))
         operation = yard.request(job_ids=dead_letters) if at % 2 else yard.request()
         selected = dead_letters if at % 2 else dead_letters[1:]
         try:
@@ -285,7 +287,7 @@ def test_killed_step_leaves_one_result_per_item(yard: Yard, monkeypatch: pytest.
         _check_sums(yard, operation)
         assert yard.shown(operation).state == "done"
         assert {item.job_id: item.result for item in yard.items(operation)} == {
-            dead_letter: "skipped" if dead_letter == dead_letters[0] else "done" for dead_letter in selected
+            dead_letter: "skipped" if dead_letter == dead_letters[0] else "succeeded" for dead_letter in selected
         }
         enqueued = yard.owed()
         assert (len(enqueued), {row["revision"] for row in enqueued}) == (3, {2})
@@ -297,10 +299,14 @@ def test_killed_step_leaves_one_result_per_item(yard: Yard, monkeypatch: pytest.
 def _check_sums(yard: Yard, operation: Operation) -> None:
     """Check that the operation matches its items, dead letters and the outbox."""
     shown, results = yard.shown(operation), Counter(yard.results(operation).values())
-    assert (shown.done, shown.failed, shown.skipped) == (results["done"], results["failed"], results["skipped"])
+    assert (shown.succeeded, shown.failed, shown.skipped) == (
+        results["succeeded"],
+        results["failed"],
+        results["skipped"],
+    )
     assert shown.selected == results.total()
-    assert len(yard.owed()) == shown.done
-    assert Counter(yard.statuses().values())["retried"] == shown.done
+    assert len(yard.owed()) == shown.succeeded
+    assert Counter(yard.statuses().values())["retried"] == shown.succeeded
 
 
 def test_concurrent_steps_share_dead_letters(yard: Yard):
@@ -318,7 +324,7 @@ def test_concurrent_steps_share_dead_letters(yard: Yard):
         dead_letter
         for operation in operations
         for dead_letter, result in yard.results(operation).items()
-        if result == "done"
+        if result == "succeeded"
     ]
     assert sorted(done) == sorted(dead_letters)
     for operation in operations:

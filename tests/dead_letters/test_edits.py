@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from counterfoil import audit, aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
-from counterfoil.dead_letters.actions import NotEditableError, NotPendingError, Wish, changed_fields
-from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError, VersionError
+from counterfoil.dead_letters.actions import ChangeRequest, NotPendingError, PayloadNotEditableError, changed_fields
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError, VersionConflictError
 from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
@@ -49,15 +49,15 @@ def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
     return make
 
 
-def change(job_id: UUID, version: int = 1) -> Wish:
-    return Wish(job_id, version, "kim", NOON, "A typing error")
+def change(job_id: UUID, version: int = 1) -> ChangeRequest:
+    return ChangeRequest(job_id, version, "kim", NOON, "A typing error")
 
 
 @pytest.fixture
 def edit(database: Database, tenant_id: UUID, s3: FakeS3) -> Edit:
     def act(job_id: UUID, payload: dict[str, Any], version: int = 1, *, bucket: str | None = BUCKET) -> int:
         wanted = change(job_id, version)
-        chosen = Settings.model_validate({"http_requests": True})
+        chosen = Settings.model_validate({"http_request_tasks_enabled": True})
         return actions.edit_payload(database, tenant_id, wanted, payload, bucket=bucket, settings=chosen).version
 
     return act
@@ -73,9 +73,9 @@ def test_edit_stores_differences_and_audits_only_hashes(
     assert version == 2
     [dead_letter] = rows(admin, "dead_letter")
     assert (dead_letter["status"], dead_letter["version"]) == ("pending", 2)
-    assert dead_letter["edit"]["by"] == "kim"
-    assert dead_letter["edit"]["before"] == {"iban": "DE02120300000000202051", "lines": [1, 2]}
-    assert dead_letter["edit"]["after"] == {"iban": "DE02500105170137075030", "lines": [1], "new": None}
+    assert dead_letter["edit_metadata"]["by"] == "kim"
+    assert dead_letter["edit_metadata"]["before"] == {"iban": "DE02120300000000202051", "lines": [1, 2]}
+    assert dead_letter["edit_metadata"]["after"] == {"iban": "DE02500105170137075030", "lines": [1], "new": None}
     with database.tenant(tenant_id) as connection:
         [entry] = audit.page(connection, tenant_id, limit=5)
     assert (entry.action, entry.version_before, entry.version_after) == ("edited", 1, 2)
@@ -102,7 +102,10 @@ def test_last_edit_is_compared_with_failed_payload(fail: Fail, edit: Edit, admin
     edit(job_id, {"say": "two"}, 2)
     [dead_letter] = rows(admin, "dead_letter")
     assert dead_letter["edited_payload"] == {"say": "two"}
-    assert (dead_letter["edit"]["before"], dead_letter["edit"]["after"]) == ({"say": "hello"}, {"say": "two"})
+    assert (dead_letter["edit_metadata"]["before"], dead_letter["edit_metadata"]["after"]) == (
+        {"say": "hello"},
+        {"say": "two"},
+    )
 
 
 def test_every_edit_is_stored_with_author(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
@@ -130,7 +133,7 @@ def test_retry_without_version_uses_concurrent_edit(
         return store(*args)
 
     monkeypatch.setattr(actions, "_store_edit", edit_concurrently)
-    done = actions.retry(database, tenant_id, Wish(job_id, None, "kim", NOON), bucket=BUCKET)
+    done = actions.retry(database, tenant_id, ChangeRequest(job_id, None, "kim", NOON), bucket=BUCKET)
 
     assert done.version == 3
     assert rows(admin, "task")[0]["payload"] == {"say": "bye"}
@@ -141,7 +144,7 @@ def test_retry_with_version_rejects_concurrent_edit(
 ):
     job_id = fail(payload={"say": "hello"})
     monkeypatch.setattr(actions, "_store_edit", lambda *_: edit(job_id, {"say": "bye"}) and None)
-    with pytest.raises(VersionError):
+    with pytest.raises(VersionConflictError):
         actions.retry(database, tenant_id, change(job_id), bucket=BUCKET)
 
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
@@ -150,7 +153,7 @@ def test_retry_with_version_rejects_concurrent_edit(
 
 def test_only_latest_edits_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
-    for version in range(1, actions.MOST_EDITS + 3):
+    for version in range(1, actions.MAX_EDITS + 3):
         edit(job_id, {"say": str(version)}, version)
 
     shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
@@ -163,7 +166,7 @@ def test_dead_letter_read_excludes_earlier_edits(fail: Fail, edit: Edit, databas
     for version, say in enumerate(("the first", "the second"), 1):
         edit(job_id, {"say": say}, version)
     with database.tenant(tenant_id) as connection:
-        dead_letter = actions.look_at(connection, tenant_id, change(job_id, 3))
+        dead_letter = actions.lock_for_change(connection, tenant_id, change(job_id, 3))
     assert dead_letter.edited_payload == {"say": "the second"}
     assert "the first" not in repr(dead_letter)
 
@@ -189,21 +192,21 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
         edit(job_id, {"method": "GET", "url": "http://127.0.0.1/"})
     with pytest.raises(TooLargeError):
         edit(job_id, {"method": "GET", "url": "https://example.com/" + "x" * MAX_PAYLOAD_BYTES})
-    assert rows(admin, "dead_letter")[0]["edit"] is None
+    assert rows(admin, "dead_letter")[0]["edit_metadata"] is None
 
 
 def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, die: Die):
-    with pytest.raises(NotEditableError, match="something else"):
+    with pytest.raises(PayloadNotEditableError, match="something else"):
         edit(die(worker="ingestion"), {})
-    with pytest.raises(NotEditableError, match="belongs to its user"):
+    with pytest.raises(PayloadNotEditableError, match="belongs to its user"):
         edit(fail("chat_completion", {"message": "Hello"}), {"message": "Bye"})
-    with pytest.raises(NotEditableError):
+    with pytest.raises(PayloadNotEditableError):
         edit(fail("a removed type"), {})
 
 
 def test_changed_or_closed_dead_letter_rejects_edit(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail()
-    with pytest.raises(VersionError):
+    with pytest.raises(VersionConflictError):
         edit(job_id, {"say": "bye"}, 2)
     admin.execute("UPDATE dead_letter SET status = 'ignored', version = version + 1")
     with pytest.raises(NotPendingError):
@@ -220,9 +223,9 @@ def test_edit_loses_to_concurrent_change(
         return ["say"]
 
     monkeypatch.setattr(actions, "changed_fields", resolve_concurrently)
-    with pytest.raises(VersionError):
+    with pytest.raises(VersionConflictError):
         edit(job_id, {"say": "bye"})
-    assert rows(admin, "dead_letter")[0]["edit"] is None
+    assert rows(admin, "dead_letter")[0]["edit_metadata"] is None
 
 
 def test_edit_of_closed_dead_letter_becomes_history(
@@ -232,7 +235,10 @@ def test_edit_of_closed_dead_letter_becomes_history(
     edit(job_id, {"say": "bye"})
     actions.ignore(database, tenant_id, change(job_id, 2))
     [dead_letter] = rows(admin, "dead_letter")
-    assert (dead_letter["edit"]["settled"], dead_letter["edit"]["after"]) == ("ignored", {"say": "bye"})
+    assert (dead_letter["edit_metadata"]["settled"], dead_letter["edit_metadata"]["after"]) == (
+        "ignored",
+        {"say": "bye"},
+    )
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
 
 
@@ -241,7 +247,7 @@ def test_edit_of_closed_dead_letter_becomes_history(
 
 def scheduled_removals(admin: Connection) -> dict[str, bool]:
     """Return the objects to delete, and whether they are due."""
-    return dict(admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall())
+    return dict(admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall())
 
 
 def test_large_edit_replaces_stored_payload(
@@ -250,7 +256,7 @@ def test_large_edit_replaces_stored_payload(
     old = f"tasks/{tenant_id}/old.json"
     s3.objects[old] = json.dumps(LARGE).encode()
     job_id = fail()
-    admin.execute("UPDATE task SET payload = NULL, payload_key = %s", [old])
+    admin.execute("UPDATE task SET payload = NULL, payload_s3_key = %s", [old])
     wanted = {"say": "y" * INLINE_BYTES}
     edit(job_id, wanted)
     assert scheduled_removals(admin) == {}
@@ -259,7 +265,7 @@ def test_large_edit_replaces_stored_payload(
 
     [task] = rows(admin, "task")
     assert task["payload"] is None
-    assert payloads.read(BUCKET, task["payload_key"]) == wanted
+    assert payloads.read(BUCKET, task["payload_s3_key"]) == wanted
     assert scheduled_removals(admin) == {old: True}
 
 
@@ -269,11 +275,11 @@ def test_small_edit_of_large_payload_is_stored_inline(
     old = f"tasks/{tenant_id}/old.json"
     s3.objects[old] = json.dumps(LARGE).encode()
     job_id = fail()
-    admin.execute("UPDATE task SET payload = NULL, payload_key = %s", [old])
+    admin.execute("UPDATE task SET payload = NULL, payload_s3_key = %s", [old])
     edit(job_id, {"say": "less"})
     actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
     [task] = rows(admin, "task")
-    assert (task["payload"], task["payload_key"]) == ({"say": "less"}, None)
+    assert (task["payload"], task["payload_s3_key"]) == ({"say": "less"}, None)
     assert scheduled_removals(admin) == {old: True}
 
 
@@ -292,7 +298,7 @@ def test_payload_of_failed_retry_is_removed_later(
     def crash(*_: object, **__: object) -> None:
         raise ServiceUnavailableError("The process ends here.")
 
-    monkeypatch.setattr(actions, "begin", crash)
+    monkeypatch.setattr(actions, "start_revision", crash)
     with pytest.raises(ServiceUnavailableError):
         actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
     assert scheduled_removals(admin) == dict.fromkeys(s3.objects, False)

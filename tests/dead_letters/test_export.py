@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export, search
 from counterfoil.dead_letters.export import COLUMNS, FIELDS
-from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter, Details
+from counterfoil.dead_letters.search import STATUSES, DeadLetterDetails, DeadLetterFilter
 from tests.dead_letters.conftest import NOON, Die
 
 ALL = DeadLetterFilter()
 SECRET = "Bearer abcdefgh12345678"
-DEAD_LETTER = Details(
+DEAD_LETTER = DeadLetterDetails(
     job_id=UUID(int=1),
     worker="tasks",
     task_type="echo",
@@ -51,7 +51,7 @@ DEAD_LETTER = Details(
     version=4,
     file_name=None,
     payload={"password": "hunter2", "text": "größer"},
-    lineage=[],
+    previous_failures=[],
 )
 
 
@@ -59,8 +59,8 @@ def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = ALL,
     begin = partial(database.tenant, tenant_id)
     return [
         dead_letter.job_id
-        for batch in export.batches(begin, tenant_id, selection, **how)
-        for dead_letter in batch.letters
+        for batch in export.iter_batches(begin, tenant_id, selection, **how)
+        for dead_letter in batch.dead_letters
     ]
 
 
@@ -93,8 +93,8 @@ def test_reading_continues_after_any_batch(database: Database, tenant_id: UUID, 
     whole = read(database, tenant_id)
 
     before: list[UUID] = []
-    for batch in export.batches(partial(database.tenant, tenant_id), tenant_id, ALL):
-        before += [dead_letter.job_id for dead_letter in batch.letters]
+    for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, ALL):
+        before += [dead_letter.job_id for dead_letter in batch.dead_letters]
         assert before + read(database, tenant_id, after=batch.after) == whole
 
 
@@ -115,20 +115,22 @@ def test_reading_respects_filter_and_tenant(
     assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [late, old]
     assert read(database, tenant_id, DeadLetterFilter(text=str(foreign))) == []
     # The watchdog reads the dead letters of all tenants.
-    batches = export.batches(keeper_database.delivery, tenant_id, ALL)
-    assert [dead_letter.job_id for batch in batches for dead_letter in batch.letters] == [late, wanted, old]
+    batches = export.iter_batches(keeper_database.delivery, tenant_id, ALL)
+    assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [late, wanted, old]
 
 
 def test_large_dead_letters_are_read_individually(
     database: Database, tenant_id: UUID, die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "MOST_BYTES", 2_500)
+    monkeypatch.setattr(export, "MAX_BATCH_BYTES", 2_500)
     job_ids = [die(minute=-minute) for minute in range(4)]
     admin.execute(
         "UPDATE dead_letter SET payload = jsonb_build_object('x', repeat('x', 1600)) WHERE job_id <> %s", [job_ids[3]]
     )
 
-    batches = [len(batch.letters) for batch in export.batches(partial(database.tenant, tenant_id), tenant_id, ALL)]
+    batches = [
+        len(batch.dead_letters) for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, ALL)
+    ]
 
     assert batches == [1, 1, 2]
     assert read(database, tenant_id) == job_ids
@@ -147,9 +149,9 @@ def test_dead_letter_purged_during_reading_is_omitted(
             admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [second])
         return database.tenant(tenant_id)
 
-    assert [dead_letter.job_id for batch in export.batches(begin, tenant_id, ALL) for dead_letter in batch.letters] == [
-        first
-    ]
+    assert [
+        dead_letter.job_id for batch in export.iter_batches(begin, tenant_id, ALL) for dead_letter in batch.dead_letters
+    ] == [first]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_filter_excludes_later_dead_letters() -> None:
 
 
 def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
-    (line,) = export.encoded([DEAD_LETTER], "acme", "json", hides=False).decode().splitlines()
+    (line,) = export.encode([DEAD_LETTER], "acme", "json", hides=False).decode().splitlines()
 
     record = json.loads(line)
 
@@ -207,7 +209,7 @@ def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
 def test_export_redacts_secrets(format_: export.Format) -> None:
-    whole, hidden = (export.encoded([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
+    whole, hidden = (export.encode([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
 
     assert all(secret in whole for secret in (SECRET, "hunter2", "86420"))
     assert not any(secret in hidden for secret in (SECRET, "hunter2", "86420"))
@@ -219,8 +221,8 @@ def test_export_redacts_secrets(format_: export.Format) -> None:
 # -- CSV -------------------------------------------------------------------------------------------------------------
 
 
-def cells(dead_letter: Details) -> dict[str, str]:
-    text = (export.head("csv") + export.encoded([dead_letter], "acme", "csv", hides=False)).decode()
+def cells(dead_letter: DeadLetterDetails) -> dict[str, str]:
+    text = (export.head("csv") + export.encode([dead_letter], "acme", "csv", hides=False)).decode()
     names, values = csv.reader(io.StringIO(text, newline=""), strict=True)
     return dict(zip(names, values, strict=True))
 
@@ -232,13 +234,17 @@ def test_csv_row_has_every_column_and_unquoted_numbers() -> None:
     assert result["metadata.last_error.type"] == "TimeoutError"
     assert json.loads(result["metadata.last_error.context"]) == {"worker": "tasks", "attempt": 3}
     assert json.loads(result["payload"]) == DEAD_LETTER.payload
-    assert (result["resolution.notes"], result["work_id"], result["lineage"]) == ("Paid with pin=86420", "", "[]")
-    raw = export.encoded([DEAD_LETTER], "acme", "csv", hides=False).decode()
+    assert (result["resolution.notes"], result["work_id"], result["previous_failures"]) == (
+        "Paid with pin=86420",
+        "",
+        "[]",
+    )
+    raw = export.encode([DEAD_LETTER], "acme", "csv", hides=False).decode()
     assert raw.endswith("\r\n")
     assert ',"acme","0123456789abcdef",3,' in raw
 
 
-def dead_letter_with(text: str) -> Details:
+def dead_letter_with(text: str) -> DeadLetterDetails:
     """Return a dead letter whose error, notes and payload contain a text."""
     error = {**DEAD_LETTER.metadata["last_error"], "message": text}
     return replace(
@@ -253,12 +259,12 @@ def test_redacted_export_omits_tracebacks() -> None:
     context = {"worker": "tasks", "traceback": "functions.tasks.work:7 in work"}
     error = {**DEAD_LETTER.metadata["last_error"], "context": context}
     dead_letter = replace(
-        DEAD_LETTER, metadata={**DEAD_LETTER.metadata, "last_error": error}, lineage=[{"last_error": error}]
+        DEAD_LETTER, metadata={**DEAD_LETTER.metadata, "last_error": error}, previous_failures=[{"last_error": error}]
     )
 
-    assert b"functions.tasks.work:7" in export.encoded([dead_letter], "acme", "csv", hides=False)
+    assert b"functions.tasks.work:7" in export.encode([dead_letter], "acme", "csv", hides=False)
     for form in ("csv", "json"):
-        assert b"traceback" not in export.encoded([dead_letter], "acme", form, hides=True)
+        assert b"traceback" not in export.encode([dead_letter], "acme", form, hides=True)
 
 
 FORMULAS = (
@@ -317,7 +323,7 @@ def _is_number(text: str) -> bool:
 )
 def test_any_payload_is_exported_in_both_formats(payload: Mapping[str, Any]) -> None:
     dead_letter = replace(DEAD_LETTER, payload=payload)
-    (line,) = export.encoded([dead_letter], "acme", "json", hides=False).decode().split("\n")[:-1]
+    (line,) = export.encode([dead_letter], "acme", "json", hides=False).decode().split("\n")[:-1]
 
     assert json.loads(line)["payload"] == payload
     assert json.loads(cells(dead_letter)["payload"]) == payload

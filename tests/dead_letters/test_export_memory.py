@@ -54,4 +54,4 @@ def test_large_export_uses_little_memory(
     assert summary["bytes"] > dead_letters * 15_000 + dead_letters // 2000 * 4_000_000
     assert summary["parts"] > 20
     assert summary["peak"] < MOST_MEBIBYTES
-    assert admin.execute("SELECT state, done FROM operation").fetchall() == [("done", dead_letters)]
+    assert admin.execute("SELECT state, succeeded FROM operation").fetchall() == [("done", dead_letters)]

@@ -21,7 +21,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
-from counterfoil.operations.store import Operation, Steer
+from counterfoil.operations.store import Operation, OperationCommand
 from tests.dead_letters.conftest import NOON, Die
 from tests.delivery.harness import rows
 
@@ -89,7 +89,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 @pytest.fixture
 def many(die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Eight dead letters, newest first, that fill a file of three parts."""
-    monkeypatch.setattr(export, "MOST_BYTES", LARGE)
+    monkeypatch.setattr(export, "MAX_BATCH_BYTES", LARGE)
     monkeypatch.setattr(export, "PART_BYTES", PART)
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART)
     job_ids = [str(die(minute=-minute)) for minute in range(8)]
@@ -120,7 +120,7 @@ def step(database: Database, requested: Operation, *, at: datetime = NOW, left: 
 def run(database: Database, requested: Operation, *, at: datetime = NOW) -> int:
     """Run all steps that are due. Returns their number."""
     number = 0
-    while (taken := step(database, requested, at=at)) is not None and (taken.is_busy or taken.handled):
+    while (taken := step(database, requested, at=at)) is not None and (taken.is_busy or taken.processed):
         number += 1
     return number
 
@@ -136,11 +136,11 @@ def test_each_step_uploads_a_part(database: Database, s3: S3, many: list[str], r
     written = []
     while shown(database, requested).state == "running":
         step(database, requested)
-        written.append(shown(database, requested).done)
+        written.append(shown(database, requested).succeeded)
 
     done = shown(database, requested)
     assert written == [3, 6, 8]
-    assert (done.state, done.done, s3.calls.count("upload_part")) == ("done", 8, 3)
+    assert (done.state, done.succeeded, s3.calls.count("upload_part")) == ("done", 8, 3)
     assert s3.job_ids(done) == many
     head = s3.real.head_object(Bucket=BUCKET, Key=export.key(done))
     assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(done).bytes)
@@ -204,7 +204,7 @@ def test_killed_export_continues_after_its_lease(
             later += export.LEASE
 
     done = shown(database, requested)
-    assert (done.state, done.done) == ("done", 8)
+    assert (done.state, done.succeeded) == ("done", 8)
     assert s3.job_ids(done) == many
 
 
@@ -219,7 +219,7 @@ def test_repeated_part_is_in_file_once(database: Database, s3: S3, many: list[st
     s3.after["upload_part"] = kill
     with pytest.raises(Killed):
         step(database, requested)
-    assert shown(database, requested).done == 3
+    assert shown(database, requested).succeeded == 3
     run(database, requested, at=NOW + export.LEASE)
 
     assert s3.calls.count("upload_part") == 4
@@ -238,7 +238,7 @@ def test_export_restarts_if_its_upload_is_missing(
     s3.before["upload_part"] = fail_upload
     with pytest.raises(RejectedRequestError, match="NoSuchUpload"):
         step(database, requested)
-    assert shown(database, requested).done == 0
+    assert shown(database, requested).succeeded == 0
     run(database, requested, at=NOW + export.LEASE)
 
     assert s3.job_ids(requested) == many
@@ -256,7 +256,7 @@ def test_process_without_its_lease_stores_nothing(
     s3.after["upload_part"] = step_later
     with pytest.raises(ConflictError):
         step(database, requested)
-    assert shown(database, requested).done == 3
+    assert shown(database, requested).succeeded == 3
     run(database, requested, at=later)
 
     assert s3.job_ids(requested) == many
@@ -272,9 +272,9 @@ def test_file_excludes_later_dead_letters(database: Database, s3: S3, die: Die, 
 
 def test_step_without_time_leaves_part_to_next(database: Database, s3: S3, many: list[str], request_: Request) -> None:
     requested = request_()
-    taken = step(database, requested, left=export.LEAST_SECONDS - 1)
+    taken = step(database, requested, left=export.MIN_SECONDS_LEFT - 1)
     assert taken is not None
-    assert (taken.handled, shown(database, requested).done) == (0, 0)
+    assert (taken.processed, shown(database, requested).succeeded) == (0, 0)
     assert run(database, requested) == 3
 
 
@@ -287,29 +287,29 @@ def test_export_stops_after_a_day(
     step(database, requested, at=NOW + timedelta(days=1, seconds=1))
 
     stopped = shown(database, requested)
-    assert (stopped.state, stopped.reason) == ("stopped", "It was not complete within a day.")
+    assert (stopped.state, stopped.reason) == ("halted", "It was not complete within a day.")
     assert s3.keys() == []
-    assert str(requested.id) in [str(row["job_id"]) for row in rows(admin, "notification")]
+    assert str(requested.id) in [str(row["job_id"]) for row in rows(admin, "failure_event")]
 
 
 def test_export_is_paused_resumed_and_canceled(database: Database, s3: S3, many: list[str], request_: Request) -> None:
     requested = request_()
     step(database, requested)
 
-    def steer(how: Steer) -> None:
+    def steer(how: OperationCommand) -> None:
         version = shown(database, requested).version
         with database.tenant(requested.tenant_id) as connection:
-            store.steer(connection, requested.id, how, version=version, actor="ann", now=NOW)
+            store.change_state(connection, requested.id, how, version=version, actor="ann", now=NOW)
 
     steer("pause")
     assert step(database, requested) is None
     steer("resume")
     step(database, requested)
-    assert shown(database, requested).done == 6
+    assert shown(database, requested).succeeded == 6
     s3.after["upload_part"] = lambda: steer("cancel")
     assert step(database, requested) is None
     canceled = shown(database, requested)
-    assert (canceled.state, canceled.done) == ("cancelled", 6)
+    assert (canceled.state, canceled.succeeded) == ("canceled", 6)
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
@@ -334,12 +334,12 @@ def test_exports_in_progress_are_limited_per_tenant(
 
 def test_link_expires_and_names_file(s3: S3, request_: Request) -> None:
     requested = request_(format_="csv")
-    address = urlsplit(export.link(BUCKET, requested, "acme"))
+    address = urlsplit(export.presigned_url(BUCKET, requested, "acme"))
     arguments = {name: values[0] for name, values in parse_qs(address.query).items()}
     assert address.path.endswith(export.key(requested))
     assert arguments["response-content-disposition"] == 'attachment; filename="dead-letters-acme-20260303T120000Z.csv"'
     assert arguments["response-content-type"].startswith("text/csv")
-    assert "Expires" in arguments or arguments["X-Amz-Expires"] == str(export.LINK_SECONDS)
+    assert "Expires" in arguments or arguments["X-Amz-Expires"] == str(export.URL_EXPIRY_SECONDS)
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

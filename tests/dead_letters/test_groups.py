@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.dead_letters import groups, search
-from counterfoil.dead_letters.groups import Group
+from counterfoil.dead_letters.groups import DeadLetterGroup
 from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter
 from tests.dead_letters.conftest import NOON, Die
 
@@ -17,13 +17,13 @@ Settle = Callable[[UUID, str], None]
 LATER = NOON + timedelta(hours=2)
 
 
-def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> list[Group]:
+def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> list[DeadLetterGroup]:
     with database.tenant(tenant_id) as connection:
         return groups.page(connection, tenant_id, STATUSES, now, limit=100)
 
 
 def add_up(keeper_database: Database, now: datetime = LATER) -> None:
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         groups.add_up(connection, now, groups=1000)
 
 
@@ -32,7 +32,7 @@ def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, di
     die("Reading page 12 of 'b.pdf' timed out", minute=70)
     die("The disk is full", minute=5)
     newest, other = all_groups(database, tenant_id)
-    assert (newest.sentence, newest.count, newest.worker) == ("Reading page # of # timed out", 2, "ingestion")
+    assert (newest.message, newest.count, newest.worker) == ("Reading page # of # timed out", 2, "ingestion")
     assert (newest.first_seen, newest.last_seen) == (NOON, NOON + timedelta(minutes=70))
     assert other.count == 1
     assert newest.trend[-4:] == [0, 1, 1, 0]
@@ -65,7 +65,7 @@ def test_renewed_dead_letter_appears_in_both_hours(database: Database, tenant_id
 def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, die: Die):
     for number, name in enumerate(("one", "two", "three", "four", "five")):
         die(f"Cannot do {name}", minute=number // 2)
-    seen: list[Group] = []
+    seen: list[DeadLetterGroup] = []
     while True:
         after = (seen[-1].last_seen, seen[-1].fingerprint) if seen else None
         with database.tenant(tenant_id) as connection:
@@ -73,7 +73,7 @@ def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, die: D
         if not page:
             break
         seen += page
-    assert sorted(group.sentence.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
+    assert sorted(group.message.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
 
 
 def test_groups_without_requested_status_are_omitted(database: Database, tenant_id: UUID, die: Die, settle: Settle):
@@ -81,7 +81,7 @@ def test_groups_without_requested_status_are_omitted(database: Database, tenant_
     die("Two")
     with database.tenant(tenant_id) as connection:
         page = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
-    assert [group.sentence for group in page] == ["Two"]
+    assert [group.message for group in page] == ["Two"]
 
 
 def test_summing_compacts_counts_and_drops_old_hours(
@@ -91,10 +91,10 @@ def test_summing_compacts_counts_and_drops_old_hours(
     for job_id in job_ids:
         settle(job_id, "resolved")
     add_up(keeper_database)
-    rows = admin.execute("SELECT status, number, is_sum FROM dead_letter_count ORDER BY status").fetchall()
+    rows = admin.execute("SELECT status, delta, is_rollup FROM dead_letter_count ORDER BY status").fetchall()
     assert rows == [("resolved", 10, True), (None, 10, True)]
     add_up(keeper_database, NOON + timedelta(days=8))
-    assert admin.execute("SELECT status, number FROM dead_letter_count").fetchall() == [("resolved", 10)]
+    assert admin.execute("SELECT status, delta FROM dead_letter_count").fetchall() == [("resolved", 10)]
 
 
 def test_late_tenant_assignment_updates_groups_and_search(
@@ -110,7 +110,7 @@ def test_late_tenant_assignment_updates_groups_and_search(
         connection.execute("UPDATE dead_letter SET tenant_id = %s WHERE job_id = %s", [tenant_id, job_id])
 
     [group] = all_groups(database, tenant_id)
-    assert (group.sentence, group.pending) == ("Reading page # of # timed out", 1)
+    assert (group.message, group.pending) == ("Reading page # of # timed out", 1)
     with database.tenant(tenant_id) as connection:
         page = search.page(connection, tenant_id, DeadLetterFilter(text="late 4711"), limit=10)
     assert [entry.job_id for entry in page.entries] == [job_id]

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.dead_letters import groups, purges, search
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
@@ -82,7 +82,7 @@ def test_purge_hides_old_closed_dead_letters(
     assert shown(database, tenant_id) == {job_ids[3], job_ids[4]}
     assert counted(database, tenant_id) == 2
     purge = of_tenant(database, tenant_id)
-    assert (purge.done, purge.state) == (3, "done")
+    assert (purge.succeeded, purge.state) == (3, "done")
 
 
 def test_purge_is_limited_to_given_statuses(
@@ -118,7 +118,7 @@ def test_dead_letters_closed_after_request_are_not_purged(
     admin.execute(settle, [NOW, job_ids[4]])
     steps(database, tenant_id)
     assert shown(database, tenant_id) == {job_ids[3]}
-    assert of_tenant(database, tenant_id).done == 4
+    assert of_tenant(database, tenant_id).succeeded == 4
 
 
 def test_restore_undoes_purge(
@@ -169,7 +169,7 @@ def test_renewed_dead_letter_is_visible_again(
 
 
 def delete(keeper_database: Database, now: datetime) -> int:
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         return purges.delete(connection, now, timedelta(days=30))
 
 
@@ -249,7 +249,7 @@ def rows_read_by_deletion(keeper_database: Database, admin: Connection, now: dat
     admin.execute("ANALYZE dead_letter")
     recorded = RecordingConnection()
     purges.delete(recorded, now, timedelta(days=30))  # type: ignore[arg-type]  # a partial fake
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         connection.execute("SAVEPOINT before")
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
         ((plan,),) = connection.execute(explained.encode(), recorded.values).fetchall()
@@ -315,7 +315,7 @@ def test_database_protects_pending_and_recently_purged_dead_letters(
     database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [job_ids[3]])
-    with keeper(keeper_database) as connection:
+    with keeper_connection(keeper_database) as connection:
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 
@@ -327,7 +327,7 @@ def test_purge_step_has_its_limit_in_every_plan(
     with closing(Database(database_url)) as database:
         purge = request(database, tenant_id)
         assert step(database, purge) is not None
-        assert of_tenant(database, tenant_id).done == 2
+        assert of_tenant(database, tenant_id).succeeded == 2
 
         restore(database, purge)
         with database.tenant(tenant_id) as connection:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stdnum import iban
 
 from counterfoil.dead_letters.redaction import redact
-from counterfoil.dead_letters.text_redaction import HIDDEN, MOST_LOOKED_AT
+from counterfoil.dead_letters.text_redaction import MOST_LOOKED_AT, REDACTED
 from tests.dead_letters.business_payloads import HARMLESS
 from tests.dead_letters.secret_shapes import SHAPES, Shape
 from tools.sample_generator.generator import generate
@@ -42,28 +42,28 @@ def test_sample_payloads_lose_only_account_numbers() -> None:
         payload = {"file_name": file.name, "document": json.loads(json.dumps(file.truth.structured_data, default=str))}
         hidden = redact(payload)
         for pointer in hidden.pointers:
-            assert str(at(hidden.value, pointer)) == f"{HIDDEN} {str(at(payload, pointer))[-4:]}", pointer
+            assert str(at(hidden.value, pointer)) == f"{REDACTED} {str(at(payload, pointer))[-4:]}", pointer
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_token_with_issuer_prefix_is_hidden(prefix: str) -> None:
     token = prefix + "aB3dE5fG7h" * 7
 
-    assert redact({"error": f"refused: {token}"}).value == {"error": f"refused: {HIDDEN}"}
+    assert redact({"error": f"refused: {token}"}).value == {"error": f"refused: {REDACTED}"}
 
 
 def test_secret_in_member_name_is_hidden() -> None:
     token = f"ghp_{'a1' * 18}"
     hidden = redact({"seen": {token: 1, f"x {token}": {"password": "hunter2"}}})
 
-    assert hidden.value == {"seen": {HIDDEN: 1, f"x {HIDDEN}": {"password": HIDDEN}}}
-    assert hidden.pointers == [f"/seen/{HIDDEN}", f"/seen/x {HIDDEN}/password", f"/seen/x {HIDDEN}"]
+    assert hidden.value == {"seen": {REDACTED: 1, f"x {REDACTED}": {"password": REDACTED}}}
+    assert hidden.pointers == [f"/seen/{REDACTED}", f"/seen/x {REDACTED}/password", f"/seen/x {REDACTED}"]
 
 
 def test_secret_member_names_stay_distinct() -> None:
     members = {f"ghp_{'a1' * 18}": 1, f"ghp_{'b2' * 18}": 2}
 
-    assert redact({"counts": members}).value == {"counts": {HIDDEN: 1, f"{HIDDEN} 2": 2}}
+    assert redact({"counts": members}).value == {"counts": {REDACTED: 1, f"{REDACTED} 2": 2}}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_secret_member_names_stay_distinct() -> None:
 def test_value_of_secret_name_is_hidden(name: str) -> None:
     result = redact({"a": [{name: "hunter2"}, {name: {"user": "ann", "codes": [1, None, True, ""]}}]})
 
-    assert result.value == {"a": [{name: HIDDEN}, {name: {"user": HIDDEN, "codes": [HIDDEN, None, True, ""]}}]}
+    assert result.value == {"a": [{name: REDACTED}, {name: {"user": REDACTED, "codes": [REDACTED, None, True, ""]}}]}
     path = name.replace("/", "~1")
     assert result.pointers == [f"/a/0/{path}", f"/a/1/{path}/user", f"/a/1/{path}/codes/0"]
 
@@ -89,53 +89,53 @@ def test_value_of_secret_name_is_hidden(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("Bearer abcdef123456 was refused", f"Bearer {HIDDEN} was refused"),
-        ("authorization: bearer abcdef123456", f"authorization: {HIDDEN}"),
-        ("Authorization: Basic dXNlcjpwYXNz", f"Authorization: {HIDDEN}"),
-        ('{"Authorization": "Basic dXNlcjpwYXNz", "a": 1}', f'{{"Authorization": "{HIDDEN}", "a": 1}}'),
-        ("sent basic dXNlcjpwYXNz back", f"sent basic {HIDDEN} back"),
-        ("Driver={x};Uid=ann;Pwd=hunter2;", f"Driver={{x}};Uid=ann;Pwd={HIDDEN};"),
-        ("smtp_pass=hunter2&a=b", f"smtp_pass={HIDDEN}&a=b"),
-        ('said "pass": "hunter2", "pin": 1234', f'said "pass": "{HIDDEN}", "pin": {HIDDEN}'),
-        ("PIN: 1234, then pin=98", f"PIN: {HIDDEN}, then pin={HIDDEN}"),
-        ("JSESSIONID=a1b2 sessionid: c3", f"JSESSIONID={HIDDEN} sessionid: {HIDDEN}"),
-        ("session_id=abc123", f"session_id={HIDDEN}"),
-        ("https://a.blob.example/b?sp=r&sig=aB%3D&se=1", f"https://a.blob.example/b?sp=r&sig={HIDDEN}&se=1"),
-        (f"ghp_{'a1' * 18} was refused", f"{HIDDEN} was refused"),
-        (f"github_pat_{'a1_' * 12} was refused", f"{HIDDEN} was refused"),
-        (f"sk-proj-{'a1-B' * 10}: 401", f"{HIDDEN}: 401"),
-        (f"sk_{'live'}_4eC39HqLyjWDarjtT1zdp7dc", HIDDEN),
-        (f"rk_{'test'}_{'a1' * 12}, {'whsec'}_{'aB3+' * 6}=", f"{HIDDEN}, {HIDDEN}"),
-        (f"xox{'b'}-123456789012-{'a1B' * 8}: invalid_auth", f"{HIDDEN}: invalid_auth"),
-        (f"xox{'p'}-1-{'a1B' * 8} and xox{'e'}.xox{'p'}-1-{'a1B' * 8}", f"{HIDDEN} and xoxe.{HIDDEN}"),
-        (f"said xapp-1-A0123-456-{'ab' * 20}", f"said {HIDDEN}"),
+        ("Bearer abcdef123456 was refused", f"Bearer {REDACTED} was refused"),
+        ("authorization: bearer abcdef123456", f"authorization: {REDACTED}"),
+        ("Authorization: Basic dXNlcjpwYXNz", f"Authorization: {REDACTED}"),
+        ('{"Authorization": "Basic dXNlcjpwYXNz", "a": 1}', f'{{"Authorization": "{REDACTED}", "a": 1}}'),
+        ("sent basic dXNlcjpwYXNz back", f"sent basic {REDACTED} back"),
+        ("Driver={x};Uid=ann;Pwd=hunter2;", f"Driver={{x}};Uid=ann;Pwd={REDACTED};"),
+        ("smtp_pass=hunter2&a=b", f"smtp_pass={REDACTED}&a=b"),
+        ('said "pass": "hunter2", "pin": 1234', f'said "pass": "{REDACTED}", "pin": {REDACTED}'),
+        ("PIN: 1234, then pin=98", f"PIN: {REDACTED}, then pin={REDACTED}"),
+        ("JSESSIONID=a1b2 sessionid: c3", f"JSESSIONID={REDACTED} sessionid: {REDACTED}"),
+        ("session_id=abc123", f"session_id={REDACTED}"),
+        ("https://a.blob.example/b?sp=r&sig=aB%3D&se=1", f"https://a.blob.example/b?sp=r&sig={REDACTED}&se=1"),
+        (f"ghp_{'a1' * 18} was refused", f"{REDACTED} was refused"),
+        (f"github_pat_{'a1_' * 12} was refused", f"{REDACTED} was refused"),
+        (f"sk-proj-{'a1-B' * 10}: 401", f"{REDACTED}: 401"),
+        (f"sk_{'live'}_4eC39HqLyjWDarjtT1zdp7dc", REDACTED),
+        (f"rk_{'test'}_{'a1' * 12}, {'whsec'}_{'aB3+' * 6}=", f"{REDACTED}, {REDACTED}"),
+        (f"xox{'b'}-123456789012-{'a1B' * 8}: invalid_auth", f"{REDACTED}: invalid_auth"),
+        (f"xox{'p'}-1-{'a1B' * 8} and xox{'e'}.xox{'p'}-1-{'a1B' * 8}", f"{REDACTED} and xoxe.{REDACTED}"),
+        (f"said xapp-1-A0123-456-{'ab' * 20}", f"said {REDACTED}"),
         (
             "to https://hooks.slack.com/services/T01/B02/abcXYZ: 404",
-            f"to https://hooks.slack.com/services/{HIDDEN}: 404",
+            f"to https://hooks.slack.com/services/{REDACTED}: 404",
         ),
-        (f"glpat-{'a1-B' * 5} npm_{'a1B' * 12} AIza{'Sy1_-' * 7}", f"{HIDDEN} {HIDDEN} {HIDDEN}"),
-        (f"SG.{'a1B_' * 5}.{'a1B-' * 10} is refused", f"{HIDDEN} is refused"),
-        ("Driver={x};PWD={hunter 2;}}{3}; Database=a", f"Driver={{x}};PWD={HIDDEN}; Database=a"),
-        ("Uid=ann;Password = {hunter 2", f"Uid=ann;Password = {HIDDEN}"),
-        ("Password='it''s \"me', user='ann'", f"Password='{HIDDEN}', user='ann'"),
-        ('Pwd="say ""a b"" to me"; Uid=ann', f'Pwd="{HIDDEN}"; Uid=ann'),
-        ("Cookie: id=1; theme=dark\nHost: a", f"Cookie: {HIDDEN}\nHost: a"),
-        ("AKIAIOSFODNN7EXAMPLE is not allowed", f"{HIDDEN} is not allowed"),
-        ("key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", f"key {HIDDEN}"),
-        ("GET https://api.example/a?api_key=xyz&b=1: 500", f"GET https://api.example/a?api_key={HIDDEN}&b=1: 500"),
-        ("postgresql://ann:hunter2@db/x", f"postgresql://ann:{HIDDEN}@db/x"),
-        ("password = 'a b', user = 'ann'", f"password = '{HIDDEN}', user = 'ann'"),
-        ('said \\"token\\": \\"a b\\" twice', f'said \\"token\\": \\"{HIDDEN}\\" twice'),
-        ('said "token": "a b', f'said "token": "{HIDDEN}'),
-        ("got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl back", f"got {HIDDEN} back"),
-        ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\nend", f"{HIDDEN}\nend"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMIIB", HIDDEN),
-        (f"pay to {IBAN}.", f"pay to {HIDDEN} 3000."),
-        ("pay to DE89 3704 0044 0532 0130 00 on demand", f"pay to {HIDDEN} 3000 on demand"),
-        ("pay to de89-3704-0044-0532-0130-00", f"pay to {HIDDEN} 3000"),
-        ("XX12 invoice number 4711 of GB29NWBK60161331926819", f"XX12 invoice number 4711 of {HIDDEN} 6819"),
-        ('["x", {"tokens": ["a", "b"]}]', f'["x", {{"tokens": ["{HIDDEN}", "{HIDDEN}"]}}]'),
-        ("Subject: Hi\nFrom: ann@example.com\n\nDear Bob,\nbye", f"Subject: Hi\nFrom: ann@example.com\n\n{HIDDEN}"),
+        (f"glpat-{'a1-B' * 5} npm_{'a1B' * 12} AIza{'Sy1_-' * 7}", f"{REDACTED} {REDACTED} {REDACTED}"),
+        (f"SG.{'a1B_' * 5}.{'a1B-' * 10} is refused", f"{REDACTED} is refused"),
+        ("Driver={x};PWD={hunter 2;}}{3}; Database=a", f"Driver={{x}};PWD={REDACTED}; Database=a"),
+        ("Uid=ann;Password = {hunter 2", f"Uid=ann;Password = {REDACTED}"),
+        ("Password='it''s \"me', user='ann'", f"Password='{REDACTED}', user='ann'"),
+        ('Pwd="say ""a b"" to me"; Uid=ann', f'Pwd="{REDACTED}"; Uid=ann'),
+        ("Cookie: id=1; theme=dark\nHost: a", f"Cookie: {REDACTED}\nHost: a"),
+        ("AKIAIOSFODNN7EXAMPLE is not allowed", f"{REDACTED} is not allowed"),
+        ("key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", f"key {REDACTED}"),
+        ("GET https://api.example/a?api_key=xyz&b=1: 500", f"GET https://api.example/a?api_key={REDACTED}&b=1: 500"),
+        ("postgresql://ann:hunter2@db/x", f"postgresql://ann:{REDACTED}@db/x"),
+        ("password = 'a b', user = 'ann'", f"password = '{REDACTED}', user = 'ann'"),
+        ('said \\"token\\": \\"a b\\" twice', f'said \\"token\\": \\"{REDACTED}\\" twice'),
+        ('said "token": "a b', f'said "token": "{REDACTED}'),
+        ("got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl back", f"got {REDACTED} back"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\nend", f"{REDACTED}\nend"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIB", REDACTED),
+        (f"pay to {IBAN}.", f"pay to {REDACTED} 3000."),
+        ("pay to DE89 3704 0044 0532 0130 00 on demand", f"pay to {REDACTED} 3000 on demand"),
+        ("pay to de89-3704-0044-0532-0130-00", f"pay to {REDACTED} 3000"),
+        ("XX12 invoice number 4711 of GB29NWBK60161331926819", f"XX12 invoice number 4711 of {REDACTED} 6819"),
+        ('["x", {"tokens": ["a", "b"]}]', f'["x", {{"tokens": ["{REDACTED}", "{REDACTED}"]}}]'),
+        ("Subject: Hi\nFrom: ann@example.com\n\nDear Bob,\nbye", f"Subject: Hi\nFrom: ann@example.com\n\n{REDACTED}"),
     ],
 )
 def test_secret_in_text_is_hidden(text: str, shown: str) -> None:
@@ -148,60 +148,60 @@ def test_secret_in_text_is_hidden(text: str, shown: str) -> None:
         # psycopg: spaces separate settings, quotes enclose values with spaces; a URL whose password contains an @
         (
             "could not parse host=db user=ann password=hunter2 dbname=x",
-            f"could not parse host=db user=ann password={HIDDEN} dbname=x",
+            f"could not parse host=db user=ann password={REDACTED} dbname=x",
         ),
-        ("password='hunter\\'2 hunter3' host=db", f"password='{HIDDEN}' host=db"),
+        ("password='hunter\\'2 hunter3' host=db", f"password='{REDACTED}' host=db"),
         (
             'connecting to "postgresql://ann:hun@ter@db/x" failed',
-            f'connecting to "postgresql://ann:{HIDDEN}@db/x" failed',
+            f'connecting to "postgresql://ann:{REDACTED}@db/x" failed',
         ),
         # ODBC: a value without braces extends to the semicolon
         (
             "Driver={ODBC Driver 18 for SQL Server};Server=db;Uid=ann;Pwd=hunter2 hun'ter3;Encrypt=yes",
-            f"Driver={{ODBC Driver 18 for SQL Server}};Server=db;Uid=ann;Pwd={HIDDEN};Encrypt=yes",
+            f"Driver={{ODBC Driver 18 for SQL Server}};Server=db;Uid=ann;Pwd={REDACTED};Encrypt=yes",
         ),
-        ("in PWD=hunter2 hunter3;UID=ann: refused", f"in PWD={HIDDEN};UID=ann: refused"),
-        ("Password=hunter2 hunter3; User ID=ann", f"Password={HIDDEN}; User ID=ann"),
-        ('said "Server=db; Password=hunter2 hunter3" twice', f'said "Server=db; Password={HIDDEN}" twice'),
+        ("in PWD=hunter2 hunter3;UID=ann: refused", f"in PWD={REDACTED};UID=ann: refused"),
+        ("Password=hunter2 hunter3; User ID=ann", f"Password={REDACTED}; User ID=ann"),
+        ('said "Server=db; Password=hunter2 hunter3" twice', f'said "Server=db; Password={REDACTED}" twice'),
         (
             "jdbc:x://h:1433;user=a;password=hun ter;encrypt=true",
-            f"jdbc:x://h:1433;user=a;password={HIDDEN};encrypt=true",
+            f"jdbc:x://h:1433;user=a;password={REDACTED};encrypt=true",
         ),
-        ("form password=hunter2 hunter3&user=ann was sent", f"form password={HIDDEN}&user=ann was sent"),
+        ("form password=hunter2 hunter3&user=ann was sent", f"form password={REDACTED}&user=ann was sent"),
         # a line of a settings file
-        ("A=1\nexport DB_PASSWORD=hunter2 hunter3\nB=2", f"A=1\nexport DB_PASSWORD={HIDDEN}\nB=2"),
+        ("A=1\nexport DB_PASSWORD=hunter2 hunter3\nB=2", f"A=1\nexport DB_PASSWORD={REDACTED}\nB=2"),
         # headers: as sent, as logged by curl -v and http.client, and on a command line
-        ("> X-Api-Key: hunter2 hunter3\n> Accept: */*", f"> X-Api-Key: {HIDDEN}\n> Accept: */*"),
-        ("< Token: hunter2 hunter3\r\n< Date: x", f"< Token: {HIDDEN}\r\n< Date: x"),
-        ("> Authorization: Basic dXNl hunter3\n> Host: a", f"> Authorization: {HIDDEN}\n> Host: a"),
-        ("GET / HTTP/1.1\r\nX-Auth-Token: a, b c\r\nHost: d", f"GET / HTTP/1.1\r\nX-Auth-Token: {HIDDEN}\r\nHost: d"),
+        ("> X-Api-Key: hunter2 hunter3\n> Accept: */*", f"> X-Api-Key: {REDACTED}\n> Accept: */*"),
+        ("< Token: hunter2 hunter3\r\n< Date: x", f"< Token: {REDACTED}\r\n< Date: x"),
+        ("> Authorization: Basic dXNl hunter3\n> Host: a", f"> Authorization: {REDACTED}\n> Host: a"),
+        ("GET / HTTP/1.1\r\nX-Auth-Token: a, b c\r\nHost: d", f"GET / HTTP/1.1\r\nX-Auth-Token: {REDACTED}\r\nHost: d"),
         (
             "send: b'GET / HTTP/1.1\\r\\nX-Api-Key: hunter2 hunter3\\r\\nHost: d'",
-            f"send: b'GET / HTTP/1.1\\r\\nX-Api-Key: {HIDDEN}\\r\\nHost: d'",
+            f"send: b'GET / HTTP/1.1\\r\\nX-Api-Key: {REDACTED}\\r\\nHost: d'",
         ),
-        ("curl -H 'X-Api-Key: hunter2 hunter3' https://a", f"curl -H 'X-Api-Key: {HIDDEN}' https://a"),
+        ("curl -H 'X-Api-Key: hunter2 hunter3' https://a", f"curl -H 'X-Api-Key: {REDACTED}' https://a"),
         (
             'Authorization: Digest username="ann", realm="r", nonce="n, m", response="6629fae49393a0539745"\nA: b',
-            f"Authorization: {HIDDEN}\nA: b",
+            f"Authorization: {REDACTED}\nA: b",
         ),
         (
             'sent authorization: Digest username="ann", response="6629fae4", qop=auth and failed',
-            f"sent authorization: {HIDDEN} and failed",
+            f"sent authorization: {REDACTED} and failed",
         ),
         (
             "sent {'Authorization': 'Digest username=\"ann\", response=\"6629fae4\"', 'a': 1}",
-            f"sent {{'Authorization': '{HIDDEN}', 'a': 1}}",
+            f"sent {{'Authorization': '{REDACTED}', 'a': 1}}",
         ),
         (
             'cut "Authorization": "Digest username=\\"ann\\", response=\\"6629fae4\\"", "a"',
-            f'cut "Authorization": "{HIDDEN}", "a"',
+            f'cut "Authorization": "{REDACTED}", "a"',
         ),
         # errors of httpx (h11), requests and http.client about an invalid header
-        ("Illegal header value b'Bearer abc def\\n'", f"Illegal header value {HIDDEN}"),
-        ("in header value: 'Token hunter2 hunter3\\n'", f"in header value: {HIDDEN}"),
+        ("Illegal header value b'Bearer abc def\\n'", f"Illegal header value {REDACTED}"),
+        ("in header value: 'Token hunter2 hunter3\\n'", f"in header value: {REDACTED}"),
         # boto3: responses of S3 and STS
-        ("<SessionToken>IQoJ b3Jp</SessionToken><A>b</A>", f"<SessionToken>{HIDDEN}</SessionToken><A>b</A>"),
-        ('<wsse:Password Type="x">hunter2 3</wsse:Password>', f'<wsse:Password Type="x">{HIDDEN}</wsse:Password>'),
+        ("<SessionToken>IQoJ b3Jp</SessionToken><A>b</A>", f"<SessionToken>{REDACTED}</SessionToken><A>b</A>"),
+        ('<wsse:Password Type="x">hunter2 3</wsse:Password>', f'<wsse:Password Type="x">{REDACTED}</wsse:Password>'),
     ],
 )
 def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
@@ -211,17 +211,17 @@ def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("The password: hunter2 is not allowed", f"The password: {HIDDEN} is not allowed"),
+        ("The password: hunter2 is not allowed", f"The password: {REDACTED} is not allowed"),
         (
             "It failed with password=hunter2 and was tried again",  # prose: ignore
-            f"It failed with password={HIDDEN} and was tried again",  # prose: ignore
+            f"It failed with password={REDACTED} and was tried again",  # prose: ignore
         ),
-        ("Failed; password=hunter2 was refused", f"Failed; password={HIDDEN} was refused"),
+        ("Failed; password=hunter2 was refused", f"Failed; password={REDACTED} was refused"),
         (
             "password=hunter2 was refused; use user = ann",
-            f"password={HIDDEN}",
+            f"password={REDACTED}",
         ),  # a line with this beginning is a setting
-        ("with password=hunter2 it failed; see log", f"with password={HIDDEN} it failed; see log"),
+        ("with password=hunter2 it failed; see log", f"with password={REDACTED} it failed; see log"),
     ],
 )
 def test_prose_around_secret_is_unchanged(text: str, shown: str) -> None:
@@ -270,25 +270,25 @@ def test_bodies_are_hidden() -> None:
     )
 
     assert result.value == {
-        "body": HIDDEN,
+        "body": REDACTED,
         "encoding": "text",
-        "dead_letter_queue_body": HIDDEN,
-        "mail": {"Subject": "Hi", "to": ["b@example.com"], "text": HIDDEN, "parts": [{"html": HIDDEN}]},
-        "answer": {"body_html": HIDDEN, "body": {"a": [1, HIDDEN]}},
+        "dead_letter_queue_body": REDACTED,
+        "mail": {"Subject": "Hi", "to": ["b@example.com"], "text": REDACTED, "parts": [{"html": REDACTED}]},
+        "answer": {"body_html": REDACTED, "body": {"a": [1, REDACTED]}},
     }
 
 
 def test_account_number_is_recognized_by_name() -> None:
     assert redact({"iban": "DE00 3704 0044 0532 0130 00", "seller_iban": "short"}).value == {
-        "iban": f"{HIDDEN} 3000",
-        "seller_iban": HIDDEN,
+        "iban": f"{REDACTED} 3000",
+        "seller_iban": REDACTED,
     }
 
 
 def test_text_after_many_account_candidates_is_hidden() -> None:
     result = redact("AB12 " * MOST_LOOKED_AT * 50 + IBAN).value
 
-    assert (result.count("AB12"), result.endswith(HIDDEN), IBAN in result) == (MOST_LOOKED_AT, True, False)
+    assert (result.count("AB12"), result.endswith(REDACTED), IBAN in result) == (MOST_LOOKED_AT, True, False)
     assert redact(result) == (result, [])
 
 
@@ -380,8 +380,8 @@ texts = st.text(max_size=30) | st.sampled_from(
             "pin: 1234",
             "sig=",
             '{"token": "x"}',
-            HIDDEN,
-            f"a: {HIDDEN}",
+            REDACTED,
+            f"a: {REDACTED}",
         ),
         *(
             '\\"secret\\": ',
@@ -426,7 +426,7 @@ def test_redaction_keeps_shape_and_points_to_changes(value: Any) -> None:
     result = redact(value)
 
     assert shape(result.value) == shape(value)
-    assert all(HIDDEN in at(result.value, pointer) != at(value, pointer) for pointer in result.pointers)
+    assert all(REDACTED in at(result.value, pointer) != at(value, pointer) for pointer in result.pointers)
     assert bool(result.pointers) == (result.value != value)
 
 
@@ -504,4 +504,4 @@ def test_account_number_keeps_last_four_digits(
     digits = re.sub(r"[^0-9]", "", redacted.replace(before, "").replace(after, ""))
     assert account[4:] not in re.sub(r"\s", "", redacted)
     assert len(digits) <= len(account) - 2
-    assert redacted.count(f"{HIDDEN} {account[-4:]}") == 1
+    assert redacted.count(f"{REDACTED} {account[-4:]}") == 1

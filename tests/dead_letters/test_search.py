@@ -9,9 +9,9 @@ import pytest
 
 from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import search
-from counterfoil.dead_letters.search import DeadLetterFilter, Entry, Page
-from counterfoil.delivery.dead_letter import words
-from counterfoil.kinds import KINDS
+from counterfoil.dead_letters.search import DeadLetterEntry, DeadLetterFilter, Page
+from counterfoil.delivery.dead_letter import search_words
+from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.conftest import NOON, Die
 
 Settle = Callable[[UUID, str], None]
@@ -24,12 +24,12 @@ def page(
     *,
     limit: int = 20,
     after: PageCursor | None = None,
-) -> Sequence[Entry]:
+) -> Sequence[DeadLetterEntry]:
     with database.tenant(tenant_id) as connection:
         return search.page(connection, tenant_id, filter_ or DeadLetterFilter(), limit=limit, after=after).entries
 
 
-def ids(result: Sequence[Entry]) -> list[UUID]:
+def ids(result: Sequence[DeadLetterEntry]) -> list[UUID]:
     return [entry.job_id for entry in result]
 
 
@@ -44,7 +44,7 @@ def test_pages_are_consecutive_and_complete(database: Database, tenant_id: UUID,
     job_ids = [die(minute=minute // 2) for minute in range(11)]  # two per minute
     for job_id in job_ids[::3]:
         settle(job_id, "retried")
-    seen: list[Entry] = []
+    seen: list[DeadLetterEntry] = []
     while result := page(
         database, tenant_id, limit=3, after=PageCursor(seen[-1].dlq_timestamp, seen[-1].job_id) if seen else None
     ):
@@ -98,7 +98,7 @@ def test_dead_letter_shows_payload_and_lineage(database: Database, tenant_id: UU
     assert shown is not None
     assert (shown.revision, shown.status, shown.version) == (2, "pending", 2)
     assert shown.metadata["last_error"]["message"] == "Reading timed out"
-    assert [earlier["last_error"]["message"] for earlier in shown.lineage] == ["The disk is full"]
+    assert [earlier["last_error"]["message"] for earlier in shown.previous_failures] == ["The disk is full"]
     assert shown.payload["file"]["file_name"] == "invoice.pdf"
 
 
@@ -139,7 +139,7 @@ def find(
                 after=after,
             )
         ids += [entry.job_id for entry in result.entries]
-        after = result.next
+        after = result.next_cursor
         if after is None:
             return ids
 
@@ -192,7 +192,7 @@ def test_search_finds_job_id_and_work_id(database: Database, tenant_id: UUID, di
     work_id = uuid4()
     job_id = die(work_id=work_id, worker="matching")
     die()
-    assert job_id == KINDS["matching"].job_id(work_id)
+    assert job_id == WORK_KINDS["matching"].job_id(work_id)
     assert find(database, tenant_id, str(work_id)) == find(database, tenant_id, f" {str(job_id).upper()} ") == [job_id]
 
 
@@ -214,9 +214,9 @@ def test_search_ignores_earlier_errors(database: Database, tenant_id: UUID, die:
 
 def test_search_pages_equal_full_scan(database: Database, tenant_id: UUID, die: Die, monkeypatch: pytest.MonkeyPatch):
     """Includes frequent words, for which a page scans only a few dead letters."""
-    monkeypatch.setattr(search, "RARE", 3)
-    monkeypatch.setattr(search, "SCANNED", (2, 5))
-    monkeypatch.setattr(search, "NEWEST", 7)
+    monkeypatch.setattr(search, "RARE_WORD_LIMIT", 3)
+    monkeypatch.setattr(search, "SCAN_LIMIT", (2, 5))
+    monkeypatch.setattr(search, "RECENT_LIMIT", 7)
     monkeypatch.setattr(search, "_GROUPS_AT_ONCE", 2)
     random = Random(7)
     vocabulary = ["alpha", "beta", "gamma", "delta"]
@@ -226,9 +226,9 @@ def test_search_pages_equal_full_scan(database: Database, tenant_id: UUID, die: 
         own = " ".join(random.sample([*vocabulary, "rare"], random.randint(0, 2)))
         error = f"{alike} '{own}'"
         job_id = die(error, file_name="x", minute=number % 25)
-        dead_letters.append((job_id, words(f"ingestion TimeoutError x {error}")))
+        dead_letters.append((job_id, search_words(f"ingestion TimeoutError x {error}")))
     for text in ("alpha", "alpha beta", "rare", "rare gamma", "alpha beta gamma", "delta x", "x", "ingestion rare"):
-        expected = {job_id for job_id, has in dead_letters if has >= words(text)}
+        expected = {job_id for job_id, has in dead_letters if has >= search_words(text)}
         for limit in (1, 4, 100):
             result = find(database, tenant_id, text, limit=limit)
             assert len(result) == len(set(result))

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
-from counterfoil.delivery.dead_letter import join_message, renew, settle
+from counterfoil.delivery.dead_letter import attach_message, renew, settle
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import NOON, Die
 from tests.factories import make_task
@@ -23,7 +23,7 @@ def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
     """Every way to retry the task of a dead letter."""
 
     def by_person(job_id: UUID) -> None:
-        change = actions.Wish(job_id, 2, "kim", LATER, "The service recovered")
+        change = actions.ChangeRequest(job_id, 2, "kim", LATER, "The service recovered")
         actions.retry(database, tenant_id, change, bucket=None)
 
     def by_operation(job_id: UUID) -> None:
@@ -46,7 +46,7 @@ def test_all_retry_paths_store_same_state(
     job_id = die(worker="tasks", task_type="echo", work_id=task)
     admin.execute(
         """
-        UPDATE dead_letter SET edited_payload = '{"say": "hi"}', edit = '{"by": "kim"}', version = 2
+        UPDATE dead_letter SET edited_payload = '{"say": "hi"}', edit_metadata = '{"by": "kim"}', version = 2
         WHERE job_id = %s
         """,
         [job_id],
@@ -54,7 +54,7 @@ def test_all_retry_paths_store_same_state(
     ways[way](job_id)
     stored: dict[str, Any] = {}
     stored["status"], stored["version"], stored["resolution"], stored["by"], stored["edit"] = admin.execute(
-        "SELECT status, version, resolution, resolved_by, edit FROM dead_letter WHERE job_id = %s", [job_id]
+        "SELECT status, version, resolution, resolved_by, edit_metadata FROM dead_letter WHERE job_id = %s", [job_id]
     ).fetchall()[0]
     [(detail,)] = admin.execute(
         "SELECT detail - 'operation' FROM dead_letter_audit WHERE job_id = %s AND action = 'retried'", [job_id]
@@ -80,5 +80,5 @@ def test_closed_dead_letters_are_not_closed_again(database: Database, tenant_id:
 def test_joined_message_increments_version_once(database: Database, tenant_id: UUID, die: Die, admin: Connection):
     job_id = die()
     with database.tenant(tenant_id) as connection:
-        assert all(join_message(connection, job_id, 1, "a", "{}") for _ in range(2))
+        assert all(attach_message(connection, job_id, 1, "a", "{}") for _ in range(2))
     assert admin.execute("SELECT version FROM dead_letter").fetchall() == [(2,)]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from functions.watchdog.retention import keep_dead_letters
+from functions.watchdog.retention import maintain_dead_letters
 from tests.dead_letters.conftest import NOON, Die
 
 NOW = NOON + timedelta(days=1)
@@ -22,7 +22,7 @@ def test_closed_dead_letters_are_deleted_after_configured_retention(
 ):
     make_resolved(admin, 2, die)
     later = NOON + timedelta(days=10)
-    assert keep_dead_letters(keeper_database, lambda: later, timedelta(days=10))["dead_letter"] == 0
+    assert maintain_dead_letters(keeper_database, lambda: later, timedelta(days=10))["dead_letter"] == 0
     late = later + timedelta(seconds=1)
-    assert keep_dead_letters(keeper_database, lambda: late, timedelta(days=10))["dead_letter"] == 2
+    assert maintain_dead_letters(keeper_database, lambda: late, timedelta(days=10))["dead_letter"] == 2
     assert datetime.now(UTC) > late  # the database enforces retention by its own clock

@@ -21,7 +21,7 @@ def broken(connection: Connection, tenant_id: UUID | None) -> Broken | None:
     """Return the first broken audit entry of a tenant, or None if the chain verifies."""
 
     def head() -> dict[str, Any] | None:
-        chain_head = audit.head(connection, tenant_id)
+        chain_head = audit.chain_head(connection, tenant_id)
         return None if chain_head is None else {"number": chain_head[0], "hash": chain_head[1].hex()}
 
     def entries() -> Iterator[Entry]:

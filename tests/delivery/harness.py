@@ -20,9 +20,9 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.sql import Claim
-from counterfoil.delivery.work import Intake, Message, read_message
+from counterfoil.delivery.work import Message, ParsedMessage, read_message
 from counterfoil.errors import DatabaseUnavailableError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from tests.factories import NOW
 
@@ -192,7 +192,7 @@ def settings(**changes: Any) -> Settings:
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
-        "heartbeat_seconds": 119,
+        "heartbeat_interval_seconds": 119,
     }
     return Settings.model_validate(values | changes)
 
@@ -200,9 +200,9 @@ def settings(**changes: Any) -> Settings:
 class _Threads(Threads):
     """Real threads that do not end the process of the tests."""
 
-    def __init__(self, on_starved: Callable[[], None]) -> None:
+    def __init__(self, on_no_permits: Callable[[], None]) -> None:
         super().__init__()
-        self.end_process = on_starved  # type: ignore[method-assign]
+        self.end_process = on_no_permits  # type: ignore[method-assign]
 
 
 def make_consumer(
@@ -210,8 +210,8 @@ def make_consumer(
     work: Worker | BatchWorker | RoutingWorker,
     clock: Callable[[], datetime],
     *,
-    read: Callable[[str], Intake] = read_message,
-    on_starved: Callable[[], None] = lambda: None,
+    read: Callable[[str], ParsedMessage] = read_message,
+    on_no_permits: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Consumer:
     """Return a consumer of document matching on the fake queue."""
@@ -225,14 +225,14 @@ def make_consumer(
         visibility=Visibility(QUEUE_URL),
         read=read,
         clock=clock,
-        concurrency=_Threads(on_starved),
+        concurrency=_Threads(on_no_permits),
     )
 
 
 def claim(connection: Connection, messages: Iterable[Message], now: datetime, **how: Any) -> dict[Message, Claim]:
     """Claim messages as a document worker does."""
     lease = now + timedelta(seconds=120)
-    return sql.claim(connection, KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
+    return sql.claim(connection, WORK_KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:

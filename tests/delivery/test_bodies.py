@@ -19,7 +19,7 @@ from counterfoil.delivery.retry import RedeliverPolicy
 from counterfoil.delivery.work import Message, enqueue
 from counterfoil.documents import files
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from functions.acquisition.work import WORKER
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
@@ -89,7 +89,7 @@ def test_unreadable_body_is_dead_lettered_alone(
     assert dead_letter["metadata"]["last_error"]["message"].startswith("The message")
     assert "counterfoil.delivery.work:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
     assert bodies.WORK not in str(dead_letter["metadata"])
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 @pytest.mark.parametrize("which", ["matching", "acquisition"])
@@ -114,8 +114,8 @@ def test_redelivered_unreadable_message_adds_no_dead_letter(matching: Consumer, 
     matching.handle(event(same), Context())
 
     (dead_letter,) = rows(admin, "dead_letter")
-    assert (dead_letter["status"], dead_letter["lineage"]) == ("ignored", [])
-    assert len(rows(admin, "notification")) == 1
+    assert (dead_letter["status"], dead_letter["previous_failures"]) == ("ignored", [])
+    assert len(rows(admin, "failure_event")) == 1
 
 
 def test_identical_unreadable_messages_create_two_dead_letters(matching: Consumer, admin: Connection) -> None:
@@ -207,7 +207,7 @@ def test_already_sent_current_message_is_enqueued_again(
     matching: Consumer, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(next_attempt_at=clock() + timedelta(seconds=300))
-    enqueue(admin, KINDS["matching"], [(message.work_id, tenant, 1, 0)], clock(), clock())
+    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant, 1, 0)], clock(), clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
     matching.handle(event(record(message.model_copy(update={"send_number": 1}))), Context())
@@ -260,7 +260,7 @@ def test_document_without_structured_data_is_skipped(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, empty)
     assert (row["status"], row["error"], row["attempts"]) == (None, None, 1)
-    assert row["reason"]
+    assert row["skip_reason"]
     assert life_cycle(admin, full)["status"] == "succeeded"
     assert rows(admin, "dead_letter") == []
 
@@ -375,7 +375,7 @@ def test_value_rejected_by_postgres_is_dead_lettered_alone(
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
     assert len(rows(admin, "dead_letter")) == 1
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 def test_archiver_settles_value_rejected_by_postgres(
@@ -384,7 +384,7 @@ def test_archiver_settles_value_rejected_by_postgres(
     archiver = Archiver(keeper_database, Outbox(keeper_database, {}, clock=clock), RedeliverPolicy(), clock)
     body = json.dumps({"schema_version": 1, "work_id": str(uuid4()), "revision": 2**40, "send_number": 0})
 
-    assert archiver.settle("matching", SQSRecord(record(body))) is None
+    assert archiver.process("matching", SQSRecord(record(body))) is None
 
     assert len(rows(admin, "dead_letter")) == 1
 

@@ -11,10 +11,10 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.sql import Answer
+from counterfoil.delivery.sql import ClaimStatus
 from counterfoil.delivery.work import Message, enqueue
 from counterfoil.errors import RejectedRequestError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import (
     DONE,
@@ -59,7 +59,7 @@ def test_slow_backoff_at_deadline_reports_message(
 
     assert len(response["batchItemFailures"]) == 1
     assert life_cycle(admin, message.work_id)["status"] == "pending"
-    assert consumer.gate.take(1, timeout=10) == 1
+    assert consumer.gate.acquire(1, timeout=10) == 1
 
 
 def test_failed_backoff_still_reports_message(
@@ -98,7 +98,9 @@ def test_hanging_renewal_does_not_delay_settlement(
 
     sqs.change_message_visibility_batch = hang  # type: ignore[method-assign]
 
-    response = make_consumer(database, work, clock, heartbeat_seconds=0.01).handle(event(record(message)), Context())
+    response = make_consumer(database, work, clock, heartbeat_interval_seconds=0.01).handle(
+        event(record(message)), Context()
+    )
     settled.set()
 
     assert response == {"batchItemFailures": []}
@@ -144,7 +146,7 @@ def test_hung_attempts_park_batch_and_end_process(
         assert release.wait(10)
         return DONE
 
-    consumer = make_consumer(database, hang, clock, worker=QUICK, on_starved=lambda: ended.append(True))
+    consumer = make_consumer(database, hang, clock, worker=QUICK, on_no_permits=lambda: ended.append(True))
     consumer.handle(event(record(pending()), record(pending())), context)
     assert ended == []
 
@@ -157,7 +159,7 @@ def test_hung_attempts_park_batch_and_end_process(
     row = life_cycle(admin, waiting.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # this process will not have free permits soon
-    assert [consumer.gate.take(1, timeout=10) for _ in range(2)] == [1, 1]
+    assert [consumer.gate.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
 def test_isolated_work_item_starves_without_permits(
@@ -165,15 +167,15 @@ def test_isolated_work_item_starves_without_permits(
 ) -> None:
     expired = clock() - timedelta(seconds=1)
     message, ended = pending(status="in-progress", attempts=1, lease_expires_at=expired), []
-    consumer = make_consumer(database, fails, clock, worker=QUICK, on_starved=lambda: ended.append(True))
-    give_back = consumer.gate.give_back
+    consumer = make_consumer(database, fails, clock, worker=QUICK, on_no_permits=lambda: ended.append(True))
+    give_back = consumer.gate.release
 
     def give_back_to_hung_attempt(permits: int = 1) -> None:
         """Give the returned permits to an attempt that never ends."""
         give_back(permits)
-        consumer.gate.take(2)
+        consumer.gate.acquire(2)
 
-    monkeypatch.setattr(consumer.gate, "give_back", give_back_to_hung_attempt)
+    monkeypatch.setattr(consumer.gate, "release", give_back_to_hung_attempt)
 
     response = consumer.handle(event(record(message)), Running(left=120.5))
 
@@ -192,10 +194,10 @@ def test_parked_work_item_stays_marked_as_unsettled(
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 1, 0, 1)
+    assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 0, 1)
     with database.delivery() as connection:
         parked = message.model_copy(update={"send_number": 1})
-        assert claim(connection, [parked], clock())[parked].answer is Answer.UNSETTLED
+        assert claim(connection, [parked], clock())[parked].answer is ClaimStatus.LEASE_EXPIRED
 
 
 def test_record_without_thread_spends_no_attempt(
@@ -208,7 +210,7 @@ def test_record_without_thread_spends_no_attempt(
         clock,
         worker={"name": "matching", "timeout": 120, "permits": 3, "start_margin": 30},
     )
-    begin, begun = consumer.concurrency.begin, []
+    begin, begun = consumer.concurrency.start, []
 
     def refuse_the_second(name: str, function: Callable[[], None]) -> None:
         if name == "matching":
@@ -217,14 +219,14 @@ def test_record_without_thread_spends_no_attempt(
                 raise RuntimeError("can't start new thread")
         begin(name, function)
 
-    consumer.concurrency.begin = refuse_the_second  # type: ignore[method-assign]
+    consumer.concurrency.start = refuse_the_second  # type: ignore[method-assign]
 
     response = consumer.handle(event(*map(record, messages)), Context())
 
     states = [(row["status"], row["attempts"]) for row in (life_cycle(admin, message.work_id) for message in messages)]
     assert response == {"batchItemFailures": []}
     assert sorted(states) == [("pending", 0), ("succeeded", 1), ("succeeded", 1)]
-    assert consumer.gate.take(3) == 3
+    assert consumer.gate.acquire(3) == 3
 
 
 # -- rejecting queues -------------------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ def test_record_without_thread_spends_no_attempt(
 
 def enqueue_overdue(admin: Connection, worker: str, clock: Clock) -> None:
     hour_ago = clock() - timedelta(hours=1)
-    enqueue(admin, KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
+    enqueue(admin, WORK_KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
 
 
 def test_rejecting_queue_does_not_block_other_queues(
@@ -265,7 +267,7 @@ def test_removed_worker_does_not_block_outbox(
 ) -> None:
     long_ago = clock() - timedelta(days=1)
     admin.execute(
-        "INSERT INTO outbox (worker, work_id, revision, send_number, not_before, created_at) "
+        "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at) "
         "SELECT 'retired', gen_random_uuid(), 1, 0, %s, %s FROM generate_series(1, 1000)",
         [long_ago, long_ago],
     )

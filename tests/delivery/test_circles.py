@@ -8,8 +8,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.claims import Claims
-from counterfoil.delivery.retry import MAX_SENDS
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
+from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import Clock, FakeSqs, done, rows
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, Run, Task, defer, later, row, sent
 
@@ -23,33 +23,33 @@ def test_deferral_spends_no_attempt(run: Run, task: Task, admin: Connection, sqs
 
 
 def test_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
-    message = task(send_number=MAX_SENDS)
+    message = task(send_number=MAX_MESSAGES_PER_REVISION)
     assert run(defer, message, arn=RETRY_ARN) == []
     assert row(admin, message)["status"] == "failed"
     (dead_letter,) = rows(admin, "dead_letter")
-    assert dead_letter["metadata"]["last_error"]["type"] == "CirclingError"
+    assert dead_letter["metadata"]["last_error"]["type"] == "TooManyDeferralsError"
     assert "deferred 1000 times" in dead_letter["metadata"]["last_error"]["message"]
     assert sqs.sent == {}
 
 
 def test_repeated_lack_of_time_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
-    message = task(send_number=MAX_SENDS - 1)
+    message = task(send_number=MAX_MESSAGES_PER_REVISION - 1)
     assert run(done, message, arn=RETRY_ARN, context=LATE) == []
     ((message, _),) = sent(sqs, QUEUE) + sent(sqs)
-    assert message.send_number == MAX_SENDS
+    assert message.send_number == MAX_MESSAGES_PER_REVISION
 
     assert run(done, message, arn=RETRY_ARN, context=LATE) == []
 
     stored = row(admin, message)
     assert (stored["status"], stored["attempts"]) == ("failed", 0)
     (dead_letter,) = rows(admin, "dead_letter")
-    assert dead_letter["metadata"]["last_error"]["type"] == "CirclingError"
+    assert dead_letter["metadata"]["last_error"]["type"] == "TooManyDeferralsError"
     assert dead_letter["metadata"]["last_error"]["message"].endswith("The last reason: The invocation was about to end")
     assert len(sent(sqs, QUEUE) + sent(sqs)) == 1
 
 
 def test_repeated_early_messages_fail_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
-    message = task(attempts=1, send_number=MAX_SENDS, next_attempt_at=clock.now + timedelta(seconds=20))
+    message = task(attempts=1, send_number=MAX_MESSAGES_PER_REVISION, next_attempt_at=clock.now + timedelta(seconds=20))
     assert run(done, message, arn=RETRY_ARN) == []
     assert row(admin, message)["status"] == "failed"
     assert "It was early" in row(admin, message)["error"]
@@ -59,7 +59,7 @@ def test_repeated_early_messages_fail_work_item(run: Run, task: Task, admin: Con
 def test_concurrent_claim_prevents_deferral_limit_failure(
     run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    message = task(send_number=MAX_SENDS)
+    message = task(send_number=MAX_MESSAGES_PER_REVISION)
     park = Claims.park
 
     def park_and_claim(*arguments: Any) -> Any:
@@ -76,9 +76,9 @@ def test_concurrent_claim_prevents_deferral_limit_failure(
 def test_new_revision_resets_deferral_limit(
     run: Run, task: Task, admin: Connection, database: Database, tenant: UUID, clock: Clock
 ):
-    message = task(send_number=MAX_SENDS)
+    message = task(send_number=MAX_MESSAGES_PER_REVISION)
     run(defer, message, arn=RETRY_ARN)
     with database.tenant(tenant) as connection:
-        (send,) = begin(connection, "tasks", [message.work_id], clock.now)
+        (send,) = start_revision(connection, "tasks", [message.work_id], clock.now)
     run(done, send.message)
     assert row(admin, message)["status"] == "succeeded"

@@ -51,7 +51,7 @@ def test_renewed_lease_uses_server_clock(skewed: Database, admin: Connection, sq
         leases.append(seconds_until(admin, "lease_expires_at"))
         return DONE
 
-    consumer = make_consumer(skewed, work, skewed.clock, heartbeat_seconds=0.05)
+    consumer = make_consumer(skewed, work, skewed.clock, heartbeat_interval_seconds=0.05)
     heartbeat = consumer.concurrency
     consumer.handle(event(record(pending())), Context())
 

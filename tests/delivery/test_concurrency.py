@@ -16,7 +16,7 @@ LONG = 20
 def on_thread(threads: Threads, name: str) -> tuple[Thread, str]:
     """Run a function on a thread; return the thread and its name at that time."""
     seen: SimpleQueue[tuple[Thread, str]] = SimpleQueue()
-    threads.begin(name, lambda: seen.put((current_thread(), current_thread().name)))
+    threads.start(name, lambda: seen.put((current_thread(), current_thread().name)))
     return seen.get(timeout=LONG)
 
 
@@ -43,10 +43,10 @@ def test_context_variables_do_not_leak_between_functions() -> None:
     def set_variable() -> None:
         about.set("the first")
 
-    threads.begin("first", set_variable)
+    threads.start("first", set_variable)
     wait_for_idle(threads)
     seen: SimpleQueue[str] = SimpleQueue()
-    threads.begin("second", lambda: seen.put(about.get()))
+    threads.start("second", lambda: seen.put(about.get()))
     assert seen.get(timeout=LONG) == "nothing"
 
 
@@ -58,7 +58,7 @@ def test_thread_is_not_reused_after_exception(monkeypatch: pytest.MonkeyPatch) -
     def fail() -> None:
         raise ValueError
 
-    threads.begin("failing", fail)
+    threads.start("failing", fail)
     failed = raised.get(timeout=LONG)
     assert failed.exc_type is ValueError
     assert failed.thread is not None
@@ -74,7 +74,7 @@ def test_concurrent_functions_run_on_separate_threads() -> None:
         begun.set()
         go_on.wait(LONG)
 
-    threads.begin("slow", slow)
+    threads.start("slow", slow)
     assert begun.wait(LONG)
     try:
         _, name = on_thread(threads, "quick")  # while the slow function runs
@@ -92,6 +92,6 @@ def test_finished_function_is_garbage_collected() -> None:
             collected.set()
 
     resource = Resource()
-    threads.begin("try", lambda resource=resource: None)  # type: ignore[misc]
+    threads.start("try", lambda resource=resource: None)  # type: ignore[misc]
     del resource
     assert collected.wait(LONG)

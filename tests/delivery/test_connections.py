@@ -92,7 +92,7 @@ def test_consumer_opens_one_connection_per_permit_plus_two(
 
     monkeypatch.setattr(sql, "renew", with_pause(sql.renew, together.wait))
     monkeypatch.setattr(sql, "park_unclaimed", with_pause(sql.park_unclaimed, together.wait))
-    chosen = settings(worker=worker, database_url=database_url, heartbeat_seconds=0.05)
+    chosen = settings(worker=worker, database_url=database_url, heartbeat_interval_seconds=0.05)
     consumer = Consumer.from_settings(chosen, work)
     strays = Strays(consumer.database)
 

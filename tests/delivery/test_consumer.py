@@ -11,9 +11,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.work import Intake, Message, begin
+from counterfoil.delivery.work import Message, ParsedMessage, start_revision
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 
 Pending = Callable[..., Message]
@@ -38,7 +38,7 @@ def test_success_commits_effects_and_outbox_together(
     def work(attempt: TenantAttempt) -> Succeeded:
         def effects(connection: Connection) -> Any:
             connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
-            return Effects(begin(connection, "matching", [other.work_id], clock()), "a remark")
+            return Effects(start_revision(connection, "matching", [other.work_id], clock()), "a remark")
 
         return Succeeded(effects)
 
@@ -46,7 +46,7 @@ def test_success_commits_effects_and_outbox_together(
 
     assert failed_ids(response) == []
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["reason"], row["lease_expires_at"]) == (
+    assert (row["status"], row["attempts"], row["skip_reason"], row["lease_expires_at"]) == (
         "succeeded",
         1,
         "a remark",
@@ -75,7 +75,7 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["error"], row["failed_at"]) == ("failed", "The file is empty; send it again.", clock.now)
     (dead_letter,) = rows(admin, "dead_letter")
-    assert dead_letter["job_id"] == str(KINDS["matching"].job_id(message.work_id))
+    assert dead_letter["job_id"] == str(WORK_KINDS["matching"].job_id(message.work_id))
     assert (dead_letter["dlq_reason"], dead_letter["status"], dead_letter["attempts"]) == (
         "non_retriable_error",
         "pending",
@@ -85,7 +85,7 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
     assert "counterfoil.delivery.batch:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
     assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
-    (notification,) = rows(admin, "notification")
+    (notification,) = rows(admin, "failure_event")
     assert (notification["job_id"], notification["tenant_id"]) == (dead_letter["job_id"], str(tenant))
 
 
@@ -122,7 +122,7 @@ def test_exhausted_attempts_leave_message_to_dlq(
     assert sqs.visibility["third"] == 0
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 def test_third_receive_with_attempts_left_is_parked(
@@ -179,7 +179,7 @@ def test_early_work_item_is_parked_for_requested_delay(
     message = pending(attempts=1, next_attempt_at=clock.now + timedelta(seconds=10))
     claims = make_consumer(database, fails_with(AssertionError("must not run")), clock).claims
 
-    assert claims.park({message: Intake([message])}, timedelta(seconds=60)) == {message: None}
+    assert claims.park({message: ParsedMessage([message])}, timedelta(seconds=60)) == {message: None}
 
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=60)
 
@@ -248,7 +248,7 @@ def test_unsettled_last_attempt_fails(
     assert failed_ids(response) == []
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", None])
@@ -290,7 +290,7 @@ def test_skipped_work_item_stores_only_reason(
 
     assert failed_ids(response) == []
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["reason"]) == (None, "no counterparty")
+    assert (row["status"], row["skip_reason"]) == (None, "no counterparty")
 
 
 def test_stale_success_writes_nothing_and_reports_message(
@@ -398,7 +398,7 @@ def test_saturated_gate_protects_before_permit_and_claims_after(
         return DONE
 
     consumer = make_consumer(database, work, clock)
-    assert consumer.gate.take(2) == 2
+    assert consumer.gate.acquire(2) == 2
     protected, seen = threading.Event(), list[Any]()
     change = sqs.change_message_visibility_batch
 
@@ -413,7 +413,7 @@ def test_saturated_gate_protects_before_permit_and_claims_after(
         assert protected.wait(10)
         seen.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
         seen.append([kind for kind, _ in sqs.log])
-        consumer.gate.give_back(2)
+        consumer.gate.release(2)
 
     opener = threading.Thread(target=open_the_gate)
     opener.start()
@@ -423,7 +423,7 @@ def test_saturated_gate_protects_before_permit_and_claims_after(
     assert failed_ids(response) == []
     assert seen == ["pending", "pending", "pending", ["visibility"] * 3]
     assert [kind for kind, _ in sqs.log] == ["visibility"] * 3 + ["work"] * 3
-    assert consumer.gate.take(9) == 2  # every permit was returned
+    assert consumer.gate.acquire(9) == 2  # every permit was returned
 
 
 def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
@@ -498,7 +498,7 @@ def test_attempt_canceled_at_deadline_waits_for_retry(
 
     def work(attempt: TenantAttempt) -> Succeeded:
         context.left = 8
-        assert attempt.deadline.cancelled.wait(10)
+        assert attempt.deadline.canceled.wait(10)
         attempt.deadline.check()
         return DONE
 
@@ -524,9 +524,9 @@ def test_unstoppable_attempt_is_abandoned_and_its_message_reported(
     response = consumer.handle(event(record(message)), context)
 
     assert len(failed_ids(response)) == 1
-    assert consumer.gate.take(2) == 1  # it still holds its permit
+    assert consumer.gate.acquire(2) == 1  # it still holds its permit
     release.set()
-    assert consumer.gate.take(1, timeout=10) == 1  # returned after it settles
+    assert consumer.gate.acquire(1, timeout=10) == 1  # returned after it settles
     # Its claim was still valid, so the redelivered message will find the work item ended.
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
@@ -542,15 +542,15 @@ def test_messages_are_protected_before_waiting_for_permits(
     worker = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30}
     messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
     consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
-    consumer.gate.take(2)  # held by attempts of an earlier invocation
-    take = consumer.gate.take
+    consumer.gate.acquire(2)  # held by attempts of an earlier invocation
+    take = consumer.gate.acquire
 
     def wait(wanted: int, *, timeout: float = 0) -> int:
         waits.append((timeout, set(sqs.visibility)))
-        consumer.gate.give_back()
+        consumer.gate.release()
         return take(wanted, timeout=timeout)
 
-    consumer.gate.take = wait  # type: ignore[method-assign]
+    consumer.gate.acquire = wait  # type: ignore[method-assign]
     response = consumer.handle(
         event(*(record(message, handle=str(message.work_id)) for message in messages)), Context()
     )

@@ -14,9 +14,9 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Succeeded, TenantAttempt
-from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.sql import Claim, ClaimStatus
 from counterfoil.delivery.work import Message
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.delivery.harness import (
     DONE,
     Clock,
@@ -65,7 +65,9 @@ def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock:
         for _ in range(15):
             with database.delivery() as connection:
                 claims = claim(connection, choose.sample(messages, 6), now).values()
-            claimed.extend((each.message.work_id, each.attempts) for each in claims if each.answer is Answer.MINE)
+            claimed.extend(
+                (each.message.work_id, each.attempts) for each in claims if each.answer is ClaimStatus.CLAIMED
+            )
         database.close()
 
     threads = [threading.Thread(target=claim_at_random, args=(seed,)) for seed in range(6)]
@@ -86,7 +88,7 @@ def test_duplicate_parked_during_claim_is_not_acknowledged(
         later = clock() + timedelta(seconds=2)
         with database.delivery() as connection:
             claims = claim(connection, [message], later)
-            assert claims[message].answer is Answer.MINE
+            assert claims[message].answer is ClaimStatus.CLAIMED
 
     between.then = claim_duplicate
 
@@ -100,11 +102,13 @@ def test_deferred_last_attempt_is_not_dead_lettered(
     database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=3, claim_token=5, lease_expires_at=clock() - timedelta(seconds=1))
-    stalled = Claim(Answer.MINE, message, attempts=3, token=5)
+    stalled = Claim(ClaimStatus.CLAIMED, message, attempts=3, token=5)
 
     def defer() -> None:  # the stalled attempt meets an open breaker between our claim and our settlement
         with database.delivery() as connection:
-            sql.defer(connection, KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock())
+            sql.release_attempt(
+                connection, WORK_KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock()
+            )
 
     between.then = defer
 
@@ -152,7 +156,7 @@ def test_claim_after_lock_wait_reads_newest_row(
         other.commit()
         thread.join()
 
-    assert [(result.answer, result.attempts) for result in results] == [(Answer.MINE, 3)]
+    assert [(result.answer, result.attempts) for result in results] == [(ClaimStatus.CLAIMED, 3)]
 
 
 def until(admin: Connection, condition: str) -> None:
@@ -170,7 +174,7 @@ def test_claim_ignores_foreign_key_locks(
     with psycopg.connect(admin_database_url) as writer:  # a match with the document is being inserted
         writer.execute("SELECT FROM document WHERE id = %s FOR KEY SHARE", [message.work_id])
         with database.delivery() as connection:
-            assert claim(connection, [message], clock())[message].answer is Answer.MINE
+            assert claim(connection, [message], clock())[message].answer is ClaimStatus.CLAIMED
 
 
 def test_locked_row_fails_only_its_record(
@@ -278,7 +282,7 @@ def test_renewal_skips_locked_work(database: Database, admin: Connection, clock:
     with admin.transaction(), database.delivery() as connection:
         admin.execute("SELECT FROM document WHERE id = %s FOR NO KEY UPDATE", [settling.work_id])
         connection.execute("SET LOCAL lock_timeout = '10ms'")
-        assert sql.renew(connection, KINDS["matching"], tokens, renewed) == set()
+        assert sql.renew(connection, WORK_KINDS["matching"], tokens, renewed) == set()
 
     leases = [life_cycle(admin, message.work_id)["lease_expires_at"] for message in (settling, running)]
     assert leases == [lease, renewed]

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, Succeeded, TenantAttempt
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from tests.delivery.harness import (
     DONE,
@@ -87,7 +87,7 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
     assert sent(sqs) == [(numbered(message, 6), 40)]
     assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility change is the protection
     assert outcomes(capsys) == {"Deferred": [1.0]}
-    assert rows(admin, "dead_letter") == rows(admin, "notification") == []
+    assert rows(admin, "dead_letter") == rows(admin, "failure_event") == []
 
 
 def test_any_deferred_error_defers_work_item(
@@ -112,7 +112,7 @@ def test_deferral_in_effects_rolls_them_back(
 
     def work(attempt: TenantAttempt) -> Outcome:
         def effects(connection: Connection) -> Any:
-            begin(connection, "matching", [other.work_id], clock())
+            start_revision(connection, "matching", [other.work_id], clock())
             return deferring(attempt)
 
         return Succeeded(effects)
@@ -188,7 +188,7 @@ def test_deferral_beyond_sqs_delay_waits_in_outbox(
     assert sent(sqs) == []
     (entry,) = rows(admin, "outbox")
     assert (entry["send_number"], entry["sent_at"]) == (1, None)
-    assert admin.execute("SELECT not_before FROM outbox").fetchall() == [(until,)]
+    assert admin.execute("SELECT scheduled_at FROM outbox").fetchall() == [(until,)]
 
 
 def test_deferral_does_not_affect_other_records(

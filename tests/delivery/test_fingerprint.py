@@ -3,13 +3,13 @@
 from typing import Any
 from uuid import uuid4
 
-from counterfoil.delivery.dead_letter import DeadLetter, Failure
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails
 from counterfoil.errors import CancelledError, ServiceUnavailableError, UnknownTenantError, code_of
 from tests.factories import NOW
 
 
 def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
-    failure = Failure("non_retriable_error", fields.pop("error_type", "SomeError"), error, 3, worker, **fields)
+    failure = FailureDetails("non_retriable_error", fields.pop("error_type", "SomeError"), error, 3, worker, **fields)
     return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
 
 

@@ -20,7 +20,7 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import enqueue
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, done, event, fails, record, settings
 from tests.factories import make_task
@@ -45,7 +45,7 @@ class Herd:
         ids = [make_task(self.admin, self.tenant) for _ in range(tasks)]
         with self.database.tenant(self.tenant) as connection:
             now = self.clock()
-            sends = enqueue(connection, KINDS["tasks"], [(id_, self.tenant, 1, 0) for id_ in ids], now, now)
+            sends = enqueue(connection, WORK_KINDS["tasks"], [(id_, self.tenant, 1, 0) for id_ in ids], now, now)
         outbox.send(sends)
         return [entry["MessageBody"] for entry in self.sqs.sent.pop(QUEUE)]
 

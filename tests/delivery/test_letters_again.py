@@ -7,13 +7,13 @@ import pytest
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, search
-from counterfoil.dead_letters.actions import NotRetriableError, Wish
-from counterfoil.dead_letters.search import Details
+from counterfoil.dead_letters.actions import ChangeRequest, NotRetryableError
+from counterfoil.dead_letters.search import DeadLetterDetails
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.task_type import Services
 from functions.tasks.work import run_task
@@ -26,15 +26,15 @@ def fail_permanently(attempt: TenantAttempt) -> Outcome:
     raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
 
-def dead_letter_of(database: Database, tenant: UUID, message: Message) -> Details:
+def dead_letter_of(database: Database, tenant: UUID, message: Message) -> DeadLetterDetails:
     with database.tenant(tenant) as connection:
-        stored = search.show(connection, tenant, KINDS["tasks"].job_id(message.work_id))
+        stored = search.show(connection, tenant, WORK_KINDS["tasks"].job_id(message.work_id))
     assert stored is not None
     return stored
 
 
-def retry(database: Database, tenant: UUID, outbox: Outbox, dead_letter: Details, clock: Clock) -> None:
-    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "It is mended")
+def retry(database: Database, tenant: UUID, outbox: Outbox, dead_letter: DeadLetterDetails, clock: Clock) -> None:
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "It is mended")
     outbox.send(actions.retry(database, tenant, change, bucket=None).sends)
 
 
@@ -60,7 +60,7 @@ def test_successful_retry_leaves_dead_letter_retried(
 
     assert row(admin, message)["status"] == "succeeded"
     dead_letter = dead_letter_of(database, tenant, message)
-    assert (dead_letter.status, dead_letter.resolved_by, dead_letter.lineage) == ("retried", "kim", [])
+    assert (dead_letter.status, dead_letter.resolved_by, dead_letter.previous_failures) == ("retried", "kim", [])
 
 
 def test_failed_retry_reopens_dead_letter_with_history(
@@ -88,7 +88,7 @@ def test_failed_retry_reopens_dead_letter_with_history(
         None,
     )
     assert dead_letter.version > first.version + 1
-    [before] = dead_letter.lineage
+    [before] = dead_letter.previous_failures
     assert (before["revision"], before["status"]) == (1, "retried")
     assert before["resolution"] == {"action": "retried", "notes": "It is mended"}
     retry(database, tenant, outbox, dead_letter, clock)
@@ -104,10 +104,10 @@ def test_retry_rejects_pending_and_succeeded_work_items(
     message = task()
     run(fail_permanently, message)
     with database.tenant(tenant) as connection:
-        sends = begin(connection, "tasks", [message.work_id], clock())
+        sends = start_revision(connection, "tasks", [message.work_id], clock())
     dead_letter = dead_letter_of(database, tenant, message)
     for step in ("pending", "succeeded"):
-        with pytest.raises(NotRetriableError, match=step):
+        with pytest.raises(NotRetryableError, match=step):
             retry(database, tenant, outbox, dead_letter, clock)
         run(done, sends[0].message)
 
@@ -125,7 +125,7 @@ def test_retry_uses_edited_payload(
     message = task()
     run(fail_permanently, message)
     dead_letter = dead_letter_of(database, tenant, message)
-    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     assert row(admin, message)["payload"] == {"say": "hello"}
 
@@ -151,7 +151,7 @@ def test_edit_applies_to_one_retry_only(
     message = task()
     run(fail_permanently, message)
     dead_letter = dead_letter_of(database, tenant, message)
-    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
     run(fail_permanently, sent(sqs, QUEUE)[0][0])

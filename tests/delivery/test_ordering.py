@@ -20,15 +20,15 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Attempt, Outcome
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.work import Message
-from counterfoil.kinds import KINDS
-from infra.worker_table import WORKERS, Row, mappings
+from counterfoil.kinds import WORK_KINDS
+from infra.worker_table import WORKERS, WorkerSpec, mappings
 from tests.delivery.harness import Context, FakeSqs, event, record, task_body
 from tests.factories import NOW
 from tests.functions.test_handlers import handler, s3
 
 __all__ = ["handler", "s3"]
 
-POLLING = [row for row in WORKERS if row.polls]
+POLLING = [row for row in WORKERS if row.has_event_source_mapping]
 WITH_PERMITS = [row for row in WORKERS if row.has_queue]
 PATIENCE = 30
 VALUES: dict[str, Callable[[], Any]] = {
@@ -81,7 +81,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
     tenant_id = make_tenant("acme")
 
     def make(worker: str) -> Message:
-        kind = KINDS[worker]
+        kind = WORK_KINDS[worker]
         needed = admin.execute(
             "SELECT column_name, data_type FROM information_schema.columns "
             "WHERE table_name = %s AND is_nullable = 'NO' AND column_default IS NULL AND is_generated = 'NEVER'",
@@ -108,7 +108,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 
 def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
     """Return status and attempts of a worker's work items, NULL status as "ended"."""
-    kind = KINDS[worker]
+    kind = WORK_KINDS[worker]
     fetched = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
     return sorted((status, attempts) for status, attempts in fetched)
 
@@ -123,9 +123,9 @@ class Saturated:
         """Highest number of concurrent records."""
         self._now = 0
         self._lock = threading.Lock()
-        self._log, self._take, self._claim, self._work = log, consumer.gate.take, consumer.claims.claim, consumer.run
+        self._log, self._take, self._claim, self._work = log, consumer.gate.acquire, consumer.claims.claim, consumer.run
         assert self._take(consumer.worker.permits) == consumer.worker.permits
-        consumer.gate.take = self.take  # type: ignore[method-assign]
+        consumer.gate.acquire = self.take  # type: ignore[method-assign]
         consumer.claims.claim = self.claim  # type: ignore[method-assign]
         consumer.run = self.work  # type: ignore[method-assign]
 
@@ -155,7 +155,7 @@ class Saturated:
 
 @pytest.mark.parametrize("row", POLLING, ids=lambda row: row.name)
 def test_every_message_is_protected_before_anything_else(
-    row: Row, handler: Callable[[Row], ModuleType], log: Log, make_work: Callable[[str], Message]
+    row: WorkerSpec, handler: Callable[[WorkerSpec], ModuleType], log: Log, make_work: Callable[[str], Message]
 ) -> None:
     sources = [source.name for source in mappings(WORKERS, row)]
     batch = [
@@ -179,15 +179,15 @@ def _body(worker: str, message: Message) -> str | Message:
     return task_body(message) if worker == "tasks" else message
 
 
-def _queue(row: Row, source: str) -> str:
+def _queue(row: WorkerSpec, source: str) -> str:
     return f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{source}{'' if row.has_queue else '-dlq'}"
 
 
 @pytest.mark.parametrize("all_permits", [False, True], ids=["one permit", "all permits"])
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
 def test_record_without_permit_is_protected_but_unclaimed(
-    row: Row,
-    handler: Callable[[Row], ModuleType],
+    row: WorkerSpec,
+    handler: Callable[[WorkerSpec], ModuleType],
     admin: Connection,
     log: Log,
     sqs: FakeSqs,
@@ -211,7 +211,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     assert states(admin, row.name) == [("pending", 0)] * count
 
     # Permits are free: one record per permit is claimed and runs. The others still wait.
-    saturated.consumer.gate.give_back(permits)
+    saturated.consumer.gate.release(permits)
     for _ in range(permits):
         assert saturated.working.acquire(timeout=PATIENCE)
     assert states(admin, row.name) == [("in-progress", 1)] * permits + [("pending", 0)] * (count - permits)
@@ -238,8 +238,8 @@ def _check_order(log: Log, work_ids: set[UUID]) -> None:
 
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
 def test_record_without_permit_in_time_is_parked_unclaimed(
-    row: Row,
-    handler: Callable[[Row], ModuleType],
+    row: WorkerSpec,
+    handler: Callable[[WorkerSpec], ModuleType],
     admin: Connection,
     log: Log,
     make_work: Callable[[str], Message],

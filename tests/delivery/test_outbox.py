@@ -12,10 +12,10 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import outbox
-from counterfoil.delivery.outbox import BATCH, CALL_SECONDS, Outbox
-from counterfoil.delivery.work import Message, Send, begin, enqueue, wake
+from counterfoil.delivery.outbox import BATCH, CALL_TIMEOUT_SECONDS, Outbox
+from counterfoil.delivery.work import Message, OutboxMessage, enqueue, start_revision, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, away, done
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, defer, later, sent
 from tests.factories import NOW
@@ -31,7 +31,7 @@ def test_rejected_batch_does_not_block_other_batches(
 ) -> None:
     calls: list[int] = []
     messages = [pending() for _ in range(BATCH + 2)]
-    sends = begin(admin, "matching", [message.work_id for message in messages], clock())
+    sends = start_revision(admin, "matching", [message.work_id for message in messages], clock())
     real = outbox._call
 
     def refuse_first(url: str, entries: Any, **how: Any) -> Any:
@@ -48,9 +48,9 @@ def test_rejected_batch_does_not_block_other_batches(
     assert unsent == BATCH
 
 
-def enqueue_tasks(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
+def enqueue_tasks(admin: Connection, tenant: UUID, *messages: Message) -> list[OutboxMessage]:
     named = [(message.work_id, tenant, message.revision, message.send_number) for message in messages]
-    return enqueue(admin, KINDS["tasks"], named, NOW, NOW)
+    return enqueue(admin, WORK_KINDS["tasks"], named, NOW, NOW)
 
 
 def test_first_attempts_and_retries_use_different_queues(
@@ -116,7 +116,7 @@ def unsent(admin: Connection) -> list[int]:
 def test_messages_without_time_left_stay_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
-    assert outbox.send(enqueue_tasks(admin, tenant, task()), time_left=lambda: CALL_SECONDS - 1) == 0
+    assert outbox.send(enqueue_tasks(admin, tenant, task()), time_left=lambda: CALL_TIMEOUT_SECONDS - 1) == 0
     assert (sqs.sent, unsent(admin)) == ({}, [0])
 
 
@@ -133,7 +133,7 @@ def test_message_failed_by_sqs_stays_in_outbox(
 def test_unmarked_messages_stay_in_outbox(flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task):
     newest = pending(send_number=1)
     named = [(newest.work_id, None, 1, number) for number in (0, 1)]
-    enqueue(admin, KINDS["matching"], named, NOW, NOW)
+    enqueue(admin, WORK_KINDS["matching"], named, NOW, NOW)
     outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
     flaky.fail_delivery = [lambda: None, away, away]  # reading succeeds, marking fails
 
@@ -194,7 +194,7 @@ def test_fractional_delays_keep_their_mean(
     evenly = cycle([number / 100 for number in range(100)])
     outbox = Outbox(database, {"tasks": QUEUE}, clock=clock, random=lambda: next(evenly))
     due = clock.now + timedelta(seconds=seconds)
-    (send,) = enqueue(admin, KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
+    (send,) = enqueue(admin, WORK_KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
     for _ in range(100):
         admin.execute("UPDATE outbox SET sent_at = NULL")
         outbox.send([send])

@@ -181,7 +181,7 @@ def test_unattempted_task_is_returned_after_five_minutes(
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     message = task()
 
-    assert archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
+    assert archiver.process("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
 
     assert sent(sqs) == [(later(message), 300)]
     assert row(admin, message)["send_number"] == 1
@@ -196,7 +196,7 @@ def test_task_limit_decides_exhaustion(
     exhausted, unexhausted = task(attempts=1, max_retry=0, **lost), task(attempts=6, max_retry=9, **lost)
 
     for message in (exhausted, unexhausted):
-        archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN)))
+        archiver.process("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN)))
 
     assert row(admin, exhausted)["status"] == "failed"
     assert row(admin, unexhausted)["status"] == "pending"
@@ -217,6 +217,6 @@ def test_unreadable_message_is_dead_lettered_once_across_queues(
     consumer.handle(event(unreadable), Context())
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock)
 
-    archiver.settle("tasks", SQSRecord(unreadable | {"eventSourceARN": DLQ_ARN}))
+    archiver.process("tasks", SQSRecord(unreadable | {"eventSourceARN": DLQ_ARN}))
 
     assert len(rows(admin, "dead_letter")) == 1

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from counterfoil.delivery.retry import GiveUp, Park, Redeliver, RedeliverPolicy, Requeue, RequeuePolicy, requeue
+from counterfoil.delivery.retry import GiveUp, Park, Redeliver, RedeliverPolicy, Requeue, RequeuePolicy, requeue_policy
 from counterfoil.errors import PermanentError, ServiceUnavailableError, TransientError
 from counterfoil.settings import Settings
 
@@ -24,7 +24,7 @@ def test_listed_delays_apply_in_order_and_last_repeats(attempts: int, wait: floa
 
 
 def test_each_listed_delay_allows_one_retry() -> None:
-    policy = requeue(Settings(retry_waits={"document_output": (5.0, 60.0)}), "document_output")
+    policy = requeue_policy(Settings(retry_delays={"document_output": (5.0, 60.0)}), "document_output")
 
     assert isinstance(policy.decide(TransientError("Away"), 2, 1, NOW), Requeue)
     assert isinstance(policy.decide(TransientError("Away"), 3, 1, NOW), GiveUp)
@@ -34,8 +34,8 @@ def test_each_listed_delay_allows_one_retry() -> None:
 def test_longer_retry_after_applies_up_to_one_hour(retry_after: float | None, wait: float) -> None:
     error = ServiceUnavailableError("Busy", retry_after=retry_after)
 
-    assert seconds(RequeuePolicy(jitter=1).decide(error, 1, 1, NOW, chance=0.5)) == pytest.approx(wait, abs=0.5)
-    assert seconds(RedeliverPolicy((2,), jitter=1).decide(error, 1, 1, NOW, chance=0.5)) == wait
+    assert seconds(RequeuePolicy(jitter=1).decide(error, 1, 1, NOW, spread=0.5)) == pytest.approx(wait, abs=0.5)
+    assert seconds(RedeliverPolicy((2,), jitter=1).decide(error, 1, 1, NOW, spread=0.5)) == wait
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(1, 2), (2, 4), (7, 128), (8, 256), (9, 300), (30, 300)])

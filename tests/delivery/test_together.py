@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery.attempt import BatchWorker, Effects, Succeeded, TenantAttempt
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.errors import ServiceUnavailableError
 from tests import factories
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
@@ -52,7 +52,7 @@ def handle(
 
 def states(admin: Connection, messages: Sequence[Message]) -> list[tuple[Any, Any, Any]]:
     rows = [life_cycle(admin, message.work_id) for message in messages]
-    return [(row["status"], row["attempts"], row["reason"]) for row in rows]
+    return [(row["status"], row["attempts"], row["skip_reason"]) for row in rows]
 
 
 def test_batch_settles_in_one_transaction(
@@ -65,8 +65,8 @@ def test_batch_settles_in_one_transaction(
     assert failed == []
     assert (worker.together, worker.alone) == ([{message.work_id for message in messages}], [])
     assert states(admin, messages) == [("succeeded", 1, "with 2 others")] * 3
-    settled_by = admin.execute("SELECT DISTINCT xmin::text FROM document WHERE matching_status = 'succeeded'")
-    assert [xmin for (xmin,) in settled_by] == worker.transactions
+    decided_by = admin.execute("SELECT DISTINCT xmin::text FROM document WHERE matching_status = 'succeeded'")
+    assert [xmin for (xmin,) in decided_by] == worker.transactions
 
 
 def test_single_attempt_runs_in_its_settling_transaction(
@@ -78,8 +78,8 @@ def test_single_attempt_runs_in_its_settling_transaction(
 
     assert (failed, worker.together, worker.alone) == ([], [{message.work_id}], [])
     assert states(admin, [message]) == [("succeeded", 1, "with 0 others")]
-    settled_by = admin.execute("SELECT xmin::text FROM document WHERE id = %s", [message.work_id]).fetchall()
-    assert [xmin for (xmin,) in settled_by] == worker.transactions
+    decided_by = admin.execute("SELECT xmin::text FROM document WHERE id = %s", [message.work_id]).fetchall()
+    assert [xmin for (xmin,) in decided_by] == worker.transactions
 
 
 def test_batch_transaction_disables_sequential_scans(
@@ -168,7 +168,7 @@ def test_stale_claim_rolls_back_and_repeats_others(
     def supersede(connection: Connection) -> None:
         connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [kept.work_id])
         if not superseded:
-            superseded.append(begin(admin, "matching", [lost.work_id], clock()))
+            superseded.append(start_revision(admin, "matching", [lost.work_id], clock()))
 
     superseded: list[Any] = []
     worker = Worker(effects=supersede)
@@ -226,7 +226,7 @@ def test_no_omitted_attempt_starts_after_cancellation(
 
     def several(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
         for attempt in attempts:
-            attempt.deadline.cancelled.set()
+            attempt.deadline.canceled.set()
         return {}
 
     def one(attempt: TenantAttempt) -> Succeeded:
@@ -238,7 +238,7 @@ def test_no_omitted_attempt_starts_after_cancellation(
 
     assert (len(response["batchItemFailures"]), alone) == (2, [])
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("pending", 1)] * 2
-    assert consumer.gate.take(10) == GATE["permits"]
+    assert consumer.gate.acquire(10) == GATE["permits"]
 
 
 def test_missing_thread_spends_no_attempt(
@@ -247,7 +247,7 @@ def test_missing_thread_spends_no_attempt(
     messages = [pending() for _ in range(3)]
     worker = Worker(left_out=[message.work_id for message in messages])
     consumer = make_consumer(database, BatchWorker(worker.one, worker.several), clock, worker=GATE)
-    real, begun = consumer.concurrency.begin, []
+    real, begun = consumer.concurrency.start, []
 
     def begin_(name: str, function: Callable[[], None]) -> None:
         begun.append(name)
@@ -255,9 +255,9 @@ def test_missing_thread_spends_no_attempt(
             raise RuntimeError("can't start new thread")
         real(name, function)
 
-    consumer.concurrency.begin = begin_  # type: ignore[method-assign]
+    consumer.concurrency.start = begin_  # type: ignore[method-assign]
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
 
     assert response["batchItemFailures"] == []
     assert sorted(states(admin, messages), key=str) == [("pending", 0, None)] * 2 + [("succeeded", 1, None)]
-    assert consumer.gate.take(10) == GATE["permits"]
+    assert consumer.gate.acquire(10) == GATE["permits"]

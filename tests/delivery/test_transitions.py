@@ -18,17 +18,17 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.batch import COUNTED
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy
-from counterfoil.delivery.sql import Answer
-from counterfoil.delivery.work import Intake, Message, begin
+from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION, RedeliverPolicy
+from counterfoil.delivery.sql import ClaimStatus
+from counterfoil.delivery.work import Message, ParsedMessage, start_revision
 from counterfoil.documents import files
 from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
     DatabaseUnavailableError,
     InvalidDocumentError,
-    NewerSchemaError,
     ServiceUnavailableError,
+    UnsupportedSchemaError,
 )
 from functions.dead_letters.archiver import Archiver
 from functions.watchdog.recovery import Watchdog
@@ -113,7 +113,7 @@ class World:
             cursor.execute(f"SELECT * FROM {self.table}".encode())
             names = [column.name.removeprefix("matching_") for column in cursor.description or ()]
             stored = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        counted = ("dead_letter", "notification", "outbox", "dead_letter_audit")
+        counted = ("dead_letter", "failure_event", "outbox", "dead_letter_audit")
         counts = {name: len(rows(self.admin, name)) for name in counted}
         return Snapshot(
             stored[0] if stored else None, counts | {"effects": sum(row.get("method") is not None for row in stored)}
@@ -138,7 +138,7 @@ class World:
         words = {
             "effects": "effects",
             "dead_letter": "dead letter",
-            "notification": "notification",
+            "failure_event": "notification",
             "outbox": "a message",
         }
         written = ", ".join(word for name, word in words.items() if name in new)
@@ -202,8 +202,8 @@ class World:
         outbox = Outbox(self.keeper, settings().queue_urls, clock=self.clock)
         archiver = Archiver(self.keeper, outbox, RedeliverPolicy(), self.clock)
         kept = "kept"
-        with suppress(NewerSchemaError):
-            waiting = archiver.settle(worker, SQSRecord(record(body)))
+        with suppress(UnsupportedSchemaError):
+            waiting = archiver.process(worker, SQSRecord(record(body)))
             kept = "deleted" if waiting is None else "kept"
             if waiting is not None:
                 assert waiting.visible_in == LEFT.total_seconds() + 1
@@ -320,7 +320,7 @@ def newer(message: Message) -> Message:
 
 def several(world: World) -> Transition:
     messages = [world.make("pending") for _ in range(2)]
-    return world.consume("both", read=lambda body: Intake(messages))
+    return world.consume("both", read=lambda body: ParsedMessage(messages))
 
 
 def joined(world: World) -> Transition:
@@ -333,7 +333,7 @@ def resent(world: World, state: str) -> Transition:
     message = world.make(state)
     begun = world.clock()
     with world.database.delivery() as connection:
-        columns = "worker, work_id, revision, send_number, not_before, created_at, sent_at"
+        columns = "worker, work_id, revision, send_number, scheduled_at, created_at, sent_at"
         connection.execute(
             f"INSERT INTO outbox ({columns}) VALUES ('matching', %s, 1, 0, %s, %s, %s)".encode(),
             [message.work_id, begun, begun, begun],
@@ -345,18 +345,18 @@ def resent(world: World, state: str) -> Transition:
 def unsent(world: World) -> Transition:
     message = world.make("pending")
     with world.database.delivery() as connection:
-        begin(connection, "matching", [message.work_id], world.clock())
+        start_revision(connection, "matching", [message.work_id], world.clock())
     world.clock.pass_(hours=1)
     return world.watch()
 
 
 def begun(world: World, state: str) -> Transition:
-    message = world.make(state, returns=2, send_number=4, attempts=2, error="S3 is slow", reason="empty")
+    message = world.make(state, dlq_returns=2, send_number=4, attempts=2, error="S3 is slow", skip_reason="empty")
     world.before = world.look()
     with world.database.delivery() as connection:
-        (send,) = begin(connection, "matching", [message.work_id], world.clock())
+        (send,) = start_revision(connection, "matching", [message.work_id], world.clock())
     row = world.look().row or {}
-    assert (row["returns"], row["send_number"], row["next_attempt_at"], row["error"], row["reason"]) == (
+    assert (row["dlq_returns"], row["send_number"], row["next_attempt_at"], row["error"], row["skip_reason"]) == (
         0,
         0,
         None,
@@ -390,14 +390,14 @@ CASES: dict[str, Callable[[World, str], Transition]] = {
     "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
     "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
     "early, too many deferrals": lambda world, state: world.consume(
-        world.make(state, next_attempt_at=world.clock() + LEFT, send_number=MAX_SENDS)
+        world.make(state, next_attempt_at=world.clock() + LEFT, send_number=MAX_MESSAGES_PER_REVISION)
     ),
     "unknown work item": lambda world, _: world.consume(UNKNOWN_MESSAGE),
     "no time to start": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, running": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, exhausted": lambda world, state: world.consume(world.make(state, attempts=3), context=LATE),
     "no time to start, too many deferrals": lambda world, state: world.consume(
-        world.make(state, send_number=MAX_SENDS), context=LATE
+        world.make(state, send_number=MAX_MESSAGES_PER_REVISION), context=LATE
     ),
     "success": lambda world, _: world.consume(world.make("pending"), succeed),
     "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skipped("no counterparty")),
@@ -406,14 +406,15 @@ CASES: dict[str, Callable[[World, str], Transition]] = {
     ),
     "transient failure": lambda world, _: world.consume(world.make("pending"), transient()),
     "unknown error": lambda world, _: world.consume(world.make("pending"), fail(ZeroDivisionError())),
-    "cancelled at the deadline": lambda world, _: world.consume(world.make("pending"), fail(CancelledError("stopped"))),
+    "canceled at the deadline": lambda world, _: world.consume(world.make("pending"), fail(CancelledError("stopped"))),
     "transient failure, third receive": lambda world, _: world.consume(world.make("pending"), transient(), receives=3),
     "transient failure, last attempt": lambda world, _: world.consume(world.make("pending", attempts=2), transient()),
     "deferral": lambda world, _: world.consume(
         world.make("pending"), fail(BreakerOpenError("open", until=world.clock() + LEFT))
     ),
     "deferral, too many deferrals": lambda world, _: world.consume(
-        world.make("pending", send_number=MAX_SENDS), fail(BreakerOpenError("open", until=world.clock() + LEFT))
+        world.make("pending", send_number=MAX_MESSAGES_PER_REVISION),
+        fail(BreakerOpenError("open", until=world.clock() + LEFT)),
     ),
     "stale": lambda world, _: world.consume(world.make("pending"), outrun(world)),
     "database unavailable": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
@@ -422,14 +423,14 @@ CASES: dict[str, Callable[[World, str], Transition]] = {
     "unreadable message": lambda world, _: world.consume("not JSON"),
     "newer schema": lambda world, _: world.consume(NEWER),
     "several work items in one message": lambda world, _: several(world),
-    "no work item in a message": lambda world, _: world.consume("a test event", read=lambda body: Intake([])),
+    "no work item in a message": lambda world, _: world.consume("a test event", read=lambda body: ParsedMessage([])),
     "dead-letter queue: returned": lambda world, state: world.archive(world.make(state)),
     "dead-letter queue: returned twice, never attempted": lambda world, state: world.archive(
-        world.make(state, returns=2)
+        world.make(state, dlq_returns=2)
     ),
     "dead-letter queue: upload returned": lambda world, _: world.archive(world.upload(), "acquisition"),
     "dead-letter queue: returned twice before": lambda world, state: world.archive(
-        world.make(state, returns=2, attempts=1)
+        world.make(state, dlq_returns=2, attempts=1)
     ),
     "dead-letter queue: no attempts left": lambda world, state: world.archive(world.make(state, attempts=3)),
     "dead-letter queue: running": lambda world, state: world.archive(world.make(state)),
@@ -468,7 +469,7 @@ def test_every_transition_has_a_case() -> None:
 def test_table_covers_counted_outcomes_and_claim_answers() -> None:
     called = {row.called for row in TABLE.values()}
     assert set(COUNTED) <= called
-    answers = {Answer.ENDED, Answer.RUNNING, Answer.UNKNOWN}
+    answers = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}
     assert {str(answer) for answer in answers} <= called
 
 
@@ -476,13 +477,13 @@ STORE = {
     "claim": {"claim", "ended", "older revision", "running", "early", "exhausted", "unknown work item"},
     "succeed": {"success"},
     "skip": {"skip"},
-    "wait": {"transient failure"},
+    "schedule_retry": {"transient failure"},
     "park_failed": {"transient failure, third receive"},
-    "defer": {"deferral"},
+    "release_attempt": {"deferral"},
     "park_unclaimed": {"early", "no time to start"},
-    "take_abandoned": {"exhausted", "early, too many deferrals", "dead-letter queue: returned twice before"},
+    "claim_abandoned": {"exhausted", "early, too many deferrals", "dead-letter queue: returned twice before"},
     "fail": {"permanent failure", "transient failure, last attempt", "exhausted"},
-    "give_back": {"dead-letter queue: returned"},
+    "return_to_queue": {"dead-letter queue: returned"},
 }
 """Functions of the store that change a work item's state, with transitions."""
 

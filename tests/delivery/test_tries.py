@@ -14,11 +14,11 @@ from counterfoil.dead_letters import history, search
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION, RedeliverPolicy, RequeuePolicy
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
-from counterfoil.tasks.store import TaskTry
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.tasks.store import TaskAttempt
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
     DONE,
@@ -81,16 +81,16 @@ def test_retry_delay_starts_at_end_of_failed_attempt(
         clock.pass_(seconds=7)
         return fails(attempt)
 
-    note = sql.note
+    note = sql.record_attempt
 
     def late(*arguments: Any) -> None:
         clock.pass_(seconds=3)  # settlement statements also take time
         note(*arguments)
 
-    monkeypatch.setattr(sql, "note", late)
+    monkeypatch.setattr(sql, "record_attempt", late)
     run(slow, task())
 
-    times = admin.execute("SELECT ended_at - began_at, next_attempt_at - ended_at FROM work_attempt").fetchall()
+    times = admin.execute("SELECT ended_at - started_at, next_attempt_at - ended_at FROM work_attempt").fetchall()
     assert times == [(timedelta(seconds=7), timedelta(seconds=2 + CHANCE))]
 
 
@@ -138,15 +138,16 @@ def test_only_first_success_after_failure_is_recorded(
     for work in (fail_permanently, done, done):
         make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())
         clock.pass_(seconds=60)
-        bodies.append(begin(admin, "matching", [message.work_id], clock())[0].message)
+        bodies.append(start_revision(admin, "matching", [message.work_id], clock())[0].message)
 
     with database.tenant(tenant) as connection:
-        dead_letter = search.show(connection, tenant, KINDS["matching"].job_id(message.work_id))
+        dead_letter = search.show(connection, tenant, WORK_KINDS["matching"].job_id(message.work_id))
         assert dead_letter is not None
         shown = [
-            (item.kind, item.what, item.revision) for item in history.events(connection, tenant, dead_letter, limit=9)
+            (item.kind, item.outcome, item.revision)
+            for item in history.events(connection, tenant, dead_letter, limit=9)
         ]
-    assert [item for item in shown if item[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
+    assert [item for item in shown if item[0] == "attempt"] == [("attempt", "failed", 1), ("attempt", "succeeded", 2)]
 
 
 def test_success_after_failure_and_deferral_is_recorded(
@@ -167,7 +168,7 @@ def test_success_after_dead_letter_is_recorded(
     for message, work in ((first, fails), (other, done)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
     admin.execute("DELETE FROM work_attempt")  # as after the retention of 90 days
-    again = begin(admin, "matching", [first.work_id, other.work_id], clock())
+    again = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
     make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
     assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
         (str(first.work_id), "succeeded")
@@ -198,9 +199,9 @@ def test_lost_attempt_is_recorded_by_next_claim(
 
     run(fails, message, receives=2)
 
-    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "retry", "ServiceUnavailableError")]
+    assert timeline(admin) == [(1, "worker_lost", "WorkerLost"), (2, "retry", "ServiceUnavailableError")]
     (lost,) = admin.execute(
-        "SELECT began_at, ended_at, error, next_attempt_at FROM work_attempt WHERE outcome = 'lost'"
+        "SELECT started_at, ended_at, error, next_attempt_at FROM work_attempt WHERE outcome = 'worker_lost'"
     )
     assert lost == (NOW, clock.now, "The worker ended during attempt 1 of 6 without settling it", None)
     assert errors(capsys) == {"WorkerLost": 1, "ServiceUnavailableError": 1}
@@ -212,7 +213,7 @@ def test_lost_attempt_is_recorded_once(
     message = task(**LOST)
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     run(done, message, context=LATE)
-    archiver.settle("tasks", SQSRecord(record(task_body(later(message)), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(later(message)), arn=DLQ_ARN)))
     assert timeline(admin) == []
     clock.pass_(seconds=60)
 
@@ -220,7 +221,11 @@ def test_lost_attempt_is_recorded_once(
     clock.pass_(seconds=60)
     run(done, later(message, 3))
 
-    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "deferred", "BreakerOpenError"), (2, "succeeded", None)]
+    assert timeline(admin) == [
+        (1, "worker_lost", "WorkerLost"),
+        (2, "deferred", "BreakerOpenError"),
+        (2, "succeeded", None),
+    ]
 
 
 def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin: Connection, clock: Clock):
@@ -233,7 +238,7 @@ def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin:
         return DONE
 
     assert len(run(slow, message)) == 1
-    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "succeeded", None)]
+    assert timeline(admin) == [(1, "worker_lost", "WorkerLost"), (2, "succeeded", None)]
 
 
 def test_archiver_records_lost_attempt_at_return_limit(
@@ -242,9 +247,9 @@ def test_archiver_records_lost_attempt_at_return_limit(
 ):  # fmt: skip
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
-    archiver.settle("tasks", SQSRecord(record(task_body(task(**LOST, returns=2)), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, dlq_returns=2)), arn=DLQ_ARN)))
 
-    assert timeline(admin) == [(1, "lost", "WorkerLost")]
+    assert timeline(admin) == [(1, "worker_lost", "WorkerLost")]
     assert errors(capsys) == {"WorkerLost": 1}
 
 
@@ -254,7 +259,7 @@ def test_lost_last_attempt_is_recorded_as_failure(
 ):  # fmt: skip
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
-    archiver.settle("tasks", SQSRecord(record(task_body(task(**LOST, max_retry=0)), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, max_retry=0)), arn=DLQ_ARN)))
     assert errors(capsys) == {"WorkerLost": 1}
     run(done, task(**LOST, max_retry=0))
     assert errors(capsys) == {"WorkerLost": 1}
@@ -270,7 +275,7 @@ def test_lowered_limit_fails_with_last_error(
     by_worker, by_archiver = (task(attempts=4, max_retry=2, error="S3 is slow") for _ in range(2))
 
     run(done, by_worker)
-    archiver.settle("tasks", SQSRecord(record(task_body(by_archiver), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(by_archiver), arn=DLQ_ARN)))
 
     errors_ = [dead_letter["metadata"]["last_error"] for dead_letter in rows(admin, "dead_letter")]
     expected = "4 attempts have failed, and the limit was lowered to 3 before the next one; the last error: S3 is slow"
@@ -280,13 +285,13 @@ def test_lowered_limit_fails_with_last_error(
 
 
 def test_lost_attempt_is_recorded_at_deferral_limit(run: Run, task: Task, admin: Connection):
-    run(done, task(**LOST, send_number=MAX_SENDS), context=LATE)
-    assert timeline(admin) == [(1, "lost", "WorkerLost")]
+    run(done, task(**LOST, send_number=MAX_MESSAGES_PER_REVISION), context=LATE)
+    assert timeline(admin) == [(1, "worker_lost", "WorkerLost")]
 
 
 def test_api_type_lists_every_stored_outcome(admin: Connection):
     (allowed,) = admin.execute(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
     )
-    shown = get_type_hints(TaskTry)["outcome"]
+    shown = get_type_hints(TaskAttempt)["outcome"]
     assert set(re.findall(r"'(\w+)'", allowed[0])) == set(get_args(shown))

@@ -16,10 +16,10 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import claims
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.concurrency import Threads
-from counterfoil.delivery.heartbeat import Heartbeat, Received, Visibility, bounded
-from counterfoil.delivery.work import Intake, Message
+from counterfoil.delivery.heartbeat import Heartbeat, ReceivedMessage, Visibility, clamp_visibility
+from counterfoil.delivery.work import Message, ParsedMessage
 from counterfoil.errors import ConflictError, DatabaseUnavailableError, InvalidMessageError, StaleClaimError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests import faulty
 from tests.delivery.harness import (
     DONE,
@@ -144,10 +144,10 @@ def test_database_outage_reports_unclaimed_messages(
     messages = [pending() for _ in range(named)]
     flaky.fail_delivery = [away] * 9
 
-    def read(body: str) -> Intake:
+    def read(body: str) -> ParsedMessage:
         if not messages:
             raise InvalidMessageError("It names no work")
-        return Intake(messages)
+        return ParsedMessage(messages)
 
     response = make_consumer(flaky, done, clock, read=read).handle(event(record("{}", handle="it")), Context())
 
@@ -210,10 +210,10 @@ def make_attempt(database: Database, message: Message, token: int, clock: Clock)
 
 def make_heartbeat(database: Database, clock: Clock, every: float = 3600) -> Heartbeat:
     return Heartbeat(
-        kind=KINDS["matching"],
+        kind=WORK_KINDS["matching"],
         database=database,
         visibility=Visibility(QUEUE_URL),
-        protection_seconds=lambda: 300,
+        min_visibility_seconds=lambda: 300,
         lease=timedelta(seconds=120),
         every=every,
         clock=clock,
@@ -227,7 +227,8 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
     current = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
     lost = pending(status="in-progress", claim_token=9, lease_expires_at=clock.now)
     received = [
-        Received(SQSRecord(record(message, handle=str(message.work_id))), clock.now) for message in (current, lost)
+        ReceivedMessage(SQSRecord(record(message, handle=str(message.work_id))), clock.now)
+        for message in (current, lost)
     ]
     attempts = [make_attempt(database, message, 5, clock) for message in (current, lost)]
     heartbeat = make_heartbeat(database, clock)
@@ -236,7 +237,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
         heartbeat.running(item, attempt)
 
     clock.pass_(seconds=30)
-    heartbeat.beat()
+    heartbeat.renew_once()
 
     assert sqs.visibility == {str(current.work_id): 300, str(lost.work_id): 300}
     assert life_cycle(admin, current.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
@@ -249,13 +250,13 @@ def test_lease_is_not_renewed_without_its_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
-    received = Received(SQSRecord(record(message, handle="it")), clock.now)
+    received = ReceivedMessage(SQSRecord(record(message, handle="it")), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
     heartbeat.running(received, make_attempt(database, message, 5, clock))
     sqs.refuse_visibility = {"it": 2}
 
-    heartbeat.beat()
+    heartbeat.renew_once()
 
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
 
@@ -265,7 +266,7 @@ def test_heartbeat_extends_visibility_during_database_outage(
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
     received, attempt = (
-        Received(SQSRecord(record(message, handle="it")), clock.now),
+        ReceivedMessage(SQSRecord(record(message, handle="it")), clock.now),
         make_attempt(flaky, message, 5, clock),
     )
     heartbeat = make_heartbeat(flaky, clock)
@@ -273,7 +274,7 @@ def test_heartbeat_extends_visibility_during_database_outage(
     heartbeat.running(received, attempt)
     flaky.fail_delivery = [away]
 
-    heartbeat.beat()
+    heartbeat.renew_once()
 
     assert sqs.visibility == {"it": 300}
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
@@ -290,18 +291,18 @@ def test_heartbeat_continues_after_a_failed_beat(
             raise ZeroDivisionError
         again.set()
 
-    monkeypatch.setattr(heartbeat, "beat", beat)
+    monkeypatch.setattr(heartbeat, "renew_once", beat)
     with heartbeat:
         assert again.wait(10)
 
 
 def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
-    received = Received(SQSRecord(record(pending())), clock.now)
+    received = ReceivedMessage(SQSRecord(record(pending())), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
     heartbeat.release(received)
 
-    heartbeat.beat()
+    heartbeat.renew_once()
 
     assert sqs.log == []
 
@@ -309,9 +310,9 @@ def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock:
 def test_visibility_is_bounded_to_twelve_hours(clock: Clock) -> None:
     received_at = clock.now
 
-    assert bounded(300, received_at, received_at) == 300
-    assert bounded(300, received_at, received_at + timedelta(hours=11, minutes=58)) == 60
-    assert bounded(300, received_at, received_at + timedelta(hours=13)) == 0
+    assert clamp_visibility(300, received_at, received_at) == 300
+    assert clamp_visibility(300, received_at, received_at + timedelta(hours=11, minutes=58)) == 60
+    assert clamp_visibility(300, received_at, received_at + timedelta(hours=13)) == 0
 
 
 def test_releasing_duplicate_keeps_first_record_renewed(
@@ -319,14 +320,16 @@ def test_releasing_duplicate_keeps_first_record_renewed(
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
     raw = record(message)
-    first, second = (Received(SQSRecord(raw | {"receiptHandle": handle}), clock.now) for handle in ("first", "second"))
+    first, second = (
+        ReceivedMessage(SQSRecord(raw | {"receiptHandle": handle}), clock.now) for handle in ("first", "second")
+    )
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(first)
     heartbeat.watch(second)
     heartbeat.running(first, make_attempt(database, message, 5, clock))
 
     heartbeat.release(second)  # as for a running work item
-    heartbeat.beat()
+    heartbeat.renew_once()
 
     assert sqs.visibility == {"first": 300}
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)

@@ -57,7 +57,7 @@ def test_list_shows_status_parties_amounts_and_age(office: Office):
     assert found.currency == "EUR"
     assert "is billed at" in found.reason
     assert found.supplier is not None
-    assert not found.is_being_computed
+    assert not found.is_computing
 
 
 def test_filters_narrow_the_list(office: Office):
@@ -78,7 +78,7 @@ def test_pages_cover_the_whole_list(office: Office, sort: Sort):
     while True:
         found = page(office, ClusterFilter(sort=sort), limit=1, after=after)
         seen += [entry.id for entry in found.clusters]
-        after = found.next
+        after = found.next_cursor
         if after is None:
             break
 
@@ -108,12 +108,12 @@ def test_changed_cluster_is_marked_as_being_computed(office: Office):
 
     (found,) = page(office, ClusterFilter(number="4711")).clusters
 
-    assert found.is_being_computed
+    assert found.is_computing
 
 
 def test_cluster_without_documents_leaves_the_list(office: Office, admin: Connection):
     with office.database.tenant(office.tenant_id) as connection:
-        diagnostics.request(connection, office.tenant_id, [office.ids[6]], NOW)
+        diagnostics.enqueue_diagnostics(connection, office.tenant_id, [office.ids[6]], NOW)
         (token,) = connection.execute(
             "SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [office.ids[6]]
         ).fetchone() or (0,)
@@ -124,7 +124,8 @@ def test_cluster_without_documents_leaves_the_list(office: Office, admin: Connec
 
 def test_open_review_puts_the_cluster_in_review(office: Office, admin: Connection):
     admin.execute(
-        "INSERT INTO document_review (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)"
+        "INSERT INTO document_review "
+        "(document_id, tenant_id, type, ambiguous_matches, probability, weights_version, opened_at, changed_at)"
         " VALUES (%s, %s, 'invoice', '[]', 0.5, '1', %s, %s)",
         [office.ids[5], office.tenant_id, NOW, NOW],
     )
@@ -147,7 +148,7 @@ def test_confirmed_match_resolves_a_missing_supplier(office: Office, admin: Conn
 
 
 _MANY = """
-INSERT INTO cluster_diagnostics (id, tenant_id, created_at, outcome, result, computed_at, status, cluster_status,
+INSERT INTO cluster_diagnostics (id, tenant_id, created_at, match_status, result, computed_at, status, cluster_status,
     supplier, supplier_key, order_numbers, currency, amount_at_stake, waiting_since, documents)
 SELECT uuidv7(), %(tenant)s, %(now)s, 'matched', '{"reasons": ["Everything agrees."]}', %(now)s, 'succeeded',
        (ARRAY['exception', 'needs-review', 'disputed', 'incomplete', 'accepted', 'matched'])[1 + n %% 6],

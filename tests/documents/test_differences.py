@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents import clusters, diagnostics, differences
 from counterfoil.documents.clusters import ClusterFilter
-from counterfoil.documents.differences import Said, Which, Word
-from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.three_way_match import Code
+from counterfoil.documents.differences import DecisionResult, VarianceSelector, Word
+from counterfoil.documents.review import DecisionContext, DecisionRejected
+from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
 from tests.dead_letters.trail import recorded
@@ -40,7 +40,7 @@ def compute(office: Office, position: int = 0) -> dict[str, Any]:
     """Compute the three-way match of a document's cluster like the worker."""
     cluster_id = office.ids[position]
     with office.database.tenant(office.tenant_id) as connection:
-        diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
+        diagnostics.enqueue_diagnostics(connection, office.tenant_id, [cluster_id], NOW)
         found = diagnostics.load(connection, office.tenant_id, cluster_id)
         assert found is not None
         result = found.examine()
@@ -53,74 +53,74 @@ def compute(office: Office, position: int = 0) -> dict[str, Any]:
 def decide(
     office: Office,
     word: Word,
-    which: Which = Which(),  # noqa: B008  # it is frozen
+    which: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
     *,
     by: str = "ann",
-    supersedes: Sequence[int] = (),
+    overrides: Sequence[int] = (),
     cluster: UUID | None = None,
-) -> Said | Refused:
-    def once() -> Said | Refused:
+) -> DecisionResult | DecisionRejected:
+    def once() -> DecisionResult | DecisionRejected:
         with office.database.tenant(office.tenant_id) as connection:
-            who = Who(by, "agreed", supersedes)
+            who = DecisionContext(by, "agreed", overrides)
             return differences.say(connection, office.tenant_id, cluster or office.ids[0], which, word, NOW, who)
 
-    return retry_conflicts(once)
+    return retry_on_conflict(once)
 
 
 def test_accepted_variances_resolve_and_recompute_the_cluster(office: Office, admin: Connection):
     assert compute(office)["outcome"] == "exception"
     decided = decide(office, "accepted")
-    assert isinstance(decided, Said)
+    assert isinstance(decided, DecisionResult)
     assert (len(decided.sentences), decided.left) == (3, ())  # a price, and a quantity above order and delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
     assert {send.message.work_id for send in decided.sends} == {office.ids[0]}
     result = compute(office)
     assert result["outcome"] == "matched"
-    assert all(variance["settled_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])
+    assert all(variance["decided_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])
 
 
 @pytest.mark.parametrize(
     ("word", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
 )
 def test_decision_shows_before_the_cluster_is_recomputed(office: Office, word: Word, outcome: str, status: str):
-    assert isinstance(decide(office, word), Said)
+    assert isinstance(decide(office, word), DecisionResult)
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
     assert found is not None
     assert found.comparison is not None
-    assert (found.comparison.outcome, found.status, found.is_being_computed) == (outcome, status, True)
+    assert (found.comparison.outcome, found.status, found.is_computing) == (outcome, status, True)
     assert {variance["decision"] for variance in found.comparison.variances} == {word}
 
 
 def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
 
-    assert isinstance(decide(office, "accepted"), Said)
+    assert isinstance(decide(office, "accepted"), DecisionResult)
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
         (listed,) = clusters.page(connection, office.tenant_id, ClusterFilter(), limit=5).clusters
     assert found is not None
-    assert (found.status, found.is_being_computed) == ("exception", True)
-    assert (listed.status, listed.is_being_computed) == ("exception", True)
+    assert (found.status, found.is_computing) == ("exception", True)
+    assert (listed.status, listed.is_computing) == ("exception", True)
     assert compute(office)["outcome"] == "matched"
 
 
 def test_single_variance_is_accepted_and_others_stay_open(office: Office):
-    decided = decide(office, "accepted", Which(office.ids[2], Code.PRICE_MISMATCH, "1"))
-    assert isinstance(decided, Said)
+    decided = decide(office, "accepted", VarianceSelector(office.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
+    assert isinstance(decided, DecisionResult)
     assert (len(decided.sentences), len(decided.left)) == (1, 2)
     result = compute(office)
     assert result["outcome"] == "exception"
-    assert [variance["code"] for variance in result["variances"] if variance["settled_by"]] == ["price_mismatch"]
+    assert [variance["code"] for variance in result["variances"] if variance["decided_by"]] == ["price_mismatch"]
 
 
 def test_accepted_variance_is_not_open_before_recomputation(office: Office):
-    decide(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
-    decided = decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    assert isinstance(decided, Said)
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
+    decided = decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    assert isinstance(decided, DecisionResult)
     (left,) = decided.left
     assert "were ordered" in left
 
@@ -128,31 +128,31 @@ def test_accepted_variance_is_not_open_before_recomputation(office: Office):
 def test_acceptance_holds_until_the_figures_change(office: Office):
     decide(office, "accepted")
     office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
-    open_ = {variance["code"] for variance in compute(office)["variances"] if not variance["settled_by"]}
+    open_ = {variance["code"] for variance in compute(office)["variances"] if not variance["decided_by"]}
     assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three units too many now; the price is unchanged
 
 
 def test_repeated_or_unaware_decision_is_refused(office: Office):
-    assert isinstance(decide(office, "accepted"), Said)
+    assert isinstance(decide(office, "accepted"), DecisionResult)
     again = decide(office, "accepted", by="bob")
-    assert again == Refused("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
+    assert again == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
     disputed = decide(office, "disputed", by="bob")
-    assert isinstance(disputed, Refused)
-    assert "say that you supersede it" in disputed.sentence
+    assert isinstance(disputed, DecisionRejected)
+    assert "say that you supersede it" in disputed.message
     with office.database.tenant(office.tenant_id) as connection:
-        known = [decision.id for decision in diagnostics.verdicts(connection)]
-    assert isinstance(decide(office, "disputed", by="bob", supersedes=known), Said)
+        known = [decision.id for decision in diagnostics.list_variance_decisions(connection)]
+    assert isinstance(decide(office, "disputed", by="bob", overrides=known), DecisionResult)
     assert compute(office)["outcome"] == "exception"
     with office.database.tenant(office.tenant_id) as connection:
-        assert {(decision.is_accepted, decision.by) for decision in diagnostics.verdicts(connection)} == {
-            (False, "bob")
-        }
+        assert {
+            (decision.is_accepted, decision.by) for decision in diagnostics.list_variance_decisions(connection)
+        } == {(False, "bob")}
 
 
 def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, admin: Connection):
-    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))  # refused: already accepted
-    decide(office, "disputed", Which(code=Code.OVER_BILLED_QUANTITY), by="bob")
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
+    decide(office, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
 
     assert recorded(admin, office.tenant_id) == [
         ("ann", "variances accepted", [str(office.ids[0])]),
@@ -163,7 +163,7 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, a
 def test_one_of_concurrent_decisions_wins(office: Office, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda number: decide(office, "accepted", by=f"clerk-{number}"), range(6)))
-    assert sum(isinstance(answer, Said) for answer in answers) == 1
+    assert sum(isinstance(answer, DecisionResult) for answer in answers) == 1
     assert len(rows(admin, "variance_decision")) == 3
 
 
@@ -184,16 +184,18 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
     office.match_all()
     compute(office)
     refused = decide(office, "accepted")
-    assert isinstance(refused, Refused)
-    assert refused.sentence.startswith("The case has no open difference that can be accepted or disputed. Invoice R-81")
-    of_code = decide(office, "accepted", Which(code=Code.MISSING_DELIVERY))
-    assert isinstance(of_code, Refused)
-    assert "Change the documents instead" in of_code.sentence
-    assert decide(office, "disputed", Which(line="99")) == Refused("changed", "The case has no such difference.")
+    assert isinstance(refused, DecisionRejected)
+    assert refused.message.startswith("The case has no open difference that can be accepted or disputed. Invoice R-81")
+    of_code = decide(office, "accepted", VarianceSelector(code=VarianceCode.MISSING_DELIVERY))
+    assert isinstance(of_code, DecisionRejected)
+    assert "Change the documents instead" in of_code.message
+    assert decide(office, "disputed", VarianceSelector(line="99")) == DecisionRejected(
+        "changed", "The case has no such difference."
+    )
 
 
 def test_missing_or_other_tenants_cluster_is_refused(office: Office, admin: Connection):
-    gone = Refused("gone", "There is no such case, or it has not been computed.")
+    gone = DecisionRejected("gone", "There is no such case, or it has not been computed.")
     assert decide(office, "accepted", cluster=UUID(int=3)) == gone
     theirs = Office(office.database, admin)
     assert decide(theirs, "accepted", cluster=office.ids[0]) == gone
@@ -201,7 +203,7 @@ def test_missing_or_other_tenants_cluster_is_refused(office: Office, admin: Conn
 
 
 def test_labels_name_seller_and_stay_within_tenant(office: Office, admin: Connection):
-    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
     with office.database.tenant(office.tenant_id) as connection:
         (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
@@ -212,9 +214,9 @@ def test_labels_name_seller_and_stay_within_tenant(office: Office, admin: Connec
 
 
 def test_labels_keep_disputes_and_current_acceptances(office: Office):
-    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    decide(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
-    decide(office, "disputed", Which(code=Code.BILLED_BEYOND_ORDER))
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    decide(office, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
+    decide(office, "disputed", VarianceSelector(code=VarianceCode.OVER_ORDERED_AMOUNT))
     assert labels(office) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
     office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
     compute(office)  # more is billed now than was accepted

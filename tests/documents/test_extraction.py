@@ -10,7 +10,7 @@ from pypdf import PdfWriter
 
 from counterfoil.documents import extraction as module
 from counterfoil.documents.extraction import extract
-from counterfoil.documents.structured import DocumentType, ExtractionResult, structure
+from counterfoil.documents.structured import DocumentType, ExtractionResult, to_structured_data
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
 from tests.documents.reading.papers import LASKU, garbled, printed, scanned
@@ -26,7 +26,7 @@ def read(content: bytes) -> ExtractionResult:
     assert (data is None) == (extraction.method == "none") == (extraction.reason is not None)
     if data is not None:
         assert extraction.type is not None
-        assert structure(extraction.type, data)[0].data() == data  # already normalized
+        assert to_structured_data(extraction.type, data)[0].data() == data  # already normalized
     return extraction
 
 
@@ -123,7 +123,7 @@ def test_empty_file_is_rejected(empty: bytes):
 
 @pytest.mark.parametrize("start", [b"%PDF-1.7\n", b"<?xml version='1.0'?><Invoice>", b"\x89PNG\r\n"])
 def test_oversized_file_is_rejected_without_reading_it(start: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "recognise", None)
+    monkeypatch.setattr(module, "recognize", None)
     with pytest.raises(InvalidDocumentError, match="larger than 100 MiB"):
         extract(start + bytes(200 * 1024 * 1024))
 
@@ -170,7 +170,7 @@ def test_invalid_amount_is_rejected_with_its_path():
 def test_invalid_tax_rate_is_omitted_with_a_warning():
     extraction = read(ubl_invoice(("<cbc:Percent>19</cbc:Percent>", "<cbc:Percent>full</cbc:Percent>")))
     assert "tax_rate" not in (extraction.structured_data or {})["line_items"][0]
-    assert extraction.remarks == ("line_items.0.tax_rate is not a decimal number and was omitted.",)
+    assert extraction.warnings == ("line_items.0.tax_rate is not a decimal number and was omitted.",)
 
 
 def test_pdf_without_pages_is_rejected():

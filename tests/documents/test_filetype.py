@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from lxml import etree
 
-from counterfoil.documents.filetype import Dialect, FileKind, recognise, recognise_dialect
+from counterfoil.documents.filetype import Dialect, FileKind, recognize, recognize_dialect
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 
 
@@ -42,7 +42,7 @@ def archive() -> bytes:
     ],
 )
 def test_file_kind_is_detected_from_first_bytes(content: bytes, kind: FileKind):
-    assert recognise(content) is kind
+    assert recognize(content) is kind
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_file_kind_is_detected_from_first_bytes(content: bytes, kind: FileKind):
     ],
 )
 def test_dialect_is_detected_from_root_element(root: bytes, dialect: Dialect):
-    assert recognise_dialect(etree.fromstring(root)) is dialect
+    assert recognize_dialect(etree.fromstring(root)) is dialect

@@ -9,12 +9,12 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents import document_list, review
 from counterfoil.documents.matching import sql
-from counterfoil.documents.review import Done, Who
+from counterfoil.documents.review import DecisionApplied, DecisionContext
 from functions.matching.work import match
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import SELLER, invoice, order
 
-ANN = Who("ann", None)
+ANN = DecisionContext("ann", None)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,9 @@ def state_of(office: Office, id_: UUID) -> str | None:
 
 def test_document_without_a_party_needs_review(office: Office) -> None:
     with office.database.tenant(office.tenant_id) as connection:
-        first, second = document_list.page(connection, office.tenant_id, document_list.Wanted(), limit=5).documents
+        first, second = document_list.page(
+            connection, office.tenant_id, document_list.DocumentFilter(), limit=5
+        ).documents
 
     incomplete = first if first.id == office.ids[1] else second
     assert (incomplete.cluster_status, incomplete.missing) == ("needs-review", ("supplier", "buyer"))
@@ -86,7 +88,7 @@ def test_merge_closes_the_review(office: Office) -> None:
     with office.database.tenant(office.tenant_id) as connection:
         done = review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
 
-    assert isinstance(done, Done)
+    assert isinstance(done, DecisionApplied)
     assert state_of(office, office.ids[1]) == "decided"
 
 
@@ -117,13 +119,13 @@ def test_review_reopens_when_its_match_is_rejected(office: Office, by_split: boo
 
     with office.database.tenant(office.tenant_id) as connection:
         (decision,) = sql.decisions(connection, [second])
-        known = Who("ann", None, frozenset({decision.id}))
+        known = DecisionContext("ann", None, frozenset({decision.id}))
         if by_split:
             done = review.split(connection, office.tenant_id, second, NOW, known)
         else:
             done = review.reject(connection, office.tenant_id, second, [first], NOW, known)
 
-    assert isinstance(done, Done)
+    assert isinstance(done, DecisionApplied)
     assert (state_of(office, second), state_of(office, first)) == ("open", None)
 
 
@@ -135,4 +137,4 @@ def test_review_closes_when_the_party_is_read(office: Office) -> None:
 
     match_document(office, 1)
 
-    assert state_of(office, office.ids[1]) == "gone"
+    assert state_of(office, office.ids[1]) == "resolved"

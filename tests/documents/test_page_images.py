@@ -14,20 +14,20 @@ from PIL import Image, ImageChops, ImageDraw
 from pypdf import PdfWriter
 
 from counterfoil.documents import page_images
-from counterfoil.documents.filetype import FileKind, recognise
+from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.page_images import (
     MAX_BYTES,
     MAX_PAGES,
     SIDES,
     SMALLEST_PAGE,
-    NoPageError,
-    Picture,
+    PageImage,
+    PageNotFoundError,
     Rendered,
-    UnshowableError,
+    RenderError,
     is_small,
     page_sizes,
-    picture,
     render_image,
+    render_page,
     tiff_pages,
 )
 from counterfoil.documents.sandbox.process import Limits
@@ -37,7 +37,7 @@ from tests.documents.reading.papers import tiff as tiff_of
 from tools.sample_generator import generate
 
 
-def opened(found: Picture) -> Image.Image:
+def opened(found: PageImage) -> Image.Image:
     assert len(found.content) <= MAX_BYTES
     image = Image.open(io.BytesIO(found.content))
     image.load()
@@ -46,7 +46,7 @@ def opened(found: Picture) -> Image.Image:
 
 def decoded(made: Rendered) -> Image.Image:
     assert made.problem is None
-    return opened(Picture(made.content, made.media_type, made.pages))
+    return opened(PageImage(made.content, made.media_type, made.pages))
 
 
 def drawing(mode: str = "RGB") -> Image.Image:
@@ -74,7 +74,7 @@ def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
 
 
 def test_pdf_page_is_drawn() -> None:
-    found = picture(make_pdf(text="Rechnung 17", pages=3), 2)
+    found = render_page(make_pdf(text="Rechnung 17", pages=3), 2)
 
     assert (found.media_type, found.pages) == ("image/png", 3)
     image = opened(found)
@@ -90,31 +90,31 @@ def test_each_page_is_drawn_separately() -> None:
         document.rect(0, 0, 300, 300, "F")
     content = bytes(document.output())
 
-    assert [opened(picture(content, number)).getpixel((9, 9)) for number in (1, 2)] == [(255, 0, 0), (0, 0, 255)]
+    assert [opened(render_page(content, number)).getpixel((9, 9)) for number in (1, 2)] == [(255, 0, 0), (0, 0, 255)]
 
 
 @pytest.mark.parametrize("number", [0, 3, 10_000])
 def test_missing_page_is_rejected(number: int) -> None:
-    with pytest.raises(NoPageError, match="The document has 2 pages"):
-        picture(make_pdf(pages=2), number)
+    with pytest.raises(PageNotFoundError, match="The document has 2 pages"):
+        render_page(make_pdf(pages=2), number)
 
 
 def test_noisy_page_is_scaled_down_to_fit() -> None:
     noise = Image.effect_noise((1600, 1600), 90)
     photo = Image.merge("RGB", [noise, noise.rotate(90), noise.rotate(180)])
 
-    image = opened(picture(saved(photo, "PDF", quality=95), 1))
+    image = opened(render_page(saved(photo, "PDF", quality=95), 1))
 
     assert max(image.size) in SIDES[1:]
 
 
 def test_sample_pdfs_and_images_are_drawn() -> None:
     shown = {FileKind.PDF, FileKind.IMAGE}
-    files = [file for file in generate(1).files if recognise(file.content) in shown and file.truth.state == "succeeded"]
+    files = [file for file in generate(1).files if recognize(file.content) in shown and file.truth.state == "succeeded"]
     assert files
 
     for file in files[:: len(files) // 6]:
-        assert min(opened(picture(file.content, 1)).convert("L").tobytes()) < 128  # the page is not blank
+        assert min(opened(render_page(file.content, 1)).convert("L").tobytes()) < 128  # the page is not blank
 
 
 # Untrusted files
@@ -124,8 +124,8 @@ def test_damaged_or_encrypted_pdf_is_rejected() -> None:
     writer = PdfWriter(io.BytesIO(make_pdf(text="x")))
     writer.encrypt("secret", "owner", algorithm="AES-256")
     for content in (written(writer), b"%PDF-1.7\n" + bytes(range(256)) * 20, make_pdf(text="x")[:300]):
-        with pytest.raises(UnshowableError, match="damaged or encrypted"):
-            picture(content, 1)
+        with pytest.raises(RenderError, match="damaged or encrypted"):
+            render_page(content, 1)
 
 
 def drawing_forever() -> bytes:
@@ -150,8 +150,8 @@ def drawing_forever() -> bytes:
 def test_endless_page_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "LIMITS", Limits(cpu_seconds=10, seconds=1.5, answer_bytes=MAX_BYTES))
 
-    with pytest.raises(UnshowableError, match="more time or memory"):
-        picture(drawing_forever(), 1)
+    with pytest.raises(RenderError, match="more time or memory"):
+        render_page(drawing_forever(), 1)
 
 
 def _of_size(width: str, height: str) -> bytes:
@@ -162,8 +162,8 @@ def _of_size(width: str, height: str) -> bytes:
     ("width", "height"), [("1e9", "1e9"), ("0", "0"), ("1e-9", "800"), ("14400", "1"), ("-5", "1e38")]
 )
 def test_page_image_size_is_bounded(width: str, height: str) -> None:
-    with suppress(UnshowableError):
-        assert max(opened(picture(_of_size(width, height), 1)).size) <= SIDES[0] + 1
+    with suppress(RenderError):
+        assert max(opened(render_page(_of_size(width, height), 1)).size) <= SIDES[0] + 1
 
 
 def test_image_larger_than_memory_is_skipped() -> None:
@@ -178,8 +178,8 @@ def test_image_larger_than_memory_is_skipped() -> None:
         head + b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(data), data),
     ]
     file = b"%PDF-1.7\n" + b"".join(b"%d 0 obj\n%s\nendobj\n" % numbered for numbered in enumerate(objects, 1))
-    with suppress(UnshowableError):  # or the page is drawn without the image
-        drawn = opened(picture(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
+    with suppress(RenderError):  # or the page is drawn without the image
+        drawn = opened(render_page(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
         assert max(drawn.size) <= SIDES[0] + 1
 
 
@@ -190,9 +190,9 @@ def test_image_larger_than_memory_is_skipped() -> None:
 def test_small_image_is_returned_unchanged(form: str, media_type: str) -> None:
     content = saved(drawing(), form)
 
-    assert picture(content, 1) == Picture(content, media_type, 1)  # type: ignore[arg-type]
-    with pytest.raises(NoPageError):
-        picture(content, 2)
+    assert render_page(content, 1) == PageImage(content, media_type, 1)  # type: ignore[arg-type]
+    with pytest.raises(PageNotFoundError):
+        render_page(content, 2)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB"])
@@ -215,33 +215,33 @@ def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.Monkey
 )
 def test_tiff_page_is_drawn_losslessly(mode: str, compression: str) -> None:
     image = drawing(mode)
-    found = picture(saved(image, "TIFF", compression=compression), 1)
+    found = render_page(saved(image, "TIFF", compression=compression), 1)
 
     assert (found.media_type, found.pages) == ("image/png", 1)
     assert is_alike(opened(found), image)
 
 
 def test_jpeg_and_striped_tiffs_are_drawn() -> None:
-    assert is_alike(opened(picture(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
+    assert is_alike(opened(render_page(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
     strips = saved(drawing("1"), "TIFF", compression="group4", strip_size=1000)
-    assert is_alike(opened(picture(strips, 1)), drawing("1"))
+    assert is_alike(opened(render_page(strips, 1)), drawing("1"))
 
 
 def test_multipage_tiff_has_all_pages() -> None:
     other = drawing().rotate(180)
     content = saved(drawing(), "TIFF", save_all=True, append_images=[other], compression="tiff_lzw")
 
-    assert picture(content, 2).pages == 2
-    assert is_alike(opened(picture(content, 2)), other)
-    with pytest.raises(NoPageError, match="2 pages"):
-        picture(content, 3)
+    assert render_page(content, 2).pages == 2
+    assert is_alike(opened(render_page(content, 2)), other)
+    with pytest.raises(PageNotFoundError, match="2 pages"):
+        render_page(content, 3)
 
 
 def test_fax_keeps_its_aspect_ratio() -> None:
     """The resolution is 204 by 98 dots per inch."""
     content = saved(drawing("1"), "TIFF", compression="group4", dpi=(204, 98))
 
-    width, height = opened(picture(content, 1)).size
+    width, height = opened(render_page(content, 1)).size
     assert height / width == pytest.approx(200 / 300 * 204 / 98, rel=0.02)
 
 
@@ -259,8 +259,8 @@ def test_fax_keeps_its_aspect_ratio() -> None:
     ],
 )
 def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: str) -> None:
-    with pytest.raises(UnshowableError, match=message):
-        picture(content, 1)
+    with pytest.raises(RenderError, match=message):
+        render_page(content, 1)
 
 
 def test_damaged_images_are_drawn_or_rejected() -> None:
@@ -354,8 +354,8 @@ def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
     sizes = page_sizes(content)
 
     assert sizes == [(8, 8)] * MAX_PAGES
-    assert picture(content, MAX_PAGES).pages == MAX_PAGES
-    assert opened(picture(content, MAX_PAGES)).getextrema() == (255, 255)
+    assert render_page(content, MAX_PAGES).pages == MAX_PAGES
+    assert opened(render_page(content, MAX_PAGES)).getextrema() == (255, 255)
 
 
 def test_page_too_large_as_png_becomes_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from counterfoil.documents.matching import judge
 from counterfoil.documents.matching.compare import Feature
-from counterfoil.documents.matching.rules import Choice, Doubt, Link
-from counterfoil.documents.matching.score import Evidence, Score
+from counterfoil.documents.matching.rules import AmbiguousMatch, ProposedMatch, RuleDecision
+from counterfoil.documents.matching.score import FeatureEvidence, Score
 from counterfoil.documents.reading import boundaries, model
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.documents.text.page import Page
@@ -21,9 +21,13 @@ _PAGE = Page(595, 842, ())
 def matching() -> tuple[str, list[str]]:
     """One candidate of one group."""
     child, parent = uuid4(), uuid4()
-    link = Link(child, parent, "order", "reference", Score((Evidence(Feature.TOTAL, "same", 1.0),), named=True))
+    link = ProposedMatch(
+        child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), named=True)
+    )
     contents: dict[UUID, tuple[str, dict[str, Any]]] = {child: ("invoice", {"a": 1}), parent: ("order", {"b": [2]})}
-    text = judge.case(child, Choice(doubts=(Doubt(("order",), "4711", (link,)),)), contents).text
+    text = judge.case(
+        child, RuleDecision(ambiguous_matches=(AmbiguousMatch(("order",), "4711", (link,)),)), contents
+    ).text
     schema = json.dumps(judge.form(["A1"]).model_json_schema(), sort_keys=True)
     return judge.PROMPT_VERSION, [judge.SYSTEM, text, schema]
 
@@ -37,13 +41,13 @@ def reading(*, lines: bool) -> tuple[str, list[str]]:
 def splitting() -> tuple[str, list[str]]:
     """Two pages with an uncertain boundary."""
     doubtful = Split(2, (Boundary(2, begins=True, confidence=0.5),))
-    text = boundaries.told([_PAGE, _PAGE], doubtful)
+    text = boundaries.build_question([_PAGE, _PAGE], doubtful)
     schema = json.dumps(boundaries.form([2]).model_json_schema(), sort_keys=True)
     return boundaries.PROMPT_VERSION, [boundaries.SYSTEM, text, schema]
 
 
 DIGESTS = {
-    "matching-3": "8708795ab93fa7f7",
+    "matching-4": "837d100d99bb9790",
     "reading-2": "1e2e2bca93de7240",
     "reading-2+lines": "ffd07359723daaab",
     "splitting-2": "e80a34794b75a068",

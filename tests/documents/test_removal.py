@@ -11,9 +11,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal
-from counterfoil.documents.removal import Removal
+from counterfoil.documents.removal import DeletionResult
 from counterfoil.errors import PermanentError, StaleClaimError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.webhooks.destinations import enqueue
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import SampleDocument as Paper
@@ -40,9 +40,11 @@ def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]],
     return opened
 
 
-def remove(office: Office, position: int, **more: Any) -> Removal:
+def remove(office: Office, position: int, **more: Any) -> DeletionResult:
     with office.database.tenant(office.tenant_id) as connection:
-        found = removal.remove(connection, office.tenant_id, office.ids[position], NOW, **{"by": "ann", **more})
+        found = removal.delete_document(
+            connection, office.tenant_id, office.ids[position], NOW, **{"by": "ann", **more}
+        )
     assert found is not None
     return found
 
@@ -73,12 +75,12 @@ def test_removal_deletes_keys_edges_and_jobs(opened: Callable[[Sequence[Paper]],
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
         [office.ids[0], office.tenant_id],
     )
-    admin.execute("UPDATE document_match SET decided_by = 'person' WHERE document_a_id = %s", [office.ids[0]])
+    admin.execute("UPDATE document_match SET decided_by = 'reviewer' WHERE document_a_id = %s", [office.ids[0]])
     assert {pair for pair in office.links() if 0 in pair} == {(0, 1), (0, 2)}
     remove(office, 0)
     assert admin.execute("SELECT FROM document WHERE id = %s", [office.ids[0]]).fetchone() is None
     assert {pair for pair in office.links() if 0 in pair} == set()
-    for table, column in (("document_key", "document_id"), ("ingestion_job", "id"), ("judgement", "document_id")):
+    for table, column in (("document_key", "document_id"), ("ingestion_job", "id"), ("llm_judgment", "document_id")):
         found = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [office.ids[0]]).fetchone()
         assert found is None
 
@@ -92,10 +94,10 @@ def test_removal_record_contains_source_author_and_reason(
     ).fetchone()
     remove(office, 2, by="ann@acme.example", reason="wrong tenant")
     record = admin.execute(
-        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document_removal WHERE document_id = %s",
+        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document_deletion WHERE document_id = %s",
         [office.ids[2]],
     ).fetchone()
-    removals = admin.execute("SELECT removed_by, reason, removed_at, replaced_by FROM document_removal").fetchall()
+    removals = admin.execute("SELECT deleted_by, reason, deleted_at, replaced_by FROM document_deletion").fetchall()
     assert record == before
     assert removals == [("ann@acme.example", "wrong tenant", NOW, None)]
 
@@ -108,8 +110,8 @@ def test_workers_cannot_delete_documents_or_removal_records(
         worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(office.tenant_id)])
         for statement in (
             "DELETE FROM document",
-            "DELETE FROM document_removal",
-            "UPDATE document_removal SET key = ''",
+            "DELETE FROM document_deletion",
+            "UPDATE document_deletion SET key = ''",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 worker.execute(statement.encode())
@@ -118,11 +120,11 @@ def test_workers_cannot_delete_documents_or_removal_records(
 def test_other_tenants_document_cannot_be_removed(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     ours, theirs = opened(CASE), opened(CASE)
     with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.remove(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
-        connection.execute("SELECT remove_documents(%s, 'ann', NULL, NULL, now())", [theirs.ids])
+        assert removal.delete_document(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
+        connection.execute("SELECT delete_documents(%s, 'ann', NULL, NULL, now())", [theirs.ids])
     with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.remove(connection, theirs.tenant_id, theirs.ids[0], NOW, by="ann") is None
-    assert admin.execute("SELECT FROM document_removal").fetchall() == []
+        assert removal.delete_document(connection, theirs.tenant_id, theirs.ids[0], NOW, by="ann") is None
+    assert admin.execute("SELECT FROM document_deletion").fetchall() == []
     assert len(theirs.links()) == len(ours.links()) == 4
 
 
@@ -137,7 +139,7 @@ def test_removing_a_bundle_removes_its_parts(opened: Callable[[Sequence[Paper]],
     assert remove(office, 3).documents == (office.ids[3],)
     office.ids.append(bundle)
     assert remove(office, 4).documents == (bundle, office.ids[1], office.ids[2])
-    records = admin.execute("SELECT parent_id, first_page FROM document_removal ORDER BY first_page").fetchall()
+    records = admin.execute("SELECT parent_id, first_page FROM document_deletion ORDER BY first_page").fetchall()
     assert records == [(bundle, 1), (bundle, 2), (bundle, 3), (None, None)]
     assert match_pending(office) == [0]
     assert (office.links(), clusters(office)) == (set(), {0: 0})
@@ -159,7 +161,7 @@ def test_removal_resolves_pending_dead_letters(opened: Callable[[Sequence[Paper]
 
 
 def make_dead_letter(admin: Connection, office: Office, worker: str, position: int) -> UUID:
-    job_id = KINDS[worker].job_id(office.ids[position])
+    job_id = WORK_KINDS[worker].job_id(office.ids[position])
     admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
@@ -194,7 +196,7 @@ def test_rematch_closes_dead_letter_of_failed_match(opened: Callable[[Sequence[P
     admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [office.ids[2]])
     remove(office, 0)
     assert admin.execute("SELECT status, resolved_by, resolution FROM dead_letter").fetchall() == [
-        ("retried", "ann", {"action": "retried", "notes": removal.WHY})
+        ("retried", "ann", {"action": "retried", "notes": removal.REASON})
     ]
 
 
@@ -277,7 +279,7 @@ def test_match_during_removal_is_decided_again(
     office = opened([order()])
     newcomer = office.file(invoice(po_reference="4711"))
     with office.database.tenant(office.tenant_id) as connection:
-        removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="ann")
+        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="ann")
         decided = office.search(newcomer)
         assert decided.outcome.made
     assert office.write(decided).decided_again

@@ -15,10 +15,10 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.documents import reprocess
 from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.errors import RejectedRequestError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
-from counterfoil.operations.store import NoOperationError, Operation, OperationStateError, Steer
+from counterfoil.operations.store import NoOperationError, Operation, OperationCommand, OperationStateError
 from tests.dead_letters.bulking import KilledError
 from tests.dead_letters.trail import recorded
 from tests.delivery.conftest import sqs
@@ -105,12 +105,17 @@ def test_documents_start_at_rate_in_receipt_order(
     for _ in range(3):
         taken = step(database, operation, clock)
         assert taken is not None
-        counts.append((taken.handled, taken.is_busy))
+        counts.append((taken.processed, taken.is_busy))
         assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
         clock.pass_(minutes=1)
     assert counts == [(3, True), (3, True), (1, False)]
     stored = row(admin)
-    assert (stored["state"], stored["done"], stored["selected"], stored["is_selected"]) == ("done", 7, 7, True)
+    assert (stored["state"], stored["succeeded"], stored["selected"], stored["selection_complete"]) == (
+        "done",
+        7,
+        7,
+        True,
+    )
     ids = started(admin)
     assert (set(ids), len(ids)) == (set(documents), 7)
     assert set(ids[:3]) == set(documents[:3])
@@ -123,7 +128,7 @@ def test_messages_are_due_at_an_even_rate(
 ):
     received(3)
     step(database, make_operation(rate=3), clock)
-    due = sorted(message["not_before"] for message in rows(admin, "outbox"))
+    due = sorted(message["scheduled_at"] for message in rows(admin, "outbox"))
     first, *rest = map(datetime.fromisoformat, due)
     assert [(moment - first).total_seconds() for moment in rest] == [20, 40]
 
@@ -136,7 +141,7 @@ def test_uneven_runs_keep_the_rate(rate: int):
         count, start = engine.allowance(rate, A_MINUTE, stepped, now)
         stepped = start + count * A_MINUTE / rate
         total += count
-    minutes = (now + engine.AHEAD - NOW) / A_MINUTE
+    minutes = (now + engine.LOOKAHEAD - NOW) / A_MINUTE
     assert 0.9 * rate * minutes <= total <= rate * minutes
 
 
@@ -195,7 +200,7 @@ def test_only_restarted_work_closes_its_dead_letter(
                                      attempts, fingerprint, dlq_reason, dlq_timestamp)
             VALUES (%s, %s, %s, %s, 1, %s, '{}', '{}', 3, 'f', 'max_retries_exceeded', now())
             """,
-            [KINDS[worker].job_id(document), tenant_id, worker, document, worker],
+            [WORK_KINDS[worker].job_id(document), tenant_id, worker, document, worker],
         )
     step(database, make_operation("extract"), clock)
     assert {(row["worker"], row["status"], row["resolved_by"]) for row in rows(admin, "dead_letter")} == {
@@ -249,10 +254,10 @@ def test_documents_received_together_are_ordered_by_id(
     assert sorted(started(admin)) == sorted(documents)
 
 
-def change(database: Database, operation: Operation, how: Steer, clock: Clock) -> Operation:
+def change(database: Database, operation: Operation, how: OperationCommand, clock: Clock) -> Operation:
     with database.tenant(operation.tenant_id) as connection:
         version = store.show(connection, operation.id).version
-        return store.steer(connection, operation.id, how, version=version, actor="ann", now=clock())
+        return store.change_state(connection, operation.id, how, version=version, actor="ann", now=clock())
 
 
 def test_changes_of_reprocessing_reach_the_audit_trail(
@@ -266,7 +271,7 @@ def test_changes_of_reprocessing_reach_the_audit_trail(
 
     entries = recorded(admin, operation.tenant_id)
     assert [action for _, action, _ in entries] == [
-        f"reprocessing {action}" for action in ("started", "paused", "resumed", "cancelled")
+        f"reprocessing {action}" for action in ("started", "paused", "resumed", "canceled")
     ]
     assert {tuple(targets) for _, _, targets in entries} == {(str(operation.id),)}
     details = admin.execute("SELECT DISTINCT detail FROM audit_entry").fetchall()
@@ -295,8 +300,8 @@ def test_ended_operation_does_not_change(
 ):
     received(1)
     operation = make_operation()
-    cancelled = change(database, operation, "cancel", clock)
-    assert (cancelled.state, cancelled.ended_at) == ("cancelled", clock())
+    canceled = change(database, operation, "cancel", clock)
+    assert (canceled.state, canceled.ended_at) == ("canceled", clock())
     for how in ("resume", "pause", "cancel"):
         with pytest.raises(OperationStateError):
             change(database, operation, how, clock)
@@ -311,7 +316,7 @@ def test_operation_belongs_to_its_tenant(
     with database.tenant(other) as connection:
         assert store.page(connection, operation.tenant_id, limit=10) == []
         with pytest.raises(NoOperationError):
-            store.steer(connection, operation.id, "cancel", version=1, actor="ann", now=clock())
+            store.change_state(connection, operation.id, "cancel", version=1, actor="ann", now=clock())
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1001])

@@ -8,13 +8,13 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import sql
-from counterfoil.documents.review import Answer, Done, Refused, Who
+from counterfoil.documents.review import Answer, DecisionApplied, DecisionContext, DecisionRejected
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.test_judge import TWICE, again
 
-CLERK = Who("clerk", "looked at the paper")
+CLERK = DecisionContext("clerk", "looked at the paper")
 IN_DOUBT = {2: [[0, 1]]}
 """An invoice that fits either of two orders with the same number."""
 
@@ -34,7 +34,7 @@ def doubtful(database: Database, admin: Connection) -> Office:
     return office
 
 
-def act(office: Office, action: str, *positions: int, who: Who = CLERK, exact: bool = False) -> Answer:
+def act(office: Office, action: str, *positions: int, who: DecisionContext = CLERK, exact: bool = False) -> Answer:
     """Apply a reviewer's action to documents of the office."""
     ids = [office.ids[position] for position in positions]
     with office.database.tenant(office.tenant_id) as connection:
@@ -55,7 +55,7 @@ def state(office: Office, position: int) -> str | None:
 
 
 def decisions(office: Office) -> list[tuple[int, int, str]]:
-    query = "SELECT document_a_id, document_b_id, verdict FROM match_decision ORDER BY id"
+    query = "SELECT document_a_id, document_b_id, decision FROM match_decision ORDER BY id"
     rows = office.admin.execute(query).fetchall()
     return [(office.ids.index(a), office.ids.index(b), verdict) for a, b, verdict in rows]
 
@@ -71,12 +71,14 @@ def last_decision(office: Office) -> int:
 
 
 def test_ambiguous_match_is_stored_with_evidence(doubtful: Office) -> None:
-    row = doubtful.admin.execute("SELECT doubts, chance, weights, type FROM document_review").fetchone()
+    row = doubtful.admin.execute(
+        "SELECT ambiguous_matches, probability, weights_version, type FROM document_review"
+    ).fetchone()
     assert row is not None
-    ((doubt,), chance, weights, kind) = row
+    ((doubt,), probability, weights, kind) = row
     assert (kind, doubt["kinds"], doubt["number"], doubt["count"]) == ("invoice", ["purchase_order"], "4711", 2)
     assert doubt["reason"] == "Two documents fit equally: order 4711, order 4711."
-    assert chance == doubt["candidates"][0]["chance"] >= doubt["candidates"][1]["chance"] > 0.1
+    assert probability == doubt["candidates"][0]["probability"] >= doubt["candidates"][1]["probability"] > 0.1
     for candidate in doubt["candidates"]:
         assert candidate["bits"] == pytest.approx(sum(bits for _, _, bits in candidate["evidence"]), abs=0.02)
     assert weights
@@ -84,10 +86,10 @@ def test_ambiguous_match_is_stored_with_evidence(doubtful: Office) -> None:
 
 def test_resolved_ambiguity_closes_the_review(doubtful: Office) -> None:
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        removed = removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
+        removed = removal.delete_document(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
     assert removed is not None
     doubtful.match(2)
-    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "gone")
+    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "resolved")
 
 
 def test_review_reopens_when_ambiguity_returns(doubtful: Office) -> None:
@@ -96,7 +98,7 @@ def test_review_reopens_when_ambiguity_returns(doubtful: Office) -> None:
     doubtful.file(again(2))
     doubtful.match(3)
     assert state(doubtful, 2) == "decided"  # a reviewer has decided
-    act(doubtful, "reject", 2, 0, who=Who("boss", None, [last_decision(doubtful)]))
+    act(doubtful, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(doubtful)]))
     assert (set(doubtful.reviews()), state(doubtful, 2)) == ({2}, "open")
 
 
@@ -106,11 +108,11 @@ def test_any_of_many_candidates_can_be_confirmed(
     monkeypatch.setattr(sql, "MAX_CANDIDATES", 2)
     office = Office(database, admin, [*map(again, range(5)), TWICE[2]])
     office.match_all()
-    row = admin.execute("SELECT doubts FROM document_review").fetchone()
+    row = admin.execute("SELECT ambiguous_matches FROM document_review").fetchone()
     assert row is not None
     ((doubt,),) = row
     assert (doubt["count"], len(doubt["candidates"]), len(doubt["others"])) == (5, 2, 3)
-    assert isinstance(act(office, "confirm", 5, office.ids.index(UUID(doubt["others"][2]))), Done)
+    assert isinstance(act(office, "confirm", 5, office.ids.index(UUID(doubt["others"][2]))), DecisionApplied)
     assert office.reviews() == {}
 
 
@@ -119,22 +121,22 @@ def test_any_of_many_candidates_can_be_confirmed(
 
 def test_confirmed_candidate_is_linked_and_closes_review(doubtful: Office) -> None:
     answer = act(doubtful, "confirm", 2, 0)
-    assert isinstance(answer, Done)
+    assert isinstance(answer, DecisionApplied)
     assert (doubtful.links(), doubtful.clusters()) == ({(0, 2)}, [0, 1, 0])
     assert (doubtful.reviews(), state(doubtful, 2), doubtful.reason(2)) == ({}, "decided", None)
     row = doubtful.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
-    assert row == ("person", "Confirmed by clerk: looked at the paper", "high")
+    assert row == ("reviewer", "Confirmed by clerk: looked at the paper", "high")
     assert {doubtful.ids[0], doubtful.ids[2]} <= answer.clusters
     assert doubtful.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 
 
 def test_rejecting_one_candidate_links_the_other(doubtful: Office) -> None:
-    assert isinstance(act(doubtful, "reject", 2, 0), Done)
+    assert isinstance(act(doubtful, "reject", 2, 0), DecisionApplied)
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "decided")
 
 
 def test_rejecting_all_candidates_leaves_document_unmatched(doubtful: Office) -> None:
-    assert isinstance(act(doubtful, "reject", 2, 0, 1), Done)
+    assert isinstance(act(doubtful, "reject", 2, 0, 1), DecisionApplied)
     doubtful.match_all()
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == (set(), {}, "decided")
     assert doubtful.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
@@ -144,7 +146,7 @@ def test_changed_ambiguity_rematches_the_document(doubtful: Office) -> None:
     doubtful.match(doubtful.file(again(2)))
     assert doubtful.reviews() == {2: [[0, 1, 3]]}
     answer = act(doubtful, "reject", 2, 1)
-    assert isinstance(answer, Done)
+    assert isinstance(answer, DecisionApplied)
     assert (doubtful.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
     rematched = doubtful.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
     assert rematched == [(doubtful.ids[2],)]
@@ -155,7 +157,7 @@ def test_rejected_edge_is_deleted_and_not_recreated(database: Database, admin: C
     office = Office(database, admin, documents)
     office.match_all()
     assert office.links() == {(0, 1), (0, 2), (1, 2)}
-    assert isinstance(act(office, "reject", 2, 0), Done)
+    assert isinstance(act(office, "reject", 2, 0), DecisionApplied)
     assert office.links() == {(0, 1)}
     before = office.edges()
     admin.execute('UPDATE document SET structured_data = structured_data || \'{"notes": "read anew"}\'')
@@ -166,7 +168,7 @@ def test_rejected_edge_is_deleted_and_not_recreated(database: Database, admin: C
 def test_rejected_indirect_link_is_not_recreated(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")])
     office.match_all()
-    assert isinstance(act(office, "reject", 2, 1), Done)
+    assert isinstance(act(office, "reject", 2, 1), DecisionApplied)
     office.match_all()
     assert (office.links(), office.clusters()) == ({(0, 1), (0, 2)}, [0, 0, 0])
 
@@ -183,7 +185,7 @@ def test_confirmed_link_keeps_links_made_by_rules(database: Database, admin: Con
     before = office.links()
     assert before == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
     for parent in (0, 1):
-        assert isinstance(act(office, "confirm", 3, parent), Done)
+        assert isinstance(act(office, "confirm", 3, parent), DecisionApplied)
         assert office.links() == before
     office.match_all()
     assert office.links() == before
@@ -198,7 +200,7 @@ def test_rejected_duplicate_gets_its_own_matches(database: Database, admin: Conn
     office = Office(database, admin, documents)
     office.match_all()
     assert office.links() == {(0, 1), (1, 2)}
-    assert isinstance(act(office, "reject", 1, 2), Done)
+    assert isinstance(act(office, "reject", 1, 2), DecisionApplied)
     assert office.links() == {(0, 1), (0, 2)}
     office.match_all([2, 1, 0])
     assert office.links() == {(0, 1), (0, 2)}
@@ -215,7 +217,7 @@ def test_confirmed_edge_survives_duplicate_detection(database: Database, admin: 
 def test_removed_document_deletes_its_decisions(doubtful: Office) -> None:
     act(doubtful, "reject", 2, 0)
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
+        removal.delete_document(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
     assert decisions(doubtful) == []
 
 
@@ -233,11 +235,11 @@ def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connect
     office.match_all()
     assert office.clusters() == [0, 0, 2, 2]
     answer = act(office, "merge", 1, 3)
-    assert isinstance(answer, Done)
+    assert isinstance(answer, DecisionApplied)
     assert answer.decided[0] in {matching.Pair.of(office.ids[a], office.ids[2]) for a in (0, 1)}
     assert office.clusters() == [0, 0, 0, 0]
-    assert isinstance(act(office, "merge", 1, 3), Refused)
-    assert isinstance(act(office, "merge", 1, 3, exact=True), Done)
+    assert isinstance(act(office, "merge", 1, 3), DecisionRejected)
+    assert isinstance(act(office, "merge", 1, 3, exact=True), DecisionApplied)
     office.match_all()
     assert (office.clusters(), (1, 3) in office.links()) == ([0, 0, 0, 0], True)
 
@@ -252,12 +254,12 @@ def test_split_document_stays_separate(database: Database, admin: Connection) ->
     office = Office(database, admin, documents)
     office.match_all()
     assert office.clusters() == [0, 0, 0, 0]
-    assert isinstance(act(office, "split", 3), Done)
+    assert isinstance(act(office, "split", 3), DecisionApplied)
     assert office.clusters() == [0, 0, 0, 3]
     office.match_all([3, 2, 1, 0])
     assert office.clusters() == [0, 0, 0, 3]
     again = act(office, "split", 3)
-    assert again == Refused("changed", "The document is already alone in its cluster.")
+    assert again == DecisionRejected("changed", "The document is already alone in its cluster.")
 
 
 def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
@@ -278,11 +280,13 @@ def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
 def test_decided_pair_requires_superseding_the_decision(doubtful: Office) -> None:
     act(doubtful, "confirm", 2, 0)
     late = act(doubtful, "reject", 2, 0)
-    assert isinstance(late, Refused)
-    assert (late.why, late.sentence[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
-    assert isinstance(act(doubtful, "confirm", 2, 0), Refused)
+    assert isinstance(late, DecisionRejected)
+    assert (late.why, late.message[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
+    assert isinstance(act(doubtful, "confirm", 2, 0), DecisionRejected)
     assert decisions(doubtful) == [(0, 2, "confirmed")]
-    assert isinstance(act(doubtful, "reject", 2, 0, who=Who("boss", None, [last_decision(doubtful)])), Done)
+    assert isinstance(
+        act(doubtful, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(doubtful)])), DecisionApplied
+    )
     assert (doubtful.links(), decisions(doubtful)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
 
 
@@ -290,12 +294,12 @@ def test_unrelated_pair_is_refused(doubtful: Office) -> None:
     doubtful.file(order("9", 300, seller={"name": "Far"}))
     doubtful.match(3)
     for action in ("confirm", "reject"):
-        assert act(doubtful, action, 2, 3) == Refused(
+        assert act(doubtful, action, 2, 3) == DecisionRejected(
             "changed", "The two documents are not linked, and neither needs review because of the other."
         )
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
         gone = review.confirm(connection, doubtful.tenant_id, doubtful.ids[2], UUID(int=7), NOW, CLERK)
-    assert isinstance(gone, Refused)
+    assert isinstance(gone, DecisionRejected)
     assert gone.why == "gone"
     assert decisions(doubtful) == []
 
@@ -303,7 +307,7 @@ def test_unrelated_pair_is_refused(doubtful: Office) -> None:
 def test_one_invalid_rejection_refuses_all(doubtful: Office) -> None:
     doubtful.file(order("9", 300, seller={"name": "Far"}))
     doubtful.match(3)
-    assert isinstance(act(doubtful, "reject", 2, 0, 3), Refused)
+    assert isinstance(act(doubtful, "reject", 2, 0, 3), DecisionRejected)
     assert (doubtful.reviews(), decisions(doubtful)) == (IN_DOUBT, [])
 
 
@@ -319,7 +323,7 @@ def test_running_match_sees_concurrent_decision(database: Database, admin: Conne
 def test_unmatched_document_can_be_decided(database: Database, admin: Connection) -> None:
     office = Office(database, admin, TWICE)
     office.match(0)
-    assert isinstance(act(office, "merge", 2, 0, exact=True), Done)
+    assert isinstance(act(office, "merge", 2, 0, exact=True), DecisionApplied)
     assert office.links() == {(0, 2)}
     office.match(1)
     office.match(2)
@@ -332,6 +336,6 @@ def test_decision_cannot_reach_other_tenants_documents(database: Database, admin
     theirs.match_all()
     with database.tenant(ours.tenant_id) as connection:
         answer = review.merge(connection, ours.tenant_id, ours.ids[2], theirs.ids[0], NOW, CLERK, exact=True)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, DecisionRejected)
     assert answer.why == "gone"
     assert theirs.links() == set()

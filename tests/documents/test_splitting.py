@@ -210,8 +210,8 @@ def test_copies_with_page_numbers_are_separate_documents():
 
 def test_one_uncertain_boundary_keeps_file_whole():
     found = divided(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
-    assert (len(found.parts), [boundary.page for boundary in found.doubts]) == (1, [3])
-    settled = found.settled({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
+    assert (len(found.parts), [boundary.page for boundary in found.uncertain_boundaries]) == (1, [3])
+    settled = found.resolve({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
     assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # certain boundaries stay
 
 
@@ -368,11 +368,11 @@ def test_cutting_is_deterministic(invoices: list[Document]):
     content = write_bundle(invoices)
     ranges = split(page.pages(content)).ranges
     assert len(ranges) == len(invoices)
-    assert list(pdf.cut(content, ranges)) == list(pdf.cut(content, ranges))
+    assert list(pdf.extract_pages(content, ranges)) == list(pdf.extract_pages(content, ranges))
 
 
 def test_cut_part_drops_embedded_files(invoices: list[Document]):
-    assert [pdf.embedded_xml(part) for part in pdf.cut(write_hybrid(invoices[0]), [(1, 1)])] == [[]]
+    assert [pdf.embedded_xml(part) for part in pdf.extract_pages(write_hybrid(invoices[0]), [(1, 1)])] == [[]]
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from counterfoil.documents.structured import MODELS, ROLES, DocumentType, Invoice, Party, structure
+from counterfoil.documents.structured import MODELS, ROLES, DocumentType, Invoice, Party, to_structured_data
 from counterfoil.errors import InvalidDocumentError
 
 
@@ -21,14 +21,14 @@ from counterfoil.errors import InvalidDocumentError
     ],
 )
 def test_amount_is_normalized_and_keeps_its_precision(stated: str, normal: str):
-    record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": stated})
+    record, _ = to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "total_net": stated})
     assert record.data()["total_net"] == normal
 
 
 @pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
 def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as refusal:
-        structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
+        to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
     assert unreadable not in str(refusal.value)
 
 
@@ -42,25 +42,25 @@ def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
     ],
 )
 def test_date_is_reduced_to_its_day(stated: str, day: str):
-    record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": stated})
+    record, _ = to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": stated})
     assert record.data()["invoice_date"] == day
 
 
 @pytest.mark.parametrize("unreadable", ["2023-02-29", "29.02.2024", "2024-02", "0000-01-01", "yesterday"])
 def test_invalid_date_is_rejected(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
-        structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": unreadable})
+        to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": unreadable})
 
 
 def test_invalid_tax_rate_is_omitted_with_a_warning():
     lines = [{"position": "1", "tax_rate": "19"}, {"position": "2", "tax_rate": "19.00e"}]
-    record, remarks = structure(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
+    record, remarks = to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
     assert record.data()["line_items"] == [{"position": "1", "tax_rate": "19"}, {"position": "2"}]
     assert remarks == ("line_items.1.tax_rate is not a decimal number and was omitted.",)
 
 
 def test_empty_and_unknown_fields_are_dropped():
-    record, _ = structure(
+    record, _ = to_structured_data(
         DocumentType.INVOICE,
         {
             "invoice_number": "1",
@@ -75,7 +75,7 @@ def test_empty_and_unknown_fields_are_dropped():
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
 def test_every_type_requires_its_number(document_type: DocumentType):
     with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
-        structure(document_type, {})
+        to_structured_data(document_type, {})
 
 
 def test_error_codes_name_field_without_line_number():
@@ -84,7 +84,7 @@ def test_error_codes_name_field_without_line_number():
         lines = [{"quantity": "1"}, {"quantity": "1"}]
         lines[line]["quantity"] = "many"
         with pytest.raises(InvalidDocumentError, match="quantity is not a decimal number") as refusal:
-            structure(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
+            to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
         codes.add(refusal.value.code)
     assert codes == {"invalid_invoice_line_items_quantity"}
 

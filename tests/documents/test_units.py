@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.documents.units import canonical, code
+from counterfoil.documents.units import canonical, unit_code
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from counterfoil.documents.units import canonical, code
     ],
 )
 def test_known_unit_has_a_code(text: str, expected: str):
-    assert code(text) == expected
+    assert unit_code(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "VPE 12", "Eiche", "12", "()", "ML", "dozen"])
 def test_unknown_words_have_no_code(text: str):
-    assert code(text) is None
+    assert unit_code(text) is None
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID
         ({"status": "pending", "error": "S3 is away"}, State.WAITING, "S3 is away"),
         ({"status": "in-progress"}, State.WORKING, None),
         ({"status": "failed", "error": "The file is empty"}, State.FAILED, "The file is empty"),
-        ({"status": None, "reason": "A folder, not a file"}, State.KEPT, "A folder, not a file"),
-        ({"status": "succeeded", "reason": "The tenant has it"}, State.SEEN_AGAIN, "The tenant has it"),
+        ({"status": None, "skip_reason": "A folder, not a file"}, State.IGNORED, "A folder, not a file"),
+        ({"status": "succeeded", "skip_reason": "The tenant has it"}, State.DUPLICATE, "The tenant has it"),
     ],
 )
 def test_upload_without_document_shows_acquisition_state(
@@ -89,7 +89,7 @@ def test_upload_without_document_shows_acquisition_state(
         ("pending", None, State.WAITING),
         ("in-progress", None, State.WORKING),
         ("failed", None, State.FAILED),
-        (None, "An unknown kind", State.KEPT),
+        (None, "An unknown kind", State.IGNORED),
     ],
 )
 def test_unextracted_document_shows_ingestion_state(
@@ -102,7 +102,7 @@ def test_unextracted_document_shows_ingestion_state(
     state: State,
 ):
     document_id = acquired(admin, make_document, tenant)
-    admin.execute("UPDATE ingestion_job SET status = %s, reason = %s", [status, reason])
+    admin.execute("UPDATE ingestion_job SET status = %s, skip_reason = %s", [status, reason])
     (found,) = list_uploads()
     assert (found.state, found.stage, found.document_id) == (state, Stage.INGESTION, document_id)
     assert found.note == reason
@@ -115,7 +115,7 @@ def test_unextracted_document_shows_ingestion_state(
         ("in-progress", State.WORKING),
         ("succeeded", State.SUCCEEDED),
         ("failed", State.FAILED),
-        (None, State.KEPT),
+        (None, State.IGNORED),
     ],
 )
 def test_extracted_document_shows_matching_state(
@@ -160,7 +160,7 @@ def test_mail_is_found_by_key_for_every_tenant(
             State.WAITING
         ]
 
-    admin.execute("UPDATE acquisition_job SET status = 'succeeded', reason = 'Passed on to 2 tenants'")
+    admin.execute("UPDATE acquisition_job SET status = 'succeeded', skip_reason = 'Passed on to 2 tenants'")
     other = make_tenant("other")
     ours, theirs = upload(admin, tenant, key=key), upload(admin, other, key=key)
     upload(admin, tenant, key="uploads/acme/1/other.xml")
@@ -175,8 +175,8 @@ def test_erased_upload_is_neither_listed_nor_found(
     admin: Connection, database: Database, tenant: UUID, list_uploads: ListUploads
 ):
     erased = "The file was erased."
-    upload(admin, tenant, key="uploads/acme/1/a.xml", status=None, reason=erased)
-    upload(admin, None, key="uploads/acme/1/a.xml", status=None, reason=erased)
+    upload(admin, tenant, key="uploads/acme/1/a.xml", status=None, skip_reason=erased)
+    upload(admin, None, key="uploads/acme/1/a.xml", status=None, skip_reason=erased)
     assert list_uploads() == []
     with database.delivery() as connection:
         assert upload_list.owners(connection, "b", ["uploads/acme/1/a.xml"]) == []
@@ -198,7 +198,8 @@ def test_failed_replacement_explains_that_original_stays(
     old, new = make_document(tenant), acquired(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = 'failed', error = 'It is damaged.' WHERE id = %s", [new])
     admin.execute(
-        "INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, requested_at, successor) "
+        "INSERT INTO document_replacement "
+        "(tenant_id, bucket, key, document_id, requested_by, requested_at, replacement_id) "
         "VALUES (%s, 'b', 'k', %s, 'ann', %s, %s)",
         [tenant, old, NOW, new],
     )

@@ -17,7 +17,7 @@ import psycopg
 
 from cli.local import processes
 from cli.local.cloud import Cloud
-from cli.local.place import Place
+from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until
@@ -69,7 +69,7 @@ def own_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator
             line.run(
                 "up", "--timeout", str(_TIMEOUT), *(f"--setting={name}={value}" for name, value in variables.items())
             )
-            cloud = Cloud.at(Place(line.folder))
+            cloud = Cloud.at(CloudFolder(line.folder))
             shorten_visibility(cloud)
             yield cloud
             cloud.database.close()
@@ -151,7 +151,7 @@ class Chaos:
 
 def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
     """Yield the live processes of these workers, each with the name of its worker."""
-    for process in processes.belonging_to(cloud.place.folder):
+    for process in processes.find_processes(cloud.place.folder):
         with suppress(psutil.Error):
             command = process.cmdline()[1:]
             for worker in workers:

@@ -43,7 +43,7 @@ _DEAD_LETTERS = """
 SELECT worker || ' ' || work_id, dlq_reason, attempts FROM dead_letter WHERE tenant_id = %(tenant)s
 """
 _NOTIFIED = """
-SELECT l.worker || ' ' || l.work_id FROM notification n JOIN dead_letter l USING (job_id)
+SELECT l.worker || ' ' || l.work_id FROM failure_event n JOIN dead_letter l USING (job_id)
 WHERE n.tenant_id = %(tenant)s
 """
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from counterfoil.deadline import Deadline
-from counterfoil.llm import Answered, Question
+from counterfoil.llm import LlmRequest, LlmResponse
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.model import Document
 from tools.sample_generator.ubl import write_ubl
@@ -122,11 +122,11 @@ def _goods(document: dict[str, Any]) -> set[tuple[str, str]]:
 class Model:
     """An LLM judge in this process that never fails."""
 
-    def ask(
+    def complete_json(
         self,
-        question: Question,
+        question: LlmRequest,
         answer_: type[M],
         _deadline: Deadline,
-    ) -> Answered[M]:
+    ) -> LlmResponse[M]:
         """Return an answer of this type."""
-        return Answered(answer_.model_validate_json(answer(question.user)))
+        return LlmResponse(answer_.model_validate_json(answer(question.user)))

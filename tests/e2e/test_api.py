@@ -84,6 +84,6 @@ def test_task_with_repeated_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant:
 
     task = until(ended)
     assert (task["status"], task["result"]) == ("succeeded", body["payload"])
-    assert [(attempt["number"], attempt["outcome"]) for attempt in task["timeline"]] == [(1, "succeeded")]
+    assert [(attempt["attempt"], attempt["outcome"]) for attempt in task["timeline"]] == [(1, "succeeded")]
     assert post(url, json=body | {"payload": {}}, headers=token).status_code == 409
     assert post(f"{url}/{task['job_id']}/cancel", headers=token).status_code == 409

@@ -54,12 +54,12 @@ MAX_FAILED = DOCUMENTS // 20
 """Limit of documents that may fail after three failures in a row. Usually none fails."""
 ANSWER_SECONDS = 0.3
 SETTINGS = {
-    "RETRY_REDELIVER_DELAYS_SECONDS": "[2, 4]",
+    "REDELIVERY_DELAYS_SECONDS": "[2, 4]",
     "LEASE_SECONDS": "15",
-    "HEARTBEAT_SECONDS": "3",
-    "PROTECTION_SECONDS": "20",
-    "WATCHDOG_UNSENT_AFTER_SECONDS": "3",
-    "WATCHDOG_RESEND_AFTER_SECONDS": "30",
+    "HEARTBEAT_INTERVAL_SECONDS": "3",
+    "MIN_VISIBILITY_SECONDS": "20",
+    "OUTBOX_OVERDUE_SECONDS": "3",
+    "RESEND_AFTER_SECONDS": "30",
     "LLM_PROVIDER": "openai",
     "LLM_MODEL": "scripted",
     "LLM_API_KEY": "none",

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from cli.local import processes
 from cli.local.cloud import Cloud
-from cli.local.place import Place
+from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until
@@ -25,7 +25,7 @@ def other(tmp_path: Path) -> CommandLine:
 
 
 def test_second_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
-    before = {process.pid for process in processes.belonging_to(cloud.place.folder)}
+    before = {process.pid for process in processes.find_processes(cloud.place.folder)}
     again = json.loads(command_line.run("up", "--json").stdout)
     assert (again["started"], again["deployed"]) == (False, False)
     assert again["emulator_pid"] in before
@@ -40,13 +40,13 @@ def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLin
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_up_leaves_no_process(other: CommandLine, sent: signal.Signals):
-    place = Place(other.folder)
+    place = CloudFolder(other.folder)
     starting = other.start("up")
-    until(lambda: processes.belonging_to(place.folder, [processes.Part.DEPLOYMENT]))
+    until(lambda: processes.find_processes(place.folder, [processes.CloudProcess.DEPLOYMENT]))
     starting.send_signal(sent)
     _, shown = starting.communicate(timeout=60)
     assert starting.returncode == 130, shown
-    assert processes.belonging_to(place.folder) == []
+    assert processes.find_processes(place.folder) == []
     assert PostgresServer(place.postgres).running() is None
     assert "Traceback" not in shown
     other.run("down")
@@ -54,14 +54,14 @@ def test_an_interrupted_up_leaves_no_process(other: CommandLine, sent: signal.Si
 
 
 def test_down_ends_processes_of_a_killed_up(other: CommandLine):
-    place = Place(other.folder)
+    place = CloudFolder(other.folder)
     starting = other.start("up")
-    until(lambda: processes.belonging_to(place.folder, [processes.Part.DEPLOYMENT]))
+    until(lambda: processes.find_processes(place.folder, [processes.CloudProcess.DEPLOYMENT]))
     starting.kill()
     starting.communicate(timeout=60)
-    assert processes.belonging_to(place.folder)
+    assert processes.find_processes(place.folder)
     other.run("down")
-    assert processes.belonging_to(place.folder) == []
+    assert processes.find_processes(place.folder) == []
     assert not place.folder.exists()
 
 
@@ -71,7 +71,7 @@ def test_port_in_use_is_refused_with_advice(other: CommandLine):
         refused = other.run("up", "--port", str(port), code=3)
     assert f"Port {port} cannot be used" in refused.stderr
     assert "--port" in refused.stderr
-    assert processes.belonging_to(other.folder) == []
+    assert processes.find_processes(other.folder) == []
 
 
 def test_commands_without_a_cloud_suggest_up(other: CommandLine):
@@ -102,7 +102,8 @@ def test_policies_are_enforced(cloud: Cloud):
 def test_functions_use_only_their_layers(cloud: Cloud):
     python = cloud.place.runtime / "bin" / "python"
     running = [
-        process.cmdline()[0] for process in processes.belonging_to(cloud.place.folder, [processes.Part.EMULATOR])
+        process.cmdline()[0]
+        for process in processes.find_processes(cloud.place.folder, [processes.CloudProcess.EMULATOR])
     ]
     assert str(python) in running
     assert not list((cloud.place.runtime / "lib").glob("python*/site-packages/*"))

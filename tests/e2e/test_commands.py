@@ -48,10 +48,10 @@ def test_dead_letters_are_closed_and_exported(
 
     with watched(cloud, worker="Bulk"):
         done = dlq(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
-    assert (done["state"], done["done"]) == ("done", 1)
+    assert (done["state"], done["succeeded"]) == ("done", 1)
 
     file = tmp_path / "letters.csv"
-    assert dlq(command_line, "export", str(file), *of_tenant)["letters"] == 2
+    assert dlq(command_line, "export", str(file), *of_tenant)["dead_letters"] == 2
     assert first in file.read_text()
     shown = command_line.run("dlq", "audit", *of_tenant).stdout
     assert all(word in shown for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), shown

@@ -36,7 +36,7 @@ FILLED = frozenset(
         "acquisition_job",
         "audit_entry",
         "audit_head",
-        "change_allowance",
+        "rate_limit_bucket",
         "chat_message",
         "chat_session",
         "cluster_diagnostics",
@@ -51,7 +51,7 @@ FILLED = frozenset(
         "document_word",
         "ingestion_job",
         "matchmaking_jobs",
-        "notification",
+        "failure_event",
         "offer_pool",
         "offer_shard",
         "offers",
@@ -62,7 +62,7 @@ FILLED = frozenset(
         "task",
         "tenant_address",
         "work_attempt",
-        "work_ended",
+        "finished_work",
     }
 )
 """Tables with rows of the tenant before the erasure. tests/functions/test_tenant_erasure.py fills every table."""
@@ -189,7 +189,7 @@ def test_erased_tenant_leaves_nothing(
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)
-    keeper = Database(cloud.database_url("counterfoil_keeper"))
+    keeper = Database(cloud.database_url("counterfoil_maintenance"))
     later = datetime.now(UTC) + LONGEST_ATTEMPT
     until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
     assert tenant_erasure.step(keeper, cloud.outputs["UploadsBucketName"], lambda: later, lambda: 60.0) == 1

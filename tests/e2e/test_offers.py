@@ -19,7 +19,7 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 from counterfoil.offers import pinning
-from counterfoil.offers.schedule import Rules, of_date
+from counterfoil.offers.schedule import Rules, due_on
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.load import LOAD_SECONDS
@@ -35,12 +35,12 @@ ZONES = {"Europe/Berlin": 180, "Asia/Kathmandu": 120}
 SHARD_USERS = 60
 SHARDS = 5
 RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
-STEPS = ("offer_shard", "offer_pool", "profile_block", "matchmaking_jobs", "offers", "output_job")
+STEPS = ("offer_shard", "offer_pool", "user_block", "matchmaking_jobs", "offers", "output_job")
 """Tables in the order in which a worker needs them. A lock on one of them stops the worker there."""
 DAYS = max(len(STEPS), LOAD_SECONDS // 7)
 _PEOPLE = """
-INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude,
-                     longitude, reach_km, traits, changed_at)
+INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age,
+                     latitude, longitude, max_distance_km, traits, updated_at)
 SELECT gen_random_uuid(), gen_random_uuid(), %(tenant)s, %(zone)s,
        date '1980-01-01' + 37 * n, (ARRAY['woman', 'man'])[1 + n %% 2],
        ARRAY[(ARRAY['woman', 'man'])[1 + (n / 2) %% 2]], 18, 99, 50 + n / 1000.0, 10 + n / 700.0, 200,
@@ -91,7 +91,7 @@ def pin(cloud: Cloud, tenant: Tenant) -> None:
         owner.execute(_FORGET, {"tenant": tenant.id})
     sends = []
     for zone in ZONES:
-        due = of_date(zone, DAY)
+        due = due_on(zone, DAY)
         with cloud.database.tenant(tenant.id) as connection:
             sends += pinning.pin(connection, tenant.id, due, RULES, SHARD_USERS, datetime.now(UTC))
     assert len(sends) == SHARDS
@@ -121,10 +121,8 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     add_tenant(cloud, tenant.slug, new_destinations=[NewDestination("app", "s3", "app", ["offers"])])
     killed, days = 0, []
     with unscheduled(cloud), ExitStack() as settings:
-        settings.enter_context(reconfigured(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"))
-        settings.enter_context(
-            reconfigured(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1")
-        )
+        settings.enter_context(reconfigured(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"))
+        settings.enter_context(reconfigured(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"))
         for step in islice(cycle(STEPS), DAYS):
             killed += replay(cloud, tenant, admin, step)
             days.append(results(admin, tenant))
@@ -133,7 +131,7 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     assert [len(day) for day in days] == [people] * DAYS
     assert {status for status, _, _ in days[0].values()} == {"completed"}
     assert all(day == days[0] for day in days)
-    assert admin.execute("SELECT duplicate_offers(%s)", [DAY - timedelta(days=1)]).fetchone() == (0,)
+    assert admin.execute("SELECT count_duplicate_offers(%s)", [DAY - timedelta(days=1)]).fetchone() == (0,)
     offers = sum(len(json.loads(offers)) for _, offers, _ in days[0].values())
     assert admin.execute("SELECT count(*) FROM offers WHERE tenant_id = %s", [tenant.id]).fetchone() == (offers,)
     assert offers > 4 * people

@@ -61,7 +61,7 @@ def test_paused_queue_delays_tasks_until_resumed(
     paused = switch(cloud, admin_token, "pause", before["version"])
 
     assert paused.status_code == 200, paused.text
-    assert (paused.json()["in_effect"], mappings(cloud)) == (True, {"Disabled"})
+    assert (paused.json()["is_applied"], mappings(cloud)) == (True, {"Disabled"})
     submitted = post(tasks, json={"task_type": "echo", "payload": {"say": "hello"}}, headers=operator)
     job = f"{tasks}/{submitted.json()['job_id']}"
     until(lambda: queue_state(cloud, admin_token)["approximate_visible"])
@@ -93,6 +93,6 @@ def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: 
 
 
 def _succeeded(admin: Connection) -> int:
-    row = admin.execute("SELECT sum(succeeded) FROM queue_minute WHERE worker = 'tasks' AND tenant_id IS NULL")
+    row = admin.execute("SELECT sum(succeeded) FROM queue_minute_stats WHERE worker = 'tasks' AND tenant_id IS NULL")
     ((count,),) = row.fetchall()
     return int(count or 0)

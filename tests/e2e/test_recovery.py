@@ -45,7 +45,7 @@ def reconfigured(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
 def kill(cloud: Cloud, worker: str) -> int:
     """Kill every process of a worker, as the OOM killer does. Return their number."""
     killed = 0
-    for process in processes.belonging_to(cloud.place.folder):
+    for process in processes.find_processes(cloud.place.folder):
         with suppress(psutil.NoSuchProcess):  # it ended after it was listed
             if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
                 process.kill()
@@ -77,7 +77,7 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
         sqs.purge_queue(QueueUrl=queue)
     assert list(uploads.of_tenant(cloud, tenant)) == []
 
-    with reconfigured(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"):
+    with reconfigured(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"):
 
         def acquired() -> list[Upload]:
             admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
@@ -102,8 +102,8 @@ def test_killed_work_with_lost_message_is_completed(
     path = tmp_path / file.name
     path.write_bytes(file.content)
     with (
-        reconfigured(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"),
-        reconfigured(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"),
+        reconfigured(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"),
+        reconfigured(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"),
     ):
         with psycopg.connect(cloud.database_url("postgres")) as blocker:
             with paused(cloud, "ingestion"):

@@ -108,4 +108,4 @@ def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: S
 
     assert queued == {"date": day, "timezone": "UTC", "tenant": tenant.slug}
     (pool,) = until(lambda: run("offers", "--tenant", tenant.slug)["pools"])
-    assert (pool["date"], pool["timezone"], pool["users"]) == (day, "UTC", 1)
+    assert (pool["date"], pool["timezone"], pool["user_count"]) == (day, "UTC", 1)

@@ -12,7 +12,7 @@ from tools.demo.sample_run import Run
 pytestmark = pytest.mark.e2e
 
 
-def test_every_document_becomes_what_the_sample_says(run: Run):
+def test_documents_equal_the_ground_truth(run: Run):
     assert [mismatch.record for mismatch in mismatches(run.sample, run.found())] == []
 
 
@@ -38,7 +38,7 @@ def test_failed_file_has_one_dead_letter_with_reason(run: Run, admin: Connection
 def test_each_failure_is_notified_once(run: Run, admin: Connection):
     failed = [outcome for outcome in run.found().values() if outcome.state is State.FAILED]
     counted = admin.execute(
-        "SELECT count(*) FROM notification WHERE tenant_id = ANY(%s)", [[tenant.id for tenant in run.tenants.values()]]
+        "SELECT count(*) FROM failure_event WHERE tenant_id = ANY(%s)", [[tenant.id for tenant in run.tenants.values()]]
     ).fetchone()
     assert counted == (len(failed),)
 

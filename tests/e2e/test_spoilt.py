@@ -10,7 +10,7 @@ import pytest
 from ministack.core import lambda_runtime
 from ministack.core.lambda_runtime import Worker
 
-from counterfoil.errors import sentence
+from counterfoil.errors import safe_message
 from tests.e2e.chaos import is_emulator_failure
 
 FILES = {
@@ -90,4 +90,4 @@ def test_cleanup_deletes_code_of_a_starting_process(starting: Worker) -> None:
 def test_only_missing_code_is_an_emulator_failure(module: str, statement: str, expected: bool) -> None:
     with pytest.raises(Exception) as failed:  # noqa: PT011  # any exception
         exec(statement, {"__name__": module})  # only text of this test
-    assert is_emulator_failure(sentence(failed.value)) is expected
+    assert is_emulator_failure(safe_message(failed.value)) is expected

@@ -51,16 +51,16 @@ BASE, FACTOR, JITTER = 1, 2, 1
 """Default retry policy of tasks, in seconds."""
 SETTINGS = {
     "LEASE_SECONDS": "15",
-    "HEARTBEAT_SECONDS": "3",
-    "PROTECTION_SECONDS": "20",
-    "WATCHDOG_UNSENT_AFTER_SECONDS": "3",
-    "WATCHDOG_RESEND_AFTER_SECONDS": "30",
+    "HEARTBEAT_INTERVAL_SECONDS": "3",
+    "MIN_VISIBILITY_SECONDS": "20",
+    "OUTBOX_OVERDUE_SECONDS": "3",
+    "RESEND_AFTER_SECONDS": "30",
     "LLM_PROVIDER": "openai",
     "LLM_MODEL": "scripted",
     "LLM_API_KEY": "none",
     "LLM_RETRY_BASE_SECONDS": "0.05",
-    "CHAT_QUESTIONS_PER_DAY": "1000000",
-    "BREAKER_FAILURES": "1000",  # this test covers the retry policy, not the breaker
+    "CHAT_CALLS_PER_DAY": "1000000",
+    "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the breaker
 }
 SECONDS = 300
 """Timeout for everything to end after the last kill."""
@@ -136,7 +136,7 @@ class Chat:
         for place in range(MESSAGES):
             text = f"message {place} of session {number}"
             payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-            request = store.order(kind, payload, user_id=f"user {number}")
+            request = store.build_request(kind, payload, user_id=f"user {number}")
             done = store.submit(self.cloud.database, self.tenant.id, request, datetime.now(UTC), bucket=None)
             session = session or done.task.job_id
             self.submitted.setdefault(session, []).append((done.task.job_id, text))
@@ -254,7 +254,7 @@ class Waits:
         attempts = admin.execute(
             """
             SELECT number, extract(epoch FROM next_attempt_at - ended_at), extract(epoch FROM next_began - ended_at)
-            FROM (SELECT *, lead(began_at) OVER (PARTITION BY work_id ORDER BY ended_at) AS next_began
+            FROM (SELECT *, lead(started_at) OVER (PARTITION BY work_id ORDER BY ended_at) AS next_began
                   FROM work_attempt WHERE tenant_id = %s) a
             WHERE outcome = 'retry' AND next_began IS NOT NULL
             """,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from cli.local.cloud import Cloud
-from cli.local.console import Person, make_person
+from cli.local.console import ConsoleUser, make_person
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.waiting import until
@@ -47,12 +47,12 @@ def requests(slug: str) -> list[tuple[str, str, Any]]:
 
 
 @pytest.fixture
-def admin_of_all(cloud: Cloud) -> Person:
+def admin_of_all(cloud: Cloud) -> ConsoleUser:
     """An admin of every tenant."""
     return make_person(cloud, f"{uuid4().hex}@example.com", ["admin", "tenant:*"])
 
 
-def token_of(cloud: Cloud, person: Person) -> str:
+def token_of(cloud: Cloud, person: ConsoleUser) -> str:
     answer = cloud.client("cognito-idp").admin_initiate_auth(
         UserPoolId=cloud.outputs["UserPoolId"],
         ClientId=cloud.outputs["UserPoolClientId"],
@@ -137,7 +137,7 @@ FORGED: dict[str, Make] = {
 }
 
 
-def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person) -> None:
+def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: ConsoleUser) -> None:
     valid = token_of(cloud, admin_of_all)
     header, claims = (decoded(part) for part in valid.split(".")[:2])
     before = created_rows(admin, tenant)
@@ -170,7 +170,7 @@ def short_lived(cloud: Cloud) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("short_lived")
-def test_expired_token_is_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person) -> None:
+def test_expired_token_is_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: ConsoleUser) -> None:
     token = token_of(cloud, admin_of_all)
     url, headers = f"{cloud.api_url}/api/admin/queues/paused", {"Authorization": f"Bearer {token}"}
     before = created_rows(admin, tenant)

@@ -32,7 +32,7 @@ def test_repeated_file_is_one_document(ingest: Ingest, invoice: Path):
     copy = Path(shutil.copy(invoice, invoice.with_stem("Kopie")))
     (second,) = ingest([copy])
     assert (first.state, first.file) == (State.SUCCEEDED, invoice.name)
-    assert (second.state, second.document_id) == (State.SEEN_AGAIN, None)
+    assert (second.state, second.document_id) == (State.DUPLICATE, None)
 
 
 def test_invalid_files_do_not_affect_their_batch(ingest: Ingest, invoice: Path, tmp_path: Path):

@@ -1,11 +1,11 @@
-"""The workers' tests use delivery's fake queue, clock and documents; those of pauses a fake of Lambda's API."""
+"""Fixtures of worker tests: fake queue, clock and documents of delivery, and a fake Lambda API."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from counterfoil import aws
-from functions.watchdog.breakers import Dependent, Pauses
+from functions.watchdog.breakers import DependentWorker, Pauses
 from tests.breakers import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
@@ -31,7 +31,7 @@ def start(keeper_database_url: str, clock: Clock) -> Iterator[Start]:
 def watch(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., World]:
     """`watch(*dependents, probes={})` starts a watchdog."""
 
-    def watch(*dependents: Dependent, probes: dict[str, Callable[[], object]] | None = None) -> World:
+    def watch(*dependents: DependentWorker, probes: dict[str, Callable[[], object]] | None = None) -> World:
         breakers = start()
         workers = {MAPPING: "matching", OTHER: "tasks"}
         pauses = Pauses(

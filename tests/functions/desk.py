@@ -1,4 +1,4 @@
-"""Ingestion as it runs, with a scripted language model and a scripted recognition of characters."""
+"""Ingestion with a scripted language model and scripted OCR."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin, read_message
+from counterfoil.delivery.work import Message, read_message, start_revision
 from counterfoil.documents.reading.ocr import Textract
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
@@ -33,8 +33,8 @@ QUEUES = {"ingestion": "ingestion", "matching": "matching"}
 DONE: dict[str, list[Any]] = {"batchItemFailures": []}
 
 
-class Desk:
-    """Where files are ingested. `model` and `textract` are the scripted services."""
+class Ingestion:
+    """Ingests files. `model` and `textract` are the scripted services."""
 
     def __init__(self, database: Database, url: str, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
         self.model, self.textract = Server(), Server()
@@ -50,15 +50,15 @@ class Desk:
         self._textract: Any = None
 
     def client(self, service: str) -> Any:
-        """In the place of `aws.client`."""
+        """Return a client. Replaces `aws.client`."""
         if service == "textract" and self._textract is None:
             made: Any = boto3.client
-            once = Config(retries={"total_max_attempts": 1})  # botocore's own tries would wait for real
+            once = Config(retries={"total_max_attempts": 1})  # botocore's retries would really wait
             self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url, config=once)
         return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]
 
     def file(self, content: bytes, name: str = "a.pdf") -> UUID:
-        """A document whose file is in the bucket, and that waits for its ingestion."""
+        """Store a file with a document that awaits ingestion."""
         key = f"uploads/{name}"
         self._s3.put_object(Bucket=BUCKET, Key=key, Body=content)
         document_id = make_document(
@@ -73,12 +73,12 @@ class Desk:
             "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)",
             [document_id, self.tenant_id, self.clock()],
         )
-        (owed,) = begin(self.admin, "ingestion", [document_id], self.clock())
+        (owed,) = start_revision(self.admin, "ingestion", [document_id], self.clock())
         self.sqs.sent["ingestion"].append({"MessageBody": owed.message.model_dump_json()})
         return document_id
 
     def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None, permits: int = 1) -> Any:
-        """Work on every message that waits."""
+        """Process every pending message."""
         chosen = settings(
             worker={"name": "ingestion", "timeout": 300, "permits": permits, "start_margin": 30}, queue_urls=QUEUES
         )
@@ -95,17 +95,17 @@ class Desk:
         return consumer.handle(event(*map(record, owed)), context or Context(300))
 
     def document(self, id_: UUID) -> dict[str, Any]:
-        """Its row."""
+        """Return the row of a document."""
         (found,) = [row for row in rows(self.admin, "document") if row["id"] == str(id_)]
         return found
 
     def job(self, id_: UUID) -> dict[str, Any]:
-        """The row of its ingestion."""
+        """Return the row of its ingestion."""
         (found,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
         return found
 
     def again(self, id_: UUID) -> None:
-        """Send the message of work that is waiting, and let its time have come."""
+        """Send the message of pending work, and make it due."""
         self.admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL WHERE id = %s", [id_])
         job = self.job(id_)
         message = Message(work_id=id_, revision=job["revision"], send_number=job["send_number"])
@@ -118,7 +118,7 @@ class Desk:
                 "LLM_MODEL": self.model_name,
                 "LLM_URL": f"{self.model.url}/v1",
                 "LLM_API_KEY": "k",
-                "LLM_QUESTIONS_PER_DAY": str(self.questions_per_day),
+                "LLM_CALLS_PER_DAY": str(self.questions_per_day),
             }
         )
         found = Llm.from_settings(chosen, database, self.breakers)
@@ -138,18 +138,18 @@ def desk(
     clock: Clock,
     make_tenant: Callable[..., UUID],
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Desk]:
+) -> Iterator[Ingestion]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
-        desk = Desk(database, database_url, admin, make_tenant("acme"), clock)
+        desk = Ingestion(database, database_url, admin, make_tenant("acme"), clock)
         monkeypatch.setattr(aws, "client", desk.client)
         with desk.model, desk.textract:
             yield desk
 
 
 def asked(request: Any) -> dict[str, Any]:
-    """What a question to the model told of the document."""
+    """Return the document in a question to the model."""
     told: dict[str, Any] = json.loads(request.user.removeprefix("<document>\n").removesuffix("\n</document>"))
     return told

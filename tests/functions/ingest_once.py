@@ -1,7 +1,7 @@
-"""One ingestion in a process of its own: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
+"""Ingest one file in this process: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
 
-Prints, as JSON, the peaks in MiB of this process and of its largest child, the CPU seconds of this process and of its
-children, how the ingestion ended, and how many files it stored.
+Print JSON: peak memory in MiB of this process and of its largest child, CPU seconds of this process and of its
+children, the outcome of the ingestion, and the number of stored files.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.delivery.attempt import Skipped, TenantAttempt
-from counterfoil.documents.reading.ocr import Recognised
+from counterfoil.documents.reading.ocr import OcrPage
 from counterfoil.documents.sandbox import process
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import PermanentError
@@ -33,7 +33,7 @@ class _Body(io.BufferedReader):
 
 
 class _Folder:
-    """S3, as far as it is used: one file to read, and a count of those that are written."""
+    """The used part of S3: one file to read, and a count of stored ones."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -48,19 +48,17 @@ class _Folder:
 
 
 class _Reading:
-    """A recognition that finds a full page of words on every page."""
+    """OCR that finds a full page of words on every page."""
 
     name = "scripted"
 
-    def recognise(
-        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
-    ) -> Recognised | None:
+    def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
         words = [
             Word(f"word{column}", 40 + 50 * column, 40 + 12 * row, 80 + 50 * column, 50 + 12 * row)
             for row in range(60)
             for column in range(10)
         ]
-        return Recognised(Page(width, height, tuple(words)), 0.99)
+        return OcrPage(Page(width, height, tuple(words)), 0.99)
 
 
 def main() -> None:

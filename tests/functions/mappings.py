@@ -12,17 +12,17 @@ from botocore.exceptions import ClientError
 
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
-from functions.watchdog.breakers import Dependent, Pauses, Round
+from functions.watchdog.breakers import DependentWorker, Pauses, RunResult
 from tests.breakers import FAILURES, LLM, ProcessBreakers
 from tests.delivery.harness import Clock
 
 MAPPING, OTHER = uuid4(), uuid4()
 PAUSE_AFTER = timedelta(seconds=60)
-MATCHING = Dependent("matching", MAPPING, LLM)
+MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
 class Killed(BaseException):
-    """The watchdog's process ends here."""
+    """Ends the process of the watchdog."""
 
 
 def refusal(code: str, operation: str, status: int = 400) -> ClientError:
@@ -30,12 +30,12 @@ def refusal(code: str, operation: str, status: int = 400) -> ClientError:
 
 
 def lives_on() -> None:
-    """Nothing happens at this point."""
+    """Do nothing at this point."""
 
 
 @dataclass
 class FakeLambda:
-    """Event source mappings whose changes take a while, as AWS's do, and who disabled them."""
+    """Event source mappings with delayed changes, as in AWS. Records who disabled them."""
 
     states: dict[UUID, str] = field(default_factory=lambda: {MAPPING: "Enabled", OTHER: "Enabled"})
     disabled_by: dict[UUID, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class FakeLambda:
         if self.states[mapping] not in {"Enabled", "Disabled"}:
             raise refusal("ResourceInUseException", "UpdateEventSourceMapping")
         if Enabled:
-            assert self.disabled_by.get(mapping) != "a person", "we enabled what a person had disabled"
+            assert self.disabled_by.get(mapping) != "a person", "enabled a mapping that a person had disabled"
         self.calls.append((mapping, Enabled))
         self._switch(mapping, Enabled, "us")
         self.after()
@@ -88,7 +88,7 @@ class FakeLambda:
             self.disabled_by[mapping] = who
 
     def settle(self) -> None:
-        """Every change under way takes effect."""
+        """Apply every pending change."""
         ended = {"Enabling": "Enabled", "Updating": "Enabled", "Disabling": "Disabled"}
         self.states = {mapping: ended.get(state, state) for mapping, state in self.states.items()}
 
@@ -98,22 +98,22 @@ _uuid = UUID
 
 @dataclass
 class World:
-    """A watchdog, its clock and what it looks after."""
+    """A watchdog with its clock and its queues."""
 
     pauses: Pauses
     breakers: ProcessBreakers
     lambda_: FakeLambda
     clock: Clock
 
-    def minute(self) -> Round:
-        """A minute passes, every change takes effect, the watchdog makes its round."""
+    def minute(self) -> RunResult:
+        """Let a minute pass, apply changes, and run the watchdog."""
         self.clock.pass_(seconds=60)
         self.lambda_.settle()
         return self.pauses.run()
 
     def service_fails(self) -> None:
         """Calls fail until the breaker opens, or opens again."""
-        outage = self.breakers.outages().get(LLM)
+        outage = self.breakers.open_breakers().get(LLM)
         if outage is not None:
             self.clock.now = max(self.clock.now, outage.until)
         for _ in range(FAILURES if outage is None else 1):
@@ -122,12 +122,12 @@ class World:
 
     def service_is_back(self) -> None:
         """A call gets an answer, and the breaker closes."""
-        outage = self.breakers.outages().get(LLM)
+        outage = self.breakers.open_breakers().get(LLM)
         if outage is not None:
             self.clock.now = max(self.clock.now, outage.until)
         with self.breakers.guard(LLM):
             pass
-        assert self.breakers.outages() == {}
+        assert self.breakers.open_breakers() == {}
 
     def state(self, mapping: UUID = MAPPING) -> str:
         self.lambda_.settle()
@@ -135,7 +135,7 @@ class World:
 
 
 def paused(world: World) -> World:
-    """The world after an outage of some minutes."""
+    """Return the world after an outage of some minutes."""
     world.service_fails()
     assert world.minute().paused == ["matching"]
     world.minute()
@@ -145,6 +145,6 @@ def paused(world: World) -> World:
 
 
 def status(admin: Connection) -> str | None:
-    """What is on record about the one mapping, if anything is."""
-    row = admin.execute("SELECT status FROM mapping_pause").fetchone()
+    """Return the stored status of the only mapping, if any."""
+    row = admin.execute("SELECT status FROM breaker_mapping_pause").fetchone()
     return None if row is None else str(row[0])

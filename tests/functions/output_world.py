@@ -1,4 +1,4 @@
-"""Document output on the real engine: a tenant with results, receivers on this machine, and a clock that is told."""
+"""Document output on the real engine: a tenant with results, local receivers and a test clock."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from counterfoil.documents.clusters import cluster_data
 from counterfoil.egress import Egress
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import NewDestination, enqueue
-from functions.document_output.work import Ways, deliver
+from functions.document_output.work import OutputDependencies, deliver
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.factories import make_document
 from tools.demo.webhook_receiver import Inbox, Receiver
@@ -30,7 +30,7 @@ WORKER = {"name": "document_output", "timeout": 120, "permits": 4, "start_margin
 
 
 class Resolver:
-    """Every name is this machine."""
+    """Resolves every name to this machine."""
 
     def __init__(self) -> None:
         self.answers: Sequence[str] = ["127.0.0.1"]
@@ -40,17 +40,17 @@ class Resolver:
 
 
 class World:
-    """What the worker of output needs, and whoever asks it to work."""
+    """Dependencies of the output worker, and its callers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
         self.database = database
         self.resolver = Resolver()
         breakers = Breakers(database, clock, failures=FAILURES, open_seconds=30, probe_seconds=90, spread=lambda: 0.0)
-        self.ways = Ways(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
+        self.ways = OutputDependencies(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
 
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
-        """Add a webhook at a server of this machine, under a name. Returns its secret."""
+        """Add a webhook of a local server under a name. Return its secret."""
         at = f"{url.replace('127.0.0.1', NAME)}{path}"
         new = NewDestination(name, "webhook", at, ["cluster"])
         secret = destinations.add(self.admin, self.change(), new, ["127.0.0.0/8", f"{NAME}:{urlsplit(at).port}"])
@@ -58,14 +58,14 @@ class World:
         return secret
 
     def change(self) -> Change:
-        """A change by an admin of the tenant, now."""
+        """Return a change by an admin of the tenant, now."""
         return Change(self.tenant_id, "kim", self.clock())
 
     def export(self, prefix: str = "erp/in", name: str = "erp") -> None:
         destinations.add(self.admin, self.change(), NewDestination(name, "s3", prefix, ["cluster"]))
 
     def result(self, outcome: str = "matched", cluster: UUID | None = None) -> UUID:
-        """A cluster comes to an outcome, which its destinations are owed. Returns the cluster."""
+        """Store an outcome of a cluster and enqueue its deliveries. Return the cluster."""
         if cluster is None:
             cluster = make_document(self.admin, self.tenant_id, {"invoice_number": "R-1"}, type="invoice")
             self.admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [cluster])
@@ -75,14 +75,14 @@ class World:
         return cluster
 
     def offers(self) -> UUID:
-        """The offers of a shard are there, and destinations are told. Returns its id."""
+        """Store the offers of a shard and enqueue their deliveries. Return its id."""
         shard = uuid4()
         with self.database.tenant(self.tenant_id) as connection:
             enqueue(connection, self.tenant_id, "offers", shard, lambda: '{"completed": 3}', self.clock())
         return shard
 
     def owed(self) -> list[Message]:
-        """The messages that are due."""
+        """Return the due messages."""
         found = self.admin.execute(
             """SELECT o.work_id, o.revision, o.send_number FROM output_job j JOIN outbox o
                ON o.work_id = j.id AND o.revision = j.revision AND o.send_number = j.send_number
@@ -93,7 +93,7 @@ class World:
         return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
 
     def run(self, *messages: Message, receives: int = 1, work: Any = None, left: float = 120) -> Any:
-        """Hand messages, those that are due unless some are named, to the worker in one batch; none is no call."""
+        """Process messages in one batch, by default all due ones. Without messages, nothing is called."""
         batch = [record(message, receives=receives) for message in messages or self.owed()]
         if not batch:
             return {"batchItemFailures": []}
@@ -113,7 +113,7 @@ class World:
 
 @contextmanager
 def receiving(secrets: Sequence[str], clock: Clock) -> Iterator[Receiver]:
-    """The sample receiver, with a clock of ours."""
+    """Start the sample receiver with the test clock."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), secrets, inbox, lambda: clock().timestamp())
     thread = Thread(target=receiver.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""Files made to exhaust memory: what the worker does with them, and with the files beside them."""
+"""Files made to exhaust memory fail alone."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
 from tests.delivery.harness import rows
 from tests.documents.reading.papers import said
-from tests.functions.desk import DONE, Desk, desk
+from tests.functions.desk import DONE, Ingestion, desk
 from tests.functions.test_ingestion import PAPER
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ __all__ = ["desk"]
 ROOT = Path(__file__).parents[2]
 
 
-def test_bomb_fails_permanently_and_its_neighbors_succeed(desk: Desk) -> None:
+def test_bomb_fails_permanently_and_its_neighbors_succeed(desk: Ingestion) -> None:
     before = desk.file(PAPER, "before.pdf")
     bomb = desk.file(bombs.pdf_in_two_stages(), "bomb.pdf")
     behind = desk.file(PAPER + b"\n", "behind.pdf")

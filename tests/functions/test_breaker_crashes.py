@@ -1,4 +1,4 @@
-"""Watchdogs that die anywhere, and two at once: no queue stays paused by us, and no person is overruled."""
+"""Watchdogs that crash anywhere leave no queue paused and overrule no person."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,9 +33,7 @@ def round_that_dies(world: World, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_a_watchdog_killed_while_pausing_leaves_a_row_and_the_next_one_goes_on(
-    point: str, world: World, admin: Connection
-) -> None:
+def test_watchdog_killed_while_pausing_is_continued(point: str, world: World, admin: Connection) -> None:
     world.service_fails()
     round_that_dies(world, point)
     assert status(admin) == "pausing"
@@ -48,9 +46,7 @@ def test_a_watchdog_killed_while_pausing_leaves_a_row_and_the_next_one_goes_on(
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_a_service_that_is_back_when_the_killed_watchdogs_successor_comes(
-    point: str, world: World, admin: Connection
-) -> None:
+def test_recovery_during_a_killed_pause_resumes_the_queue(point: str, world: World, admin: Connection) -> None:
     world.service_fails()
     round_that_dies(world, point)
     world.service_is_back()
@@ -60,9 +56,7 @@ def test_a_service_that_is_back_when_the_killed_watchdogs_successor_comes(
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_a_watchdog_killed_while_resuming_is_followed_by_one_that_resumes(
-    point: str, world: World, admin: Connection
-) -> None:
+def test_watchdog_killed_while_resuming_is_continued(point: str, world: World, admin: Connection) -> None:
     paused(world)
     world.service_is_back()
     round_that_dies(world, point)
@@ -72,7 +66,7 @@ def test_a_watchdog_killed_while_resuming_is_followed_by_one_that_resumes(
     assert (world.state(), status(admin)) == ("Enabled", "released")
 
 
-def test_a_crash_while_resuming_is_not_taken_for_a_person_in_the_next_outage(world: World) -> None:
+def test_crash_while_resuming_is_not_a_persons_change(world: World) -> None:
     paused(world)
     world.service_is_back()
     round_that_dies(world, "after")
@@ -80,7 +74,7 @@ def test_a_crash_while_resuming_is_not_taken_for_a_person_in_the_next_outage(wor
     assert world.minute().paused == ["matching"]
 
 
-def test_a_row_outlives_every_call_that_may_still_be_under_way(
+def test_pause_row_outlives_calls_in_progress(
     watch: Callable[..., World], lambda_: FakeLambda, admin: Connection
 ) -> None:
     slow, other = watch(MATCHING), watch(MATCHING)
@@ -120,9 +114,9 @@ def test_two_watchdogs_at_once_do_what_one_does(watch: Callable[..., World], lam
 
 
 class History(RuleBasedStateMachine):
-    """Outages, people and watchdogs that die anywhere, in any order.
+    """Outages, people and crashing watchdogs, in any order.
 
-    A person disables the mapping only while no row says that we did: nothing could tell the two apart.
+    A person disables the mapping only while no row records our pause, because the two cannot be distinguished.
     """
 
     world: World
@@ -133,13 +127,13 @@ class History(RuleBasedStateMachine):
         lambda_ = self.world.lambda_
         lambda_.states[MAPPING] = "Enabled"
         lambda_.disabled_by.clear()
-        if self.world.breakers.outages():
+        if self.world.breakers.open_breakers():
             self.world.service_is_back()
-        self.admin.execute("DELETE FROM mapping_pause")
+        self.admin.execute("DELETE FROM breaker_mapping_pause")
 
     @initialize(calm=st.booleans())
     def begins(self, calm: bool) -> None:
-        """Chance alone seldom brings a failure, a minute and a round together."""
+        """Random steps rarely combine a failure, a minute and a run."""
         if not calm:
             self.world.service_fails()
             self.world.minute()
@@ -157,7 +151,7 @@ class History(RuleBasedStateMachine):
     def service_fails(self) -> None:
         self.world.service_fails()
 
-    @precondition(lambda self: self.world.breakers.outages())
+    @precondition(lambda self: self.world.breakers.open_breakers())
     @rule()
     def service_is_back(self) -> None:
         self.world.service_is_back()
@@ -185,8 +179,8 @@ class History(RuleBasedStateMachine):
             assert self.ours()
 
     def teardown(self) -> None:
-        """In the end the service is back, and with it the queue, unless a person wants it otherwise."""
-        if self.world.breakers.outages():
+        """At the end the service and the queue are available, unless a person paused the queue."""
+        if self.world.breakers.open_breakers():
             self.world.service_is_back()
         for _ in range(5):
             self.world.minute()
@@ -194,7 +188,7 @@ class History(RuleBasedStateMachine):
         assert not self.ours()
 
 
-def test_no_history_leaves_a_queue_paused_or_overrules_a_person(world: World, admin: Connection) -> None:
+def test_no_history_leaves_queue_paused_or_overrules_person(world: World, admin: Connection) -> None:
     class OfThisWorld(History):
         pass
 
@@ -202,4 +196,4 @@ def test_no_history_leaves_a_queue_paused_or_overrules_a_person(world: World, ad
     run_state_machine_as_test(
         OfThisWorld, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
     )
-    assert {(MAPPING, False), (MAPPING, True)} <= set(world.lambda_.calls)  # or the histories had nothing to show
+    assert {(MAPPING, False), (MAPPING, True)} <= set(world.lambda_.calls)  # otherwise the histories prove nothing

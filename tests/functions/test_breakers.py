@@ -1,4 +1,4 @@
-"""A queue is paused while all that its work needs is away, resumed when it is back, and left to people otherwise."""
+"""A queue is paused while a required service is unavailable, and people take precedence."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from counterfoil.circuit_breaker import Outage
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.queues import PauseRequest, QueuePause, apply_pause, request_pause
-from functions.watchdog.breakers import MAPPING_SECONDS, PROBE_SECONDS, Dependent, Row, Step, decide
+from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, DependentWorker, Row, Step, decide
 from tests.breakers import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
@@ -36,7 +36,7 @@ from tests.functions.mappings import (
 # Pausing
 
 
-def test_a_queue_is_paused_a_minute_after_the_breaker_opened(world: World, clock: Clock) -> None:
+def test_queue_is_paused_a_minute_after_breaker_opens(world: World, clock: Clock) -> None:
     world.service_fails()
     clock.pass_(seconds=59)
     assert world.pauses.run().paused == []
@@ -45,14 +45,14 @@ def test_a_queue_is_paused_a_minute_after_the_breaker_opened(world: World, clock
     assert world.state() == "Disabled"
 
 
-def test_failed_probes_do_not_begin_the_minute_anew(world: World) -> None:
+def test_failed_probes_do_not_restart_the_minute(world: World) -> None:
     world.service_fails()
     world.service_fails()
     assert world.minute().paused == ["matching"]
 
 
-def test_a_queue_whose_breaker_is_closed_is_not_paused(watch: Callable[..., World]) -> None:
-    world = watch(MATCHING, Dependent("tasks", OTHER, "llm:openai"))
+def test_queue_with_closed_breaker_is_not_paused(watch: Callable[..., World]) -> None:
+    world = watch(MATCHING, DependentWorker("tasks", OTHER, "llm:openai"))
     paused(world)
     assert world.state(OTHER) == "Enabled"
 
@@ -73,9 +73,7 @@ def test_a_mapping_in_transition_is_waited_for(state: str, world: World, lambda_
     assert lambda_.calls == []
 
 
-def test_a_mapping_that_begins_to_change_under_our_hands_is_waited_for(
-    world: World, lambda_: FakeLambda, admin: Connection
-) -> None:
+def test_updating_mapping_is_awaited(world: World, lambda_: FakeLambda, admin: Connection) -> None:
     def somebody_updates_it() -> None:
         lambda_.states[MAPPING] = "Updating"
 
@@ -90,7 +88,7 @@ def test_a_mapping_that_begins_to_change_under_our_hands_is_waited_for(
 # Resuming
 
 
-def test_a_queue_is_resumed_when_the_service_is_back(world: World, admin: Connection) -> None:
+def test_queue_is_resumed_when_service_recovers(world: World, admin: Connection) -> None:
     paused(world)
     world.service_is_back()
     assert world.minute().resumed == ["matching"]
@@ -99,7 +97,7 @@ def test_a_queue_is_resumed_when_the_service_is_back(world: World, admin: Connec
     assert world.minute().resumed == []
 
 
-def test_a_queue_that_was_resumed_is_paused_in_the_next_outage(world: World) -> None:
+def test_resumed_queue_is_paused_in_next_outage(world: World) -> None:
     paused(world)
     world.service_is_back()
     world.minute()
@@ -108,26 +106,24 @@ def test_a_queue_that_was_resumed_is_paused_in_the_next_outage(world: World) -> 
     assert world.state() == "Disabled"
 
 
-def test_an_outage_that_begins_before_the_queue_was_resumed_keeps_it_paused(world: World, lambda_: FakeLambda) -> None:
+def test_new_outage_before_resume_keeps_queue_paused(world: World, lambda_: FakeLambda) -> None:
     paused(world)
     world.service_is_back()
     world.service_fails()
     world.minute()
     assert world.state() == "Disabled"
     lambda_.a_person_switches(MAPPING, on=True)
-    assert [world.minute().paused for _ in range(5)] == [[]] * 5  # this outage is the one that the person overruled
+    assert [world.minute().paused for _ in range(5)] == [[]] * 5  # the person overruled this outage
 
 
-def test_a_worker_that_no_longer_depends_on_the_service_is_resumed(world: World, watch: Callable[..., World]) -> None:
+def test_worker_without_the_dependency_is_resumed(world: World, watch: Callable[..., World]) -> None:
     paused(world)
     assert watch().minute().resumed == [f"a former dependent ({MAPPING})"]
     assert world.state() == "Enabled"
-    assert watch(Dependent("matching", MAPPING, "llm:openai")).minute().resumed == []
+    assert watch(DependentWorker("matching", MAPPING, "llm:openai")).minute().resumed == []
 
 
-def test_a_mapping_that_was_deleted_meanwhile_is_forgotten(
-    watch: Callable[..., World], lambda_: FakeLambda, admin: Connection
-) -> None:
+def test_deleted_mapping_is_forgotten(watch: Callable[..., World], lambda_: FakeLambda, admin: Connection) -> None:
     paused(watch(MATCHING))
     del lambda_.states[MAPPING]
     assert watch().minute().resumed == []
@@ -137,7 +133,7 @@ def test_a_mapping_that_was_deleted_meanwhile_is_forgotten(
 # People
 
 
-def test_a_mapping_that_a_person_disabled_is_never_touched(world: World, lambda_: FakeLambda) -> None:
+def test_mapping_disabled_by_a_person_is_not_touched(world: World, lambda_: FakeLambda) -> None:
     lambda_.a_person_switches(MAPPING, on=False)
     world.service_fails()
     for _ in range(5):
@@ -149,9 +145,7 @@ def test_a_mapping_that_a_person_disabled_is_never_touched(world: World, lambda_
     assert world.state() == "Disabled"
 
 
-def test_a_mapping_that_a_person_enabled_again_is_theirs_for_this_outage(
-    world: World, lambda_: FakeLambda, admin: Connection
-) -> None:
+def test_mapping_enabled_by_a_person_stays_enabled(world: World, lambda_: FakeLambda, admin: Connection) -> None:
     paused(world)
     lambda_.a_person_switches(MAPPING, on=True)
     assert world.minute().paused == []
@@ -166,7 +160,7 @@ def test_a_mapping_that_a_person_enabled_again_is_theirs_for_this_outage(
 
 
 @pytest.mark.parametrize("still_depends", [True, False])
-def test_a_queue_that_a_person_paused_meanwhile_is_not_enabled_when_the_service_is_back(
+def test_queue_paused_by_a_person_stays_paused(
     still_depends: bool, watch: Callable[..., World], lambda_: FakeLambda, keeper_database: Database, admin: Connection
 ) -> None:
     world = paused(watch(MATCHING))
@@ -184,20 +178,18 @@ def test_a_queue_that_a_person_paused_meanwhile_is_not_enabled_when_the_service_
     assert world.state() == "Enabled"
 
 
-def test_a_person_who_pauses_while_the_queue_is_resumed_has_the_last_word(
-    world: World, lambda_: FakeLambda, keeper_database: Database
-) -> None:
+def test_pause_by_a_person_during_resume_wins(world: World, lambda_: FakeLambda, keeper_database: Database) -> None:
     paused(world)
     wish = PauseRequest("matching", False, "It is repaired", "kim", NOW, 0)
     request_pause(keeper_database, replace(wish, is_paused=True))
-    request_pause(keeper_database, replace(wish, seen=1))  # so that there is a row to hold
+    request_pause(keeper_database, replace(wish, seen=1))  # creates the row to lock
     with ThreadPoolExecutor(1) as people:
 
         def a_person_pauses() -> None:
             lambda_.before = lives_on
             again = replace(wish, is_paused=True, seen=2)
             later.append(people.submit(request_pause, keeper_database, again))
-            assert not wait(later, timeout=0.2).done  # for the watchdog holds the row
+            assert not wait(later, timeout=0.2).done  # the watchdog holds the row
 
         later: list[Future[QueuePause | None]] = []
         lambda_.before = a_person_pauses
@@ -211,13 +203,11 @@ def test_a_person_who_pauses_while_the_queue_is_resumed_has_the_last_word(
     assert world.state() == "Disabled"
 
 
-# What goes wrong
+# Failures
 
 
-def test_what_goes_wrong_with_one_mapping_keeps_no_other_from_being_paused(
-    watch: Callable[..., World], lambda_: FakeLambda
-) -> None:
-    world = watch(MATCHING, Dependent("tasks", OTHER, LLM))
+def test_failing_mapping_does_not_block_other_pauses(watch: Callable[..., World], lambda_: FakeLambda) -> None:
+    world = watch(MATCHING, DependentWorker("tasks", OTHER, LLM))
     lambda_.refuse[MAPPING] = refusal("AccessDeniedException", "GetEventSourceMapping", 403)
     world.service_fails()
     with pytest.raises(RejectedRequestError, match="AccessDenied"):
@@ -228,7 +218,7 @@ def test_what_goes_wrong_with_one_mapping_keeps_no_other_from_being_paused(
         world.minute()
 
 
-def test_a_round_that_is_about_to_end_reports_and_leaves_the_rest_to_the_next_one(
+def test_ending_run_reports_and_leaves_the_rest(
     watch: Callable[..., World], lambda_: FakeLambda, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = watch(MATCHING, probes={LLM: lambda: pytest.fail("it takes too long")})
@@ -238,10 +228,10 @@ def test_a_round_that_is_about_to_end_reports_and_leaves_the_rest_to_the_next_on
         world.pauses.run(lambda: PROBE_SECONDS - 1)
     assert measured(capsys) == [LLM]
     assert lambda_.calls == []
-    assert watch(MATCHING).pauses.run(lambda: MAPPING_SECONDS).paused == ["matching"]
+    assert watch(MATCHING).pauses.run(lambda: MAPPING_TIMEOUT_SECONDS).paused == ["matching"]
 
 
-def test_without_the_database_nothing_is_known_and_nothing_done(world: World, lambda_: FakeLambda) -> None:
+def test_unavailable_database_changes_nothing(world: World, lambda_: FakeLambda) -> None:
     world.service_fails()
     world.breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
@@ -249,7 +239,7 @@ def test_without_the_database_nothing_is_known_and_nothing_done(world: World, la
     assert lambda_.calls == []
 
 
-def test_lambda_is_called_by_the_names_that_it_knows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lambda_is_called_by_its_own_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("lambda", region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
     monkeypatch.setattr(aws, "client", lambda service: {"lambda": client}[service])
     state = {"UUID": str(MAPPING), "State": "Enabled"}
@@ -270,9 +260,7 @@ def test_lambda_is_called_by_the_names_that_it_knows(world: World, monkeypatch: 
 # Probes and metrics
 
 
-def test_the_watchdog_tries_a_service_that_nobody_else_may_call(
-    watch: Callable[..., World], start: Start, clock: Clock
-) -> None:
+def test_watchdog_probes_service_without_other_callers(watch: Callable[..., World], start: Start, clock: Clock) -> None:
     tried = []
     away = [ServiceUnavailableError("503")]
     behind = start()
@@ -302,7 +290,7 @@ def test_a_probe_that_breaks_spoils_no_round(watch: Callable[..., World]) -> Non
     assert world.minute().paused == ["matching"]
 
 
-def test_a_service_that_no_queue_depends_on_is_tried_by_its_next_caller_only(watch: Callable[..., World]) -> None:
+def test_service_without_queues_is_probed_by_its_callers(watch: Callable[..., World]) -> None:
     tried = []
     world = watch(probes={LLM: lambda: tried.append(True)})
     world.service_fails()
@@ -316,19 +304,19 @@ def measured(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line["breaker"] for line in lines if "BreakerOpen" in line]
 
 
-def test_each_round_measures_the_breakers_that_keep_work_waiting(
+def test_each_run_emits_metrics_of_open_breakers(
     watch: Callable[..., World], clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = watch()
     assert (world.pauses.run().open, measured(capsys)) == ([], [])
     world.service_fails()
     assert (world.pauses.run().open, measured(capsys)) == ([LLM], [LLM])
-    clock.pass_(seconds=30)  # due, and nobody calls: nothing waits
+    clock.pass_(seconds=30)  # due, without another caller
     assert (world.pauses.run().open, measured(capsys)) == ([], [])
     assert (watch(MATCHING).pauses.run().open, measured(capsys)) == ([LLM], [LLM])
 
 
-def test_destinations_of_tenants_that_are_away_are_counted_and_raise_no_alarm_about_services(
+def test_unavailable_destinations_are_counted_without_service_alarms(
     watch: Callable[..., World], capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = watch()
@@ -349,7 +337,7 @@ def test_destinations_of_tenants_that_are_away_are_counted_and_raise_no_alarm_ab
 @pytest.mark.parametrize("state", ["Creating", "Enabling", "Disabling", "Updating", "Deleting"])
 @pytest.mark.parametrize("status", [None, "pausing", "paused", "released"])
 @pytest.mark.parametrize("since", [None, 0, 100])
-def test_nothing_is_decided_during_a_transition(state: str, status: str | None, since: int | None) -> None:
+def test_no_decision_during_a_transition(state: str, status: str | None, since: int | None) -> None:
     row = None if status is None else Row(status, NOW)
     outage = None if since is None else Outage(NOW + timedelta(seconds=since), NOW)
     now = NOW + timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""A round of operations on many dead letters: what it leaves the next one does, and one that fails stops no other."""
+"""A run of operations continues in the next one, and a failing operation blocks no other."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import engine, store
-from counterfoil.operations.engine import LEAST_SECONDS, Engine
+from counterfoil.operations.engine import MIN_SECONDS_LEFT, Engine
 from counterfoil.operations.store import Operation
 from functions.bulk.handler import definitions
 from tests.dead_letters.bulking import Yard
@@ -70,35 +70,33 @@ def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs:
     assert all(row["sent_at"] for row in yard.owed())
 
 
-def test_what_there_is_no_time_for_is_left_to_the_next_round(
+def test_steps_without_time_left_run_next_time(
     rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
     yard.fail(20)
     operation = yard.request()
-    seconds = chain(repeat(50.0, 4), repeat(LEAST_SECONDS - 1))
+    seconds = chain(repeat(50.0, 4), repeat(MIN_SECONDS_LEFT - 1))
     assert 0 < run(rounds, lambda: next(seconds))["items"] < 20
     assert yard.shown(operation).state == "running"
     run(rounds)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 20)
+    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 20)
     assert run(rounds) == {"operations": 0, "items": 0}
 
 
-def test_operations_take_turns_so_that_a_small_one_need_not_wait_for_a_large_one(
-    rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
-):
+def test_operations_take_turns(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
     letters = yard.fail(20)
     large = yard.request()
     small = yard.request(job_ids=letters[:2])
     turn = iter(range(1000))
     rounds.run(lambda: 50.0 if next(turn) < 9 else 0.0)
-    assert yard.shown(small).done == 2
-    assert (yard.shown(large).state, yard.shown(large).done) == ("running", 4)
+    assert yard.shown(small).succeeded == 2
+    assert (yard.shown(large).state, yard.shown(large).succeeded) == ("running", 4)
 
 
 @pytest.mark.parametrize(
-    ("error", "is_failure"), [(ConflictError("somebody is at it"), False), (ValueError("the value 4711"), True)]
+    ("error", "is_failure"), [(ConflictError("the row is locked"), False), (ValueError("the value 4711"), True)]
 )
 def test_an_operation_that_fails_stops_no_other(
     rounds: Engine,
@@ -126,7 +124,7 @@ def test_an_operation_that_fails_stops_no_other(
             run(rounds)
     else:
         run(rounds)
-    assert yard.shown(other).done == 2
+    assert yard.shown(other).succeeded == 2
     assert "4711" not in capsys.readouterr().out
 
 
@@ -149,5 +147,5 @@ def test_unsent_messages_stay_in_the_outbox(rounds: Engine, yard: Yard, sqs: Fak
     yard.fail(3)
     operation: Operation = yard.request()
     run(rounds)
-    assert yard.shown(operation).done == 3
+    assert yard.shown(operation).succeeded == 3
     assert [row["sent_at"] for row in yard.owed()] == [None] * 3

@@ -1,4 +1,4 @@
-"""Conversations on the real engine, with a scripted model behind the real client: beyond the budget, and deleted."""
+"""Conversations on the real engine with a scripted model: budget and deletion."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -55,15 +55,15 @@ def talk(
     scripted: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> World:
-    """A tenant's conversations, with a budget of two questions a day, and none for documents."""
+    """Conversations of a tenant with a budget of two questions a day, and none for documents."""
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
         llm_url=scripted.url_for("openai"),
         llm_api_key=SecretStr("sk"),
-        chat_questions_per_day=2,
-        llm_questions_per_day=0,
-        llm_questions_per_document=0,
+        chat_calls_per_day=2,
+        llm_calls_per_day=0,
+        llm_calls_per_document=0,
     )
 
     def model() -> Llm:
@@ -83,9 +83,7 @@ def say(talk: World, text: str, session: UUID | None = None) -> UUID:
     return talk.submit(payload, CHAT_COMPLETION.name, user_id=USER)
 
 
-def test_beyond_the_budget_each_message_fails_at_once_with_a_sentence_and_none_waits_till_midnight(
-    talk: World, scripted: Server, admin: Connection
-) -> None:
+def test_exceeded_budget_fails_messages_at_once(talk: World, scripted: Server, admin: Connection) -> None:
     session = say(talk, "0")
     jobs = [session, *(say(talk, str(number), session) for number in range(1, 4))]
 
@@ -102,7 +100,7 @@ def test_beyond_the_budget_each_message_fails_at_once_with_a_sentence_and_none_w
     assert {(row["dlq_reason"], row["attempts"]) for row in rows(admin, "dead_letter")} == {("non_retriable_error", 1)}
 
 
-def test_a_message_whose_conversation_is_deleted_while_the_model_thinks_has_no_answer(
+def test_conversation_deleted_during_completion_gets_no_answer(
     talk: World, scripted: Server, admin: Connection
 ) -> None:
     session = say(talk, "Hello")
@@ -115,24 +113,24 @@ def test_a_message_whose_conversation_is_deleted_while_the_model_thinks_has_no_a
     scripted._otherwise = answer
     bodies = talk.bodies()
     talk.run(*bodies)
-    talk.run(*bodies)  # it comes again
+    talk.run(*bodies)  # redelivered
 
     assert (talk.task()["status"], talk.task()["result"]) == (None, None)
     assert [rows(admin, name) for name in ("chat_session", "chat_message", "dead_letter")] == [[], [], []]
     assert len(scripted.requests) == 1
 
 
-# -- what is left of a conversation in dead letters -------------------------------------------------------------------
+# -- dead letters of conversations ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def archive(keeper_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
-    """`archive(body)` has it come from the dead-letter queue. Returns the one dead letter."""
+    """`archive(body)` archives a message and returns the only dead letter."""
     outbox = Outbox(keeper_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
     def settle(body: str) -> dict[str, Any]:
-        archiver.settle("tasks", SQSRecord(record(body, receives=1, arn=DLQ_ARN)))
+        archiver.process("tasks", SQSRecord(record(body, receives=1, arn=DLQ_ARN)))
         with keeper_database.delivery() as connection:
             ((payload,),) = connection.execute("SELECT payload FROM dead_letter").fetchall()
         return dict(payload)
@@ -146,7 +144,7 @@ def forget(talk: World, session: UUID) -> None:
 
 
 def lose_the_worker(talk: World) -> None:
-    """The last try that a message may have has begun, and never ended."""
+    """Start the last permitted attempt of a message without ending it."""
     lapsed = talk.clock.now - timedelta(minutes=5)
     talk.admin.execute(
         "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
@@ -156,7 +154,7 @@ def lose_the_worker(talk: World) -> None:
 
 
 @pytest.mark.parametrize("comes", ["before it is deleted", "after it is deleted"])
-def test_a_message_that_comes_from_the_dead_letter_queue_leaves_nothing_of_what_was_said(
+def test_dead_lettered_message_stores_no_content(
     talk: World, admin: Connection, archive: Callable[[str], dict[str, Any]], comes: str
 ) -> None:
     session = say(talk, SECRET)
@@ -168,7 +166,7 @@ def test_a_message_that_comes_from_the_dead_letter_queue_leaves_nothing_of_what_
         joined = archive(body)
         forget(talk, session)
     else:
-        talk.run(body)  # which finds that it was lost
+        talk.run(body)  # detects the loss
         forget(talk, session)
         joined = archive(body)
 
@@ -179,7 +177,7 @@ def test_a_message_that_comes_from_the_dead_letter_queue_leaves_nothing_of_what_
     assert json.loads(kept) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
 
 
-def test_what_was_said_is_in_no_log_and_in_no_table_once_its_conversation_is_deleted(
+def test_deleted_conversation_leaves_no_content_anywhere(
     talk: World, scripted: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged = StringIO()
@@ -190,13 +188,13 @@ def test_what_was_said_is_in_no_log_and_in_no_table_once_its_conversation_is_del
     scripted.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
     for body in talk.bodies()[:2]:
-        talk.run(body)  # answered, and failed for good
+        talk.run(body)  # answered, and failed permanently
     assert sorted(row["status"] for row in rows(admin, "task")) == ["failed", "pending", "succeeded"]
     assert len(scripted.requests) == 2
     with talk.database.tenant(talk.tenant_id) as connection:
         assert len(transcript(connection, session, USER).entries) == 4
     assert SECRET not in str(
-        [rows(admin, table) for table in ("dead_letter", "notification", "work_attempt", "llm_call")]
+        [rows(admin, table) for table in ("dead_letter", "failure_event", "work_attempt", "llm_call")]
     )
     forget(talk, session)
 
@@ -206,7 +204,7 @@ def test_what_was_said_is_in_no_log_and_in_no_table_once_its_conversation_is_del
 
 
 @pytest.mark.parametrize("why", ["never settled", "newer schema"])
-def test_a_message_of_ours_that_is_written_down_in_the_end_says_what_it_is_about_and_not_what_was_said(
+def test_archived_message_states_its_subject_without_content(
     talk: World, archive: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     say(talk, SECRET)
@@ -221,7 +219,7 @@ def test_a_message_of_ours_that_is_written_down_in_the_end_says_what_it_is_about
     assert json.loads(letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
 
 
-def test_a_message_whose_claim_is_refused_for_good_is_kept_without_what_was_said(
+def test_permanently_refused_claim_stores_no_content(
     talk: World, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(talk, SECRET)
@@ -235,7 +233,7 @@ def test_a_message_whose_claim_is_refused_for_good_is_kept_without_what_was_said
     assert SECRET not in str(letter)
 
 
-def test_a_message_that_nobody_can_read_is_kept_as_it_is_for_nobody_else_has_it(
+def test_unreadable_message_is_archived_unchanged(
     archive: Callable[[str], dict[str, Any]],
 ) -> None:
     body = '{"task_type": "echo", "payload": {"text": "Hello"}}'

@@ -1,4 +1,4 @@
-"""A file of many documents is taken apart once, whatever is delivered twice or fails in between."""
+"""A file of many documents is split once, despite duplicates and failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 def documents(admin: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The parent, and its children in the order of their pages."""
+    """Return the parent, and its children by page."""
     found = sorted(rows(admin, "document"), key=lambda row: row["first_page"] or 0)
     (parent,) = [row for row in found if row["parent_id"] is None]
     return parent, [row for row in found if row["parent_id"] == parent["id"]]
@@ -40,14 +40,12 @@ def statuses(admin: Connection) -> list[str]:
     return [job["status"] for job in rows(admin, "ingestion_job")]
 
 
-def test_each_part_becomes_a_document_with_a_file_and_an_ingestion_of_its_own(
-    pipeline: Pipeline, admin: Connection, tenant_id: UUID
-):
+def test_each_part_becomes_a_document_with_ingestion(pipeline: Pipeline, admin: Connection, tenant_id: UUID):
     pipeline.upload("uploads/acme/Sammelrechnung.PDF", BUNDLE)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
     assert (parent["type"], parent["structured_data"], parent["matching_status"]) == ("other", None, None)
-    assert parent["matching_reason"] == "The file holds 3 documents, which were separated."
+    assert parent["matching_skip_reason"] == "The file holds 3 documents, which were separated."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), (2, 2), (3, 3)]
     assert [child["file_name"] for child in children] == [f"Sammelrechnung {n}-{n}.pdf" for n in (1, 2, 3)]
     assert [child["key"] for child in children] == [
@@ -67,7 +65,7 @@ def test_each_part_becomes_a_document_with_a_file_and_an_ingestion_of_its_own(
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_taking_apart_again_finds_what_is_there(pipeline: Pipeline, admin: Connection):
+def test_second_split_finds_existing_parts(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     (message,) = pipeline.sqs.sent["ingestion"]
     pipeline.ingest()
@@ -77,13 +75,13 @@ def test_taking_apart_again_finds_what_is_there(pipeline: Pipeline, admin: Conne
     pipeline.sqs.sent["ingestion"] = [message]
     assert pipeline.ingest() == DONE
     _, after = documents(admin)
-    assert [(child["id"], child["seen_again"]) for child in after] == [(child["id"], 0) for child in before]
+    assert [(child["id"], child["duplicate_uploads"]) for child in after] == [(child["id"], 0) for child in before]
     assert "ingestion" not in pipeline.sqs.sent
     assert len(owed) == 3
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_a_part_that_is_a_document_already_is_counted_as_seen_again(pipeline: Pipeline, admin: Connection):
+def test_existing_document_as_part_counts_as_duplicate(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
@@ -92,11 +90,11 @@ def test_a_part_that_is_a_document_already_is_counted_as_seen_again(pipeline: Pi
     pipeline.ingest()
     found = rows(admin, "document")
     assert len(found) == 1 + 3 + 1 + 1
-    assert sum(row["seen_again"] for row in found) == 1
+    assert sum(row["duplicate_uploads"] for row in found) == 1
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_a_store_that_fails_half_way_leaves_no_row_and_the_next_try_does_it_all(
+def test_failed_storage_leaves_no_rows_and_retries(
     pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
@@ -137,7 +135,7 @@ def parts_in_s3(keys: Sequence[str]) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_what_is_stored_is_what_the_rows_say(pipeline: Pipeline, admin: Connection):
+def test_stored_files_match_their_rows(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     _, children = documents(admin)
@@ -147,22 +145,22 @@ def test_what_is_stored_is_what_the_rows_say(pipeline: Pipeline, admin: Connecti
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_a_cover_page_is_kept_and_nobody_is_asked_to_read_it(pipeline: Pipeline, admin: Connection):
+def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Connection):
     made = bundle(INVOICES, sent_by=INVOICES[0].written_by)
     pipeline.upload("uploads/acme/all.pdf", made.content)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
-    assert parent["matching_reason"] == "The file holds 3 documents and a cover page, which were separated."
+    assert parent["matching_skip_reason"] == "The file holds 3 documents and a cover page, which were separated."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *made.ranges]
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == cover["id"]]
-    assert (job["status"], job["attempts"], job["reason"]) == (None, 0, COVER)
+    assert (job["status"], job["attempts"], job["skip_reason"]) == (None, 0, COVER)
     assert len(pipeline.sqs.sent["ingestion"]) == 3
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch):
+def test_earlier_split_is_reused(pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     (message,) = pipeline.sqs.sent["ingestion"]
     pipeline.ingest()
@@ -178,17 +176,17 @@ def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Conne
     assert "ingestion" not in pipeline.sqs.sent
     stored = parts_in_s3([child["key"] for child in after])
     assert [len(part) for part in stored] == [child["size"] for child in after]
-    reasons = [job["reason"] for job in rows(admin, "ingestion_job") if job["status"] == "succeeded"]
+    reasons = [job["skip_reason"] for job in rows(admin, "ingestion_job") if job["status"] == "succeeded"]
     assert len(reasons) == 1
     assert reasons[0].startswith("The file was split before, and would be split differently now")
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_a_file_in_doubt_stays_whole_and_says_why(pipeline: Pipeline, admin: Connection):
+def test_ambiguous_file_stays_whole_with_reason(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/twice.pdf", write_bundle([INVOICES[0], INVOICES[0]]))
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
     assert (children, parent["structured_data"], parent["type"]) == ([], None, "other")
     (job,) = rows(admin, "ingestion_job")
     assert job["status"] is None
-    assert job["reason"].startswith("The file may contain several documents, and it is unclear whether one starts")
+    assert job["skip_reason"].startswith("The file may contain several documents, and it is unclear whether one starts")

@@ -1,4 +1,4 @@
-"""The archiver's function: what of a batch leaves its dead-letter queues, and what stays for how long."""
+"""Batches of the archiver: acknowledged and retained messages."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message
-from infra.worker_table import WORKERS, queue_rows
+from infra.worker_table import WORKERS, queue_workers
 from tests.delivery import bodies
 from tests.delivery.bodies import created, s3_event
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, rows
@@ -30,7 +30,7 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
 
 
 def dead(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
-    """A record of a worker's dead-letter queue, sent just now."""
+    """Return a record of a worker's dead-letter queue, sent now."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
     one = record(body, arn=arn, **more)
     one["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
@@ -41,7 +41,7 @@ def kept(answer: dict[str, Any]) -> list[str]:
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
-def test_each_record_of_a_batch_is_settled_for_itself(
+def test_records_of_a_batch_are_settled_independently(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
@@ -65,7 +65,7 @@ def test_each_record_of_a_batch_is_settled_for_itself(
     assert [job["send_number"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
 
 
-def test_every_record_is_hidden_before_the_first_is_settled(
+def test_all_records_are_hidden_before_the_first_settlement(
     dead_letters: ModuleType, sqs: FakeSqs, pending: Pending
 ) -> None:
     batch = [dead(pending(), handle=f"{number}") for number in range(12)]
@@ -76,7 +76,7 @@ def test_every_record_is_hidden_before_the_first_is_settled(
     assert calls.index("send") == calls.count("visibility") == 12
 
 
-def test_a_record_that_could_not_be_hidden_is_settled_all_the_same(
+def test_record_that_cannot_be_hidden_is_settled(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
@@ -87,7 +87,7 @@ def test_a_record_that_could_not_be_hidden_is_settled_all_the_same(
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
-def test_what_there_is_no_time_for_is_kept_untouched(
+def test_records_without_time_left_stay_untouched(
     dead_letters: ModuleType, admin: Connection, pending: Pending
 ) -> None:
     messages, context = [pending(), pending()], Context(left=24)
@@ -100,7 +100,7 @@ def test_what_there_is_no_time_for_is_kept_untouched(
     assert kept(dead_letters.handle(event(*batch), context)) == []
 
 
-def test_a_batch_of_bad_bodies_is_as_many_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
+def test_batch_of_bad_bodies_creates_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
     batch = [dead(body) for body in bodies.UNREADABLE.values()]
 
     assert kept(dead_letters.handle(event(*batch), Context())) == []
@@ -108,25 +108,25 @@ def test_a_batch_of_bad_bodies_is_as_many_dead_letters(dead_letters: ModuleType,
     assert len(rows(admin, "dead_letter")) == len(batch)
 
 
-def test_an_error_that_nobody_expected_keeps_its_message_alone(
+def test_unexpected_error_retains_only_its_message(
     dead_letters: ModuleType, admin: Connection, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archiver = dead_letters.function()._archiver
-    bad, good, settle = dead(pending()), pending(), archiver.settle
+    bad, good, settle = dead(pending()), pending(), archiver.process
 
     def fail(worker: str, one: Any) -> Any:
         if one.message_id == bad["messageId"]:
             raise KeyError("DE02")
         return settle(worker, one)
 
-    monkeypatch.setattr(archiver, "settle", Mock(side_effect=fail))
+    monkeypatch.setattr(archiver, "process", Mock(side_effect=fail))
 
     assert kept(dead_letters.handle(event(bad, dead(good)), Context())) == [bad["messageId"]]
 
     assert life_cycle(admin, good.work_id)["send_number"] == 1
 
 
-def test_what_could_not_be_settled_is_counted_by_worker_and_what_only_waits_is_not(
+def test_unsettled_records_are_counted_by_worker_except_waiting(
     dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
@@ -147,7 +147,7 @@ def test_what_could_not_be_settled_is_counted_by_worker_and_what_only_waits_is_n
     ]
 
 
-def test_an_upload_that_no_worker_ever_saw_is_returned_to_its_tenant(
+def test_unprocessed_upload_is_returned_to_its_tenant(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")
@@ -159,8 +159,8 @@ def test_an_upload_that_no_worker_ever_saw_is_returned_to_its_tenant(
     assert json.loads(sent["MessageBody"])["send_number"] == 1
 
 
-@pytest.mark.parametrize("worker", [row.name for row in queue_rows(WORKERS)])
-def test_the_dead_letter_queue_of_every_worker_is_settled(
+@pytest.mark.parametrize("worker", [row.name for row in queue_workers(WORKERS)])
+def test_dead_letter_queues_of_all_workers_are_settled(
     dead_letters: ModuleType, admin: Connection, worker: str
 ) -> None:
     assert kept(dead_letters.handle(event(dead("not JSON", worker)), Context())) == []

@@ -1,6 +1,6 @@
-"""The archiver against everybody who may want the same work at the same moment, each order forced on a real server.
+"""Races of the archiver for a work item, each order forced on a real server.
 
-A trigger stops the archiver between its look at a row and what it writes: it waits for a lock that the test holds.
+A trigger stops the archiver between its read and its write: it waits for a lock that the test holds.
 """
 
 import threading
@@ -20,10 +20,10 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
-from functions.dead_letters.archiver import Archiver, Waiting
+from counterfoil.kinds import WORK_KINDS
+from functions.dead_letters.archiver import Archiver, RetryAfter
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.functions.test_dead_letters import actions, archiver, dead
 
@@ -32,12 +32,12 @@ __all__ = ["archiver"]
 Pending = Callable[..., Message]
 LEASE = timedelta(seconds=120)
 PLACE = 4711
-"""The advisory lock that the archiver waits for."""
+"""Advisory lock that the archiver waits for."""
 
 STOP = """
 CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF session_user = 'counterfoil_keeper' THEN
+    IF session_user = 'counterfoil_maintenance' THEN
         PERFORM pg_advisory_xact_lock(4711);
     END IF;
     RETURN NEW;
@@ -48,7 +48,7 @@ CREATE TRIGGER stop BEFORE INSERT ON dead_letter FOR EACH ROW EXECUTE FUNCTION s
 
 
 class Beside:
-    """Runs others beside the test, and knows when they wait."""
+    """Runs other sessions, and knows when they wait."""
 
     def __init__(self, admin: Connection, admin_database_url: str) -> None:
         self._admin = admin
@@ -60,13 +60,13 @@ class Beside:
         future = self._pool.submit(action)
         patience = monotonic() + 30
         waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # a session tells nobody when it begins to wait
+        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # sessions do not announce that they wait
             assert monotonic() < patience, "nobody waits"
         return future
 
     @contextmanager
     def stopped(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
-        """Run `action`, the archiver's, up to its first write; it goes on when the block ends."""
+        """Run the archiver's `action` up to its first write, and the rest at the end of the block."""
         with psycopg.connect(self._url) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [PLACE])
             yield self.begin(action, waits=1)
@@ -80,7 +80,7 @@ def beside(admin: Connection, admin_database_url: str) -> Beside:
 
 
 def lapsed(clock: Clock, **columns: Any) -> dict[str, Any]:
-    """The columns of work whose worker has not been heard of for longer than its lease."""
+    """Return columns of work whose worker was silent for longer than its lease."""
     return {"status": "in-progress", "attempts": 1, "claim_token": 5, "lease_expires_at": clock.now} | columns
 
 
@@ -104,7 +104,7 @@ def fails_for_now() -> Outcome:
 
 
 class Late:
-    """A consumer whose one try goes on when it is told to, on a thread of its own."""
+    """A consumer on its own thread whose only attempt waits for a signal."""
 
     def __init__(self, database: Database, clock: Clock, end: Callable[[], Outcome]) -> None:
         self.started, self.release = threading.Event(), threading.Event()
@@ -124,7 +124,7 @@ class Late:
 
 @pytest.mark.parametrize("end", [succeeds, fails_for_good, fails_for_now])
 @pytest.mark.parametrize("returns", [0, 2])
-def test_a_late_worker_that_settles_after_the_archivers_look_changes_nothing(
+def test_late_settlement_after_the_archivers_read_is_stale(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -134,24 +134,24 @@ def test_a_late_worker_that_settles_after_the_archivers_look_changes_nothing(
     end: Callable[[], Outcome],
     returns: int,
 ) -> None:
-    message = pending(returns=returns)
+    message = pending(dlq_returns=returns)
     late = Late(database, clock, end)
     answered = late.begin(record(message))
     clock.pass_(seconds=121)
 
-    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
-        beside.begin(late.release.set, waits=2)  # its settlement waits for the row that the archiver has locked
+    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
+        beside.begin(late.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
     assert settled(archived) is None
 
     assert len(settled(answered)["batchItemFailures"]) == 1  # stale
     row = life_cycle(admin, message.work_id)
     if returns == 0:
-        assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 1, 1, 1)
+        assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 1, 1)
         assert actions(admin) == ["returned"]
     else:
         assert (row["status"], row["attempts"]) == ("failed", 1)
         assert actions(admin) == ["dead", "joined"]
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == (returns == 2)
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == (returns == 2)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_late_worker_that_settles_after_the_archivers_look_changes_nothing(
         (fails_for_now, "pending", ["returned"]),
     ],
 )
-def test_a_late_worker_that_settles_before_the_archivers_look_is_believed(
+def test_late_settlement_before_the_archivers_read_counts(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -182,7 +182,7 @@ def test_a_late_worker_that_settles_before_the_archivers_look_is_believed(
     with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
         beside.begin(late.release.set, waits=1)
-        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=2)
+        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=2)
         first.commit()
     assert settled(archived) is None
 
@@ -190,10 +190,10 @@ def test_a_late_worker_that_settles_before_the_archivers_look_is_believed(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == (status, 1)
     assert actions(admin) == happened
-    assert len(rows(admin, "notification")) == (end is fails_for_good)
+    assert len(rows(admin, "failure_event")) == (end is fails_for_good)
 
 
-def test_a_late_worker_whose_lease_is_alive_keeps_its_message_in_the_queue_until_it_ends(
+def test_live_lease_retains_the_message_until_it_ends(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -201,26 +201,26 @@ def test_a_late_worker_whose_lease_is_alive_keeps_its_message_in_the_queue_until
     answered = late.begin(record(message))
     clock.pass_(seconds=119)
 
-    assert archiver.settle("matching", dead(message)) == Waiting(2)
+    assert archiver.process("matching", dead(message)) == RetryAfter(2)
     late.release.set()
     assert settled(answered) == {"batchItemFailures": []}
-    assert archiver.settle("matching", dead(message)) is None
+    assert archiver.process("matching", dead(message)) is None
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"]) == ("succeeded", 1, 0)
+    assert (row["status"], row["attempts"], row["dlq_returns"]) == ("succeeded", 1, 0)
     assert actions(admin) == ["dropped"]
 
 
-def test_a_heartbeat_neither_waits_for_the_archiver_nor_revives_what_it_took(
+def test_heartbeat_neither_waits_nor_revives_archived_work(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
 ) -> None:
     message = pending(**lapsed(clock))
 
     def renew() -> set[UUID]:
         with database.delivery() as connection:
-            return sql.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+            return sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
         assert renew() == set()
     assert settled(archived) is None
 
@@ -228,20 +228,20 @@ def test_a_heartbeat_neither_waits_for_the_archiver_nor_revives_what_it_took(
     assert life_cycle(admin, message.work_id)["lease_expires_at"] is None
 
 
-def test_a_heartbeat_before_the_archivers_look_keeps_the_work(
+def test_heartbeat_before_the_archivers_read_keeps_the_work(
     archiver: Archiver, database: Database, clock: Clock, pending: Pending
 ) -> None:
     message = pending(**lapsed(clock))
     with database.delivery() as connection:
-        sql.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+        sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    assert archiver.settle("matching", dead(message)) == Waiting(121)
+    assert archiver.process("matching", dead(message)) == RetryAfter(121)
 
 
 # -- another copy of the message --------------------------------------------------------------------------------------
 
 
-def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_ended(
+def test_copy_received_during_a_return_is_stale(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
 ) -> None:
     message = pending()
@@ -253,7 +253,7 @@ def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_en
 
     consumer = make_consumer(database, work, clock)
 
-    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
         answered = beside.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
     assert settled(archived) is None
 
@@ -263,16 +263,16 @@ def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_en
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
 
-def test_a_copy_that_is_being_claimed_keeps_its_work(
+def test_copy_being_claimed_keeps_its_work(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
 ) -> None:
     message = pending()
     with database.delivery() as connection:
         lease = clock.now + LEASE
-        sql.claim(connection, KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
-        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=1)
+        sql.claim(connection, WORK_KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
+        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=1)
 
-    assert settled(archived) == Waiting(121)
+    assert settled(archived) == RetryAfter(121)
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
@@ -280,13 +280,13 @@ def test_a_copy_that_is_being_claimed_keeps_its_work(
 
 
 def try_again(database_url: str, message: Message, clock: Clock) -> None:
-    """An operator's retry, committed: a new revision."""
+    """Commit a retry by an operator, which is a new revision."""
     with psycopg.connect(database_url) as connection:
-        begin(connection, "matching", [message.work_id], clock.now)
+        start_revision(connection, "matching", [message.work_id], clock.now)
 
 
-@pytest.mark.parametrize("columns", [{}, {"returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_an_operators_retry_after_the_archivers_look_has_the_last_word(
+@pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
+def test_operators_retry_after_the_archivers_read_wins(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -299,24 +299,24 @@ def test_an_operators_retry_after_the_archivers_look_has_the_last_word(
 ) -> None:
     message = pending(**columns)
 
-    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
         retried = beside.begin(lambda: try_again(admin_database_url, message, clock), waits=2)
     assert settled(archived) is settled(retried) is None
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["revision"], row["send_number"], row["attempts"]) == ("pending", 2, 0, 0)
-    assert (row["returns"], row["failed_at"], row["error"]) == (0, None, None)
-    # Both messages are owed; the archiver's is of an older revision, and runs nothing.
+    assert (row["dlq_returns"], row["failed_at"], row["error"]) == (0, None, None)
+    # Both messages are due. The archiver's belongs to an older revision and runs nothing.
     consumer = make_consumer(database, lambda attempt: succeeds(), clock)
     for owed in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
         assert consumer.handle(event(record(owed)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == bool(columns)
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == bool(columns)
 
 
-@pytest.mark.parametrize("columns", [{}, {"returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_an_operators_retry_before_the_archivers_look_makes_the_message_an_old_one(
+@pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
+def test_operators_retry_first_makes_the_message_stale(
     archiver: Archiver,
     admin: Connection,
     admin_database_url: str,
@@ -327,32 +327,32 @@ def test_an_operators_retry_before_the_archivers_look_makes_the_message_an_old_o
 ) -> None:
     message = pending(**columns)
     with psycopg.connect(admin_database_url) as operator:
-        begin(operator, "matching", [message.work_id], clock.now)
-        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=1)
+        start_revision(operator, "matching", [message.work_id], clock.now)
+        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=1)
         operator.commit()
 
     assert settled(archived) is None
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["revision"], row["returns"]) == ("pending", 2, 0)
+    assert (row["status"], row["revision"], row["dlq_returns"]) == ("pending", 2, 0)
     assert actions(admin) == ["dropped"]
     assert rows(admin, "dead_letter") == []
 
 
-def test_a_tenant_that_is_deleted_at_the_same_moment_takes_its_work_along(
+def test_concurrently_deleted_tenant_deletes_its_work(
     archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, beside: Beside
 ) -> None:
-    message = pending(returns=2, attempts=1)
+    message = pending(dlq_returns=2, attempts=1)
 
     def delete() -> None:
         with psycopg.connect(admin_database_url) as connection:
-            connection.execute("SET deadlock_timeout = '1min'")  # of the two, the archiver is to find out and try again
+            connection.execute("SET deadlock_timeout = '1min'")  # so that the archiver detects the deadlock and retries
             connection.execute("DELETE FROM tenant")
 
-    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
         deleted = beside.begin(delete, waits=2)
     assert settled(archived) is settled(deleted) is None
 
-    assert rows(admin, "document") == rows(admin, "dead_letter") == rows(admin, "notification") == []
+    assert rows(admin, "document") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert actions(admin)[-1] == "dropped-unknown"
 
 
@@ -362,7 +362,7 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
     "never attempted": lambda clock: {},
     "abandoned": lapsed,
     "abandoned at its last attempt": lambda clock: lapsed(clock, attempts=3),
-    "returned twice": lambda clock: {"returns": 2, "attempts": 1},
+    "returned twice": lambda clock: {"dlq_returns": 2, "attempts": 1},
     "waiting": lambda clock: {"attempts": 1, "next_attempt_at": clock.now + LEASE},
     "succeeded": lambda clock: {"status": "succeeded"},
     "failed": lambda clock: {"status": "failed"},
@@ -371,11 +371,11 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
 
 
 def effects(admin: Connection) -> list[Any]:
-    """All that settling a message can change, but for the audit trail and the note of the message itself."""
+    """Return all effects of a settlement, except the audit trail and the note of the message."""
     letters = rows(admin, "dead_letter")
     for letter in letters:
         letter["payload"].pop("dead_letter_queue_message", None)
-    return [rows(admin, "document"), letters, rows(admin, "notification"), rows(admin, "outbox")]
+    return [rows(admin, "document"), letters, rows(admin, "failure_event"), rows(admin, "outbox")]
 
 
 @pytest.fixture
@@ -399,47 +399,47 @@ def test_two_archivers_with_the_same_message_are_one(
 ) -> None:
     message = dead(pending(**SITUATIONS[situation](clock)))
 
-    with beside.stopped(lambda: archiver.settle("matching", message)) as archived:
-        again = beside.begin(lambda: other_archiver.settle("matching", message), waits=2)
+    with beside.stopped(lambda: archiver.process("matching", message)) as archived:
+        again = beside.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert settled(archived) is settled(again) is None
 
     assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
     assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification"))
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event"))
 
 
-def test_two_archivers_with_the_same_unreadable_message_are_one(
+def test_two_archivers_archive_an_unreadable_message_once(
     archiver: Archiver, other_archiver: Archiver, admin: Connection, beside: Beside
 ) -> None:
     message = dead("not JSON")
 
-    with beside.stopped(lambda: archiver.settle("matching", message)) as archived:
-        again = beside.begin(lambda: other_archiver.settle("matching", message), waits=2)
+    with beside.stopped(lambda: archiver.process("matching", message)) as archived:
+        again = beside.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert settled(archived) is settled(again) is None
 
     (letter,) = rows(admin, "dead_letter")
-    assert letter["lineage"] == []
+    assert letter["previous_failures"] == []
     assert actions(admin) == ["dead"]
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_message_that_stays_after_its_commit_is_settled_again_without_effect(
+def test_redelivery_after_commit_changes_nothing(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str
 ) -> None:
     message = dead(pending(**SITUATIONS[situation](clock)))
-    archiver.settle("matching", message)
+    archiver.process("matching", message)
     before, sent = effects(admin), len(sqs.sent[QUEUE_URL])
     clock.pass_(minutes=10)
 
-    assert archiver.settle("matching", message) is None
+    assert archiver.process("matching", message) is None
 
     assert effects(admin) == before
     assert len(sqs.sent[QUEUE_URL]) == sent
 
 
 class Flaky(Database):
-    """A database that goes away at the end of its next delivery transaction: before the commit, or after it."""
+    """A database that is lost at the end of its next delivery transaction, before or after the commit."""
 
     goes_away: str | None = None
 
@@ -463,7 +463,7 @@ def flaky(keeper_database_url: str) -> Iterator[Flaky]:
 
 @pytest.mark.parametrize("goes_away", ["before", "after"])
 @pytest.mark.parametrize("situation", [*SITUATIONS, "unreadable", "unknown"])
-def test_a_database_that_goes_away_keeps_the_message_and_it_is_settled_once(
+def test_lost_database_retains_the_message_until_settled_once(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str, goes_away: str
 ) -> None:
     outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
@@ -476,14 +476,14 @@ def test_a_database_that_goes_away_keeps_the_message_and_it_is_settled_once(
     flaky.goes_away = goes_away
 
     with pytest.raises(DatabaseUnavailableError):
-        archiver.settle("matching", message)
+        archiver.process("matching", message)
     assert (effects(admin) == before) or goes_away == "after"
-    assert archiver.settle("matching", message) is None
+    assert archiver.process("matching", message) is None
 
     returned = [action for action in actions(admin) if action in {"returned", "dead"}]
     expected = 0 if situation in {"succeeded", "failed", "skipped", "unknown"} else 1
     assert len(returned) == expected
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == returned.count("dead")
-    # What was owed when the database went away is in the outbox still, for the watchdog to send.
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead")
+    # Due messages stay in the outbox when the database is lost, and the watchdog sends them.
     unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
     assert len(unsent) == returned.count("returned") * (goes_away == "after")

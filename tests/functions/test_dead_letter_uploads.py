@@ -1,4 +1,4 @@
-"""The archiver and uploads: what becomes of events of S3 in a dead-letter queue, and what dead letters preserve."""
+"""The archiver and S3 events: returned events, and the data that dead letters preserve."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Message, begin
-from functions.dead_letters.archiver import Archiver, Waiting
+from counterfoil.delivery.work import Message, start_revision
+from functions.dead_letters.archiver import Archiver, RetryAfter
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event
 from tests.delivery.harness import Clock, FakeSqs, rows
@@ -18,32 +18,32 @@ __all__ = ["archiver"]
 
 
 @pytest.mark.parametrize("name", bodies.NO_UPLOAD)
-def test_an_event_of_s3_that_brings_nothing_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
-    assert archiver.settle("acquisition", dead(bodies.NO_UPLOAD[name])) is None
+def test_s3_event_without_objects_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
+    assert archiver.process("acquisition", dead(bodies.NO_UPLOAD[name])) is None
 
     assert rows(admin, "acquisition_job") == rows(admin, "dead_letter") == []
 
 
 @pytest.mark.parametrize("name", bodies.KEYS)
-def test_an_upload_that_never_ran_is_returned_by_its_true_key(
+def test_unattempted_upload_is_returned_by_its_decoded_key(
     archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     tenant_id = make_tenant("acme")
     written, meant = bodies.KEYS[name]
 
-    archiver.settle("acquisition", dead(s3_event(created(written))))
+    archiver.process("acquisition", dead(s3_event(created(written))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["send_number"]) == (meant, str(tenant_id), 1)
 
 
 @pytest.mark.parametrize("name", bodies.NO_TENANT)
-def test_an_upload_for_nobody_that_never_ran_is_returned_too(
+def test_unattempted_upload_without_a_tenant_is_returned(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     make_tenant("acme")
 
-    archiver.settle("acquisition", dead(s3_event(created(bodies.NO_TENANT[name]))))
+    archiver.process("acquisition", dead(s3_event(created(bodies.NO_TENANT[name]))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["status"], job["send_number"]) == (None, "pending", 1)
@@ -57,67 +57,65 @@ def test_an_event_of_several_uploads_settles_each_once(
     several = dead(s3_event(*[created(f"uploads/acme/{n}.xml") for n in range(5)], created("uploads/acme/0.xml")))
     lease = clock.now + timedelta(seconds=60)
     for body in (s3_event(created("uploads/acme/3.xml")), s3_event(created("uploads/acme/4.xml"))):
-        archiver.settle("acquisition", dead(body))
+        archiver.process("acquisition", dead(body))
     running = "UPDATE acquisition_job SET status = 'in-progress', send_number = 0, lease_expires_at = %s WHERE key = %s"
     admin.execute(running, [lease, "uploads/acme/4.xml"])
     admin.execute("DELETE FROM outbox")
 
-    waiting = archiver.settle("acquisition", several)  # 3 is of an older send number, 4 is running
+    waiting = archiver.process("acquisition", several)  # 3 is of an older send number, 4 is running
 
-    assert waiting == Waiting(61)
+    assert waiting == RetryAfter(61)
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 0}
     clock.pass_(seconds=61)
-    assert archiver.settle("acquisition", several) is None
+    assert archiver.process("acquisition", several) is None
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
 
 
 @pytest.mark.parametrize("ours", [False, True])
-def test_an_upload_that_came_before_its_tenant_is_returned_to_it(
+def test_upload_before_its_tenant_is_returned_to_it(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], ours: bool
 ) -> None:
     arrival = dead(s3_event(created("uploads/acme/a.xml")))
-    archiver.settle("acquisition", arrival)
-    admin.execute("UPDATE acquisition_job SET send_number = 0, returns = 0; DELETE FROM outbox")
+    archiver.process("acquisition", arrival)
+    admin.execute("UPDATE acquisition_job SET send_number = 0, dlq_returns = 0; DELETE FROM outbox")
     tenant_id = make_tenant("acme")
     (job,) = rows(admin, "acquisition_job")
 
-    archiver.settle("acquisition", dead(Message(work_id=job["id"], revision=1, send_number=0)) if ours else arrival)
+    archiver.process("acquisition", dead(Message(work_id=job["id"], revision=1, send_number=0)) if ours else arrival)
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["send_number"]) == (str(tenant_id), 1)
     assert sqs.sent["acquisition"][-1]["MessageGroupId"] == str(tenant_id)
 
 
-# -- what a dead letter preserves -------------------------------------------------------------------------------------
+# -- preserved data ---------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_upload_can_be_sent_again_when_no_queue_remembers_it(
+def test_dead_upload_can_be_resent_without_its_message(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")
     arrival = s3_event(created("uploads/acme/a+b.xml", versionId="v1", sequencer="0A"))
-    archiver.settle("acquisition", dead(arrival))
-    admin.execute("UPDATE acquisition_job SET returns = 2, attempts = 1, send_number = 0")
-    archiver.settle("acquisition", dead(arrival))
+    archiver.process("acquisition", dead(arrival))
+    admin.execute("UPDATE acquisition_job SET dlq_returns = 2, attempts = 1, send_number = 0")
+    archiver.process("acquisition", dead(arrival))
     admin.execute("DELETE FROM outbox")
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["payload"]["file"] == {"bucket": "uploads", "key": "uploads/acme/a b.xml"}
     assert letter["payload"]["dead_letter_queue_body"] == arrival
     work_id = UUID(letter["payload"]["message"]["work_id"])
-    (send,) = begin(admin, letter["worker"], [work_id], clock.now)
+    (send,) = start_revision(admin, letter["worker"], [work_id], clock.now)
     assert (send.message, send.tenant_id) == (Message(work_id=work_id, revision=2, send_number=0), tenant_id)
     (job,) = rows(admin, "acquisition_job")
     assert (job["bucket"], job["key"], job["version"]) == ("uploads", "uploads/acme/a b.xml", "v1")
 
 
 @pytest.mark.parametrize("body", ["\U0001f4c4 {", '"\x01"', "x" * 1024 * 1024, "\x00", "\ud800", "\r\n\t"])
-def test_the_body_of_an_unreadable_message_can_be_sent_again_as_it_was(
-    archiver: Archiver, admin: Connection, body: str
-) -> None:
-    archiver.settle("matching", dead(body))
+def test_unreadable_body_can_be_resent_unchanged(archiver: Archiver, admin: Connection, body: str) -> None:
+    archiver.process("matching", dead(body))
 
     (letter,) = rows(admin, "dead_letter")
     assert (letter["worker"], body_of(letter)) == ("matching", body)

@@ -1,4 +1,4 @@
-"""Each branch of the archiver: what becomes of a message in a dead-letter queue."""
+"""Every branch of the archiver for a message in a dead-letter queue."""
 
 import json
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Succeeded
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import Message, begin
-from counterfoil.errors import NewerSchemaError, ServiceUnavailableError, StaleClaimError
-from counterfoil.kinds import KINDS
-from functions.dead_letters.archiver import Archiver, Waiting
+from counterfoil.delivery.work import Message, start_revision
+from counterfoil.errors import ServiceUnavailableError, StaleClaimError, UnsupportedSchemaError
+from counterfoil.kinds import WORK_KINDS
+from functions.dead_letters.archiver import Archiver, RetryAfter
 from functions.watchdog.recovery import Watchdog
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event
@@ -52,7 +52,7 @@ def actions(admin: Connection) -> list[str]:
     return [entry["action"] for entry in rows(admin, "dead_letter_audit")]
 
 
-def test_work_that_never_ran_is_returned_with_a_wait_and_a_new_message(
+def test_unattempted_work_is_returned_with_delay_and_message(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -61,10 +61,10 @@ def test_work_that_never_ran_is_returned_with_a_wait_and_a_new_message(
 ) -> None:
     message = pending()
 
-    assert archiver.settle("matching", dead(message)) is None
+    assert archiver.process("matching", dead(message)) is None
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 0, 0, 1)
+    assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 0, 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
     (sent,) = sqs.sent[QUEUE_URL]
     assert sent["DelaySeconds"] == 300
@@ -73,7 +73,7 @@ def test_work_that_never_ran_is_returned_with_a_wait_and_a_new_message(
     assert rows(admin, "dead_letter") == []
 
 
-def test_work_of_a_worker_that_was_killed_is_returned_and_its_try_made_stale(
+def test_work_of_a_killed_worker_is_returned(
     archiver: Archiver,
     admin: Connection,
     clock: Clock,
@@ -82,27 +82,27 @@ def test_work_of_a_worker_that_was_killed_is_returned_and_its_try_made_stale(
     lapsed = clock.now - timedelta(seconds=1)
     message = pending(status="in-progress", attempts=1, claim_token=0, lease_expires_at=lapsed)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"]) == ("pending", 1, 1)
+    assert (row["status"], row["attempts"], row["dlq_returns"]) == ("pending", 1, 1)
     assert row["claim_token"] > 0
 
 
-def test_work_that_came_back_twice_is_dead_at_the_third_time(
+def test_third_dead_letter_visit_is_final(
     archiver: Archiver,
     admin: Connection,
     pending: Pending,
 ) -> None:
-    message = pending(returns=2, attempts=1)
+    message = pending(dlq_returns=2, attempts=1)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     (letter,) = rows(admin, "dead_letter")
-    assert letter["job_id"] == str(KINDS["matching"].job_id(message.work_id))
+    assert letter["job_id"] == str(WORK_KINDS["matching"].job_id(message.work_id))
     assert letter["payload"]["file"]["file_name"].endswith(".xml")
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 def test_a_last_attempt_that_never_settled_is_dead(
@@ -114,13 +114,13 @@ def test_a_last_attempt_that_never_settled_is_dead(
     lapsed = clock.now - timedelta(seconds=1)
     message = pending(status="in-progress", attempts=3, lease_expires_at=lapsed)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_running_work_keeps_its_message_until_the_lease_is_over(
+def test_running_work_retains_its_message_until_lease_expiry(
     archiver: Archiver,
     admin: Connection,
     clock: Clock,
@@ -128,12 +128,12 @@ def test_running_work_keeps_its_message_until_the_lease_is_over(
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock.now + timedelta(seconds=60))
 
-    assert archiver.settle("matching", dead(message)) == Waiting(61)
+    assert archiver.process("matching", dead(message)) == RetryAfter(61)
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", None])
-def test_a_message_of_ended_work_leaves_a_trace_and_changes_nothing(
+def test_message_of_ended_work_is_audited_without_changes(
     archiver: Archiver,
     admin: Connection,
     pending: Pending,
@@ -142,7 +142,7 @@ def test_a_message_of_ended_work_leaves_a_trace_and_changes_nothing(
     message = pending(status=status)
     before = life_cycle(admin, message.work_id)
 
-    assert archiver.settle("matching", dead(message)) is None
+    assert archiver.process("matching", dead(message)) is None
 
     assert life_cycle(admin, message.work_id) == before
     assert actions(admin) == ["dropped"]
@@ -152,14 +152,14 @@ def test_a_message_of_ended_work_leaves_a_trace_and_changes_nothing(
 def test_an_older_copy_changes_nothing(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(send_number=2).model_copy(update={"send_number": 1})
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
-    assert life_cycle(admin, message.work_id)["returns"] == 0
+    assert life_cycle(admin, message.work_id)["dlq_returns"] == 0
     assert actions(admin) == ["dropped"]
 
 
 def test_unknown_work_leaves_a_trace(archiver: Archiver, admin: Connection) -> None:
-    archiver.settle("matching", dead(Message(work_id=uuid4(), revision=1, send_number=0)))
+    archiver.process("matching", dead(Message(work_id=uuid4(), revision=1, send_number=0)))
 
     assert actions(admin) == ["dropped-unknown"]
 
@@ -174,86 +174,89 @@ def test_an_unreadable_message_is_a_dead_letter_once(
     messages = [dead(body) for body in unreadable.values()]
 
     for message in messages * 2:  # delivered twice
-        assert archiver.settle(worker, message) is None
+        assert archiver.process(worker, message) is None
 
     letters = rows(admin, "dead_letter")
     assert sorted(body_of(letter) for letter in letters) == sorted(unreadable.values())
-    assert {(letter["worker"], letter["work_id"], str(letter["lineage"])) for letter in letters} == {
+    assert {(letter["worker"], letter["work_id"], str(letter["previous_failures"])) for letter in letters} == {
         (worker, None, "[]")
     }
     assert actions(admin) == ["dead"] * len(unreadable)
-    assert len(rows(admin, "notification")) == len(unreadable)
+    assert len(rows(admin, "failure_event")) == len(unreadable)
     assert rows(admin, "acquisition_job") == []
 
 
-def test_a_message_that_its_worker_has_written_down_already_is_the_same_dead_letter(
+def test_already_archived_message_joins_its_dead_letter(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock
 ) -> None:
-    """The worker wrote its dead letter and died before it could acknowledge, three times; SQS keeps a message's id."""
+    """The worker archived it and crashed three times before acknowledging. SQS keeps the message id."""
     message = record("not JSON")
     make_consumer(database, lambda attempt: Succeeded(lambda connection: Effects()), clock).handle(
         event(message), Context()
     )
     admin.execute("UPDATE dead_letter SET status = 'resolved'")
 
-    archiver.settle("matching", SQSRecord(message | {"eventSourceARN": DLQ_ARN}))
+    archiver.process("matching", SQSRecord(message | {"eventSourceARN": DLQ_ARN}))
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["status"] == "resolved"
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
 @pytest.mark.parametrize("form", bodies.ODD_FORMS)
-def test_an_odd_form_of_a_message_finds_its_work(
+def test_unusual_message_format_finds_its_work(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
 
-    archiver.settle("matching", dead(bodies.ODD_FORMS[form](message.work_id)))
+    archiver.process("matching", dead(bodies.ODD_FORMS[form](message.work_id)))
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
 @pytest.mark.parametrize("version", bodies.NEWER.values())
 def test_a_newer_schema_stays_in_its_queue(archiver: Archiver, admin: Connection, version: str) -> None:
-    with pytest.raises(NewerSchemaError):
-        archiver.settle("matching", dead(f'{{"schema_version": {version}}}'))
+    with pytest.raises(UnsupportedSchemaError):
+        archiver.process("matching", dead(f'{{"schema_version": {version}}}'))
     assert rows(admin, "dead_letter") == []
 
 
-def test_a_newer_schema_that_no_deployment_came_for_is_written_down_before_its_queue_deletes_it(
+def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dead('{"schema_version": 2}')
-    clock.pass_(days=11)  # 12 and some hours since it was sent
-    with pytest.raises(NewerSchemaError):
-        archiver.settle("matching", message)
+    clock.pass_(days=11)  # 12 days and some hours after it was sent
+    with pytest.raises(UnsupportedSchemaError):
+        archiver.process("matching", message)
 
     clock.pass_(days=1)
-    assert archiver.settle("matching", message) is None
+    assert archiver.process("matching", message) is None
 
     (letter,) = rows(admin, "dead_letter")
-    assert (body_of(letter), letter["metadata"]["last_error"]["type"]) == ('{"schema_version": 2}', "NewerSchemaError")
+    assert (body_of(letter), letter["metadata"]["last_error"]["type"]) == (
+        '{"schema_version": 2}',
+        "UnsupportedSchemaError",
+    )
 
 
-def test_what_cannot_be_settled_for_reasons_unknown_is_kept_and_in_the_end_written_down(
+def test_unknown_failure_is_retained_and_finally_archived(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = dead(pending())
-    monkeypatch.setattr(sql, "give_back", Mock(side_effect=KeyError("DE02")))
+    monkeypatch.setattr(sql, "return_to_queue", Mock(side_effect=KeyError("DE02")))
     with pytest.raises(KeyError):
-        archiver.settle("matching", message)
+        archiver.process("matching", message)
     assert rows(admin, "dead_letter") == []
 
     clock.pass_(days=13)
-    assert archiver.settle("matching", message) is None
+    assert archiver.process("matching", message) is None
 
     (letter,) = rows(admin, "dead_letter")
     assert body_of(letter) == message.body
     assert "DE02" not in str(letter)
 
 
-def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
+def test_unprocessed_upload_is_registered_and_returned(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -261,7 +264,7 @@ def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    archiver.settle("acquisition", dead(s3_event(created("uploads/acme/a+b.xml"))))
+    archiver.process("acquisition", dead(s3_event(created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["status"], job["send_number"]) == (
@@ -276,58 +279,58 @@ def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
 def test_archiving_twice_is_archiving_once(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = dead(pending())
 
-    archiver.settle("matching", message)
-    archiver.settle("matching", message)
+    archiver.process("matching", message)
+    archiver.process("matching", message)
 
     assert actions(admin) == ["returned", "dropped"]  # the second copy is of an older send number
 
 
-def test_the_message_that_followed_failed_work_is_joined_to_its_dead_letter(
+def test_message_after_failed_work_joins_its_dead_letter(
     archiver: Archiver, admin: Connection, pending: Pending
 ) -> None:
-    message = pending(returns=2, attempts=1)
-    archiver.settle("matching", dead(message))  # dead, by the archiver itself
+    message = pending(dlq_returns=2, attempts=1)
+    archiver.process("matching", dead(message))  # archived by the archiver itself
     followed = dead(message)
 
-    archiver.settle("matching", followed)
+    archiver.process("matching", followed)
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["payload"]["dead_letter_queue_message"] == followed.message_id
-    assert actions(admin) == ["dead", "joined", "joined"]  # by the message that brought it, and by the next
-    assert len(rows(admin, "notification")) == 1
+    assert actions(admin) == ["dead", "joined", "joined"]  # by the original message, and by the next one
+    assert len(rows(admin, "failure_event")) == 1
 
 
-def test_the_last_error_that_was_settled_is_told_beside_the_loss_of_the_worker(
+def test_last_settled_error_accompanies_the_worker_loss(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     lapsed = clock.now - timedelta(seconds=1)
     message = pending(status="in-progress", attempts=3, lease_expires_at=lapsed, error="S3 is slow")
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
 
 
-def test_a_late_worker_cannot_settle_what_the_archiver_returned(
+def test_late_worker_cannot_settle_returned_work(
     archiver: Archiver, admin: Connection, database: Database, clock: Clock, pending: Pending
 ) -> None:
     lapsed = clock.now - timedelta(seconds=1)
     message = pending(status="in-progress", attempts=1, claim_token=5, lease_expires_at=lapsed)
-    late = sql.Claim(sql.Answer.MINE, message, None, 1, 5)
+    late = sql.Claim(sql.ClaimStatus.CLAIMED, message, None, 1, 5)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     with pytest.raises(StaleClaimError), database.delivery() as connection:
-        sql.succeed(connection, KINDS["matching"], [(late, None)])
+        sql.succeed(connection, WORK_KINDS["matching"], [(late, None)])
     assert life_cycle(admin, message.work_id)["status"] == "pending"
 
 
-# -- returned, dead, and dead again -----------------------------------------------------------------------------------
+# -- returned, failed, and failed again -------------------------------------------------------------------------------
 
 
 def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
-    """The body of the latest message to a queue."""
+    """Return the body of the latest message to a queue."""
     body: str = sqs.sent[queue][-1]["MessageBody"]
     return body
 
@@ -343,7 +346,7 @@ def test_unattempted_work_is_returned_without_bound(
     message, body, waits = pending(), None, []
 
     for _ in range(8):
-        archiver.settle("matching", dead(body or message))
+        archiver.process("matching", dead(body or message))
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
         clock.pass_(hours=2)
         Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
@@ -351,7 +354,7 @@ def test_unattempted_work_is_returned_without_bound(
 
     assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 0, 0, 8)
+    assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 0, 0, 8)
     assert actions(admin) == ["returned"] * 8
     measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["ReturnedUnattempted"] for line in measured if "ReturnedUnattempted" in line] == [[1.0]] * 8
@@ -360,26 +363,26 @@ def test_unattempted_work_is_returned_without_bound(
 def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(attempts=1, send_number=5)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["returns"], row["send_number"]) == ("pending", 1, 6)
+    assert (row["status"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 6)
 
 
-def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
+def test_work_is_returned_twice_and_then_fails(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1)
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
     clock.pass_(minutes=20)
-    archiver.settle("matching", dead(sent(sqs)))
+    archiver.process("matching", dead(sent(sqs)))
     clock.pass_(minutes=20)
     last = dead(sent(sqs))
-    archiver.settle("matching", last)
+    archiver.process("matching", last)
 
     assert actions(admin) == ["returned", "returned", "dead", "joined"]
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("failed", 1, 2, 2)
+    assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("failed", 1, 2, 2)
     assert row["failed_at"] == clock.now
     (letter,) = rows(admin, "dead_letter")
     assert (letter["dlq_reason"], letter["revision"]) == ("max_retries_exceeded", 1)
@@ -387,25 +390,27 @@ def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
     assert len(sqs.sent[QUEUE_URL]) == 2
 
 
-def test_a_second_death_opens_the_same_dead_letter_with_its_history_and_notifies_again(
+def test_second_failure_reopens_dead_letter_and_notifies(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    message = pending(returns=2, attempts=1)
-    archiver.settle("matching", dead(message))
+    message = pending(dlq_returns=2, attempts=1)
+    archiver.process("matching", dead(message))
     first = clock.now
     admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
     clock.pass_(hours=1)
-    begin(admin, "matching", [message.work_id], clock.now)
-    admin.execute("UPDATE document SET matching_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id])
+    start_revision(admin, "matching", [message.work_id], clock.now)
+    admin.execute(
+        "UPDATE document SET matching_dlq_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id]
+    )
 
-    archiver.settle("matching", dead(message.model_copy(update={"revision": 2})))
+    archiver.process("matching", dead(message.model_copy(update={"revision": 2})))
 
     (letter,) = rows(admin, "dead_letter")
     assert (letter["status"], letter["revision"], letter["resolution"]) == ("pending", 2, None)
-    (before,) = letter["lineage"]
+    (before,) = letter["previous_failures"]
     assert (before["revision"], before["status"], before["resolution"]) == (1, "retried", {"action": "retry"})
     assert before["dlq_timestamp"].startswith(first.date().isoformat())
-    assert sorted(notice["revision"] for notice in rows(admin, "notification")) == [1, 2]
+    assert sorted(notice["revision"] for notice in rows(admin, "failure_event")) == [1, 2]
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(0, 300), (1, 300), (2, 1800)])
@@ -414,68 +419,66 @@ def test_returned_work_waits_as_after_its_latest_attempt(
 ) -> None:
     message = pending(attempts=attempts)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=wait)
 
 
-def test_work_that_waits_for_its_next_try_is_returned_and_not_hurried(
+def test_work_awaiting_its_retry_is_returned_unhurried(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     due = clock.now + timedelta(seconds=1500)
     message = pending(attempts=2, next_attempt_at=due)
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["returns"]) == ("pending", 1)
+    assert (row["status"], row["dlq_returns"]) == ("pending", 1)
     assert row["next_attempt_at"] >= due
 
 
-def test_a_failed_work_whose_dead_letter_a_person_has_settled_stays_settled(
-    archiver: Archiver, admin: Connection, pending: Pending
-) -> None:
-    message = pending(returns=2, attempts=1)
-    archiver.settle("matching", dead(message))
+def test_dead_letter_closed_by_a_person_stays_closed(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+    message = pending(dlq_returns=2, attempts=1)
+    archiver.process("matching", dead(message))
     admin.execute("UPDATE dead_letter SET status = 'ignored'")
     before = rows(admin, "dead_letter")
 
-    archiver.settle("matching", dead(message))
+    archiver.process("matching", dead(message))
 
     assert rows(admin, "dead_letter") == before
     assert actions(admin)[-1] == "dropped"
 
 
-def test_work_of_a_tenant_that_is_gone_leaves_a_trace(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_work_of_a_deleted_tenant_is_audited(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending()
     admin.execute("DELETE FROM tenant")
 
-    assert archiver.settle("matching", dead(message)) is None
+    assert archiver.process("matching", dead(message)) is None
 
     assert actions(admin) == ["dropped-unknown"]
 
 
-def test_newer_message_than_its_row_enqueues_the_current_one(
+def test_message_newer_than_its_row_enqueues_current_one(
     archiver: Archiver, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
 
-    archiver.settle("matching", dead(message.model_copy(update={"revision": 7})))
+    archiver.process("matching", dead(message.model_copy(update={"revision": 7})))
 
     (entry,) = rows(admin, "dead_letter_audit")
     assert (entry["action"], entry["tenant_id"]) == ("enqueued-current", str(tenant))
     (sent,) = sqs.sent[QUEUE_URL]
     assert Message.model_validate_json(sent["MessageBody"]) == message
-    assert life_cycle(admin, message.work_id)["returns"] == 0
+    assert life_cycle(admin, message.work_id)["dlq_returns"] == 0
 
 
-def test_a_queue_that_takes_nothing_leaves_returned_work_in_the_outbox(
+def test_unavailable_queue_leaves_returned_work_in_outbox(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
     sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is away"))  # type: ignore[method-assign]
 
-    assert archiver.settle("matching", dead(message)) is None
+    assert archiver.process("matching", dead(message)) is None
 
     assert [row["sent_at"] for row in rows(admin, "outbox")] == [None]
     assert life_cycle(admin, message.work_id)["send_number"] == 1

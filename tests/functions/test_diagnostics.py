@@ -1,4 +1,4 @@
-"""Diagnostics on the real engine: bursts, clusters that change while they are computed, clusters that are no more."""
+"""Diagnostics on the real engine: bursts, concurrent changes and removed clusters."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,9 +12,9 @@ import pytest
 from counterfoil import metrics
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, differences
-from counterfoil.documents.review import Who
+from counterfoil.documents.review import DecisionContext
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.metrics import Metric
 from functions.diagnostics.work import diagnose
@@ -27,15 +27,15 @@ WORKER = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20
 QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
-class Desk:
-    """A tenant's documents, matched and computed as the workers do."""
+class Documents:
+    """Documents of a tenant, matched and computed as by the workers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._filed = 0
 
     def file(self, paper: Any, id_: UUID | None = None) -> UUID:
-        """A document comes in. Ids grow, as those that PostgreSQL makes do, where none is given."""
+        """Store a document. Without an id, ids grow as in PostgreSQL."""
         self._filed += 1
         return factories.make_document(
             self.admin,
@@ -47,23 +47,23 @@ class Desk:
             matching_revision=1,
         )
 
-    def match(self, *ids: UUID) -> list[Send]:
-        """Match documents. Returns the messages that are owed for it."""
-        sends: list[Send] = []
+    def match(self, *ids: UUID) -> list[OutboxMessage]:
+        """Match documents. Return the due messages."""
+        sends: list[OutboxMessage] = []
         for id_ in ids:
             outcome = match(TenantAttempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
             with self.database.tenant(self.tenant_id) as connection:
                 sends += outcome.effects(connection).messages
         return sends
 
-    def request(self, *clusters: UUID) -> list[Send]:
+    def request(self, *clusters: UUID) -> list[OutboxMessage]:
         with self.database.tenant(self.tenant_id) as connection:
-            return diagnostics.request(connection, self.tenant_id, clusters, self.clock())
+            return diagnostics.enqueue_diagnostics(connection, self.tenant_id, clusters, self.clock())
 
     def compute(
-        self, sends: Sequence[Send], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
+        self, sends: Sequence[OutboxMessage], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
     ) -> list[str]:
-        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
+        """Process messages in separate batches. Return the ids of the retained ones."""
         consumer = make_consumer(self.database, work, self.clock, worker=WORKER, queue_urls=QUEUES)
         kept = []
         for send in sends:
@@ -72,7 +72,7 @@ class Desk:
         return kept
 
     def found(self, cluster: UUID) -> dict[str, Any]:
-        """What is kept about a cluster."""
+        """Return the stored result of a cluster."""
         (row,) = [row for row in rows(self.admin, "cluster_diagnostics") if row["id"] == str(cluster)]
         return row
 
@@ -81,8 +81,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Desk:
-    return Desk(database, admin, clock, tenant)
+def desk(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Documents:
+    return Documents(database, admin, clock, tenant)
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
             if isinstance(value, int | float):
                 found[metric] = found.get(metric, 0) + value
 
-    monkeypatch.setattr(metrics, "record", note)
+    monkeypatch.setattr(metrics, "emit", note)
     return found
 
 
-def case(desk: Desk) -> tuple[UUID, UUID, UUID]:
-    """An order, its delivery, and its invoice, which bills two too many."""
+def case(desk: Documents) -> tuple[UUID, UUID, UUID]:
+    """An order, its delivery, and an invoice that bills two too many."""
     return (
         desk.file(order("4711", lines=[line("A1")])),
         desk.file(delivery("L1", po_reference="4711", lines=[line("A1")])),
@@ -107,7 +107,7 @@ def case(desk: Desk) -> tuple[UUID, UUID, UUID]:
     )
 
 
-def test_cluster_without_structured_data_is_skipped(desk: Desk, admin: Connection) -> None:
+def test_cluster_without_structured_data_is_skipped(desk: Documents, admin: Connection) -> None:
     id_ = desk.file(order())
     sends = desk.match(id_)
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [id_])
@@ -116,43 +116,49 @@ def test_cluster_without_structured_data_is_skipped(desk: Desk, admin: Connectio
     assert (desk.found(id_)["status"], desk.found(id_)["result"]) == (None, None)
 
 
-def test_what_matching_changed_is_computed(desk: Desk):
+def test_clusters_changed_by_matching_are_computed(desk: Documents):
     first, second, third = case(desk)
     sends = desk.match(first, second, third)
     desk.clock.pass_(seconds=5)
     assert desk.compute(sends) == []
     row = desk.found(first)
-    assert (row["status"], row["outcome"], desk.codes(first)) == (
+    assert (row["status"], row["match_status"], desk.codes(first)) == (
         "succeeded",
         "exception",
         ["over_billed_quantity", "billed_beyond_order"],
     )
-    assert row["reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
+    assert row["skip_reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
 
 
-def test_what_a_person_accepted_settles_the_case(desk: Desk):
+def test_accepted_variance_closes_the_cluster(desk: Documents):
     ids = case(desk)
     sends = desk.match(*ids)
     desk.clock.pass_(seconds=5)
     desk.compute(sends)
     with desk.database.tenant(desk.tenant_id) as connection:
         said = differences.say(
-            connection, desk.tenant_id, ids[0], differences.Which(), "accepted", desk.clock(), Who("ann", "a gift")
+            connection,
+            desk.tenant_id,
+            ids[0],
+            differences.VarianceSelector(),
+            "accepted",
+            desk.clock(),
+            DecisionContext("ann", "a gift"),
         )
-    assert isinstance(said, differences.Said)
+    assert isinstance(said, differences.DecisionResult)
     desk.clock.pass_(seconds=5)
     assert desk.compute(said.sends) == []
     row = desk.found(ids[0])
-    assert (row["status"], row["outcome"]) == ("succeeded", "matched")
-    assert row["reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
+    assert (row["status"], row["match_status"]) == ("succeeded", "matched")
+    assert row["skip_reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
 
 
-def test_a_computation_waits_a_moment_for_what_else_happens(desk: Desk):
+def test_computation_waits_for_further_changes(desk: Documents):
     (send,) = desk.request(UUID(int=1))
-    assert send.not_before - desk.clock() == diagnostics.DEBOUNCE
+    assert send.scheduled_at - desk.clock() == diagnostics.DEBOUNCE
 
 
-def test_a_burst_for_one_cluster_is_computed_once(desk: Desk):
+def test_a_burst_for_one_cluster_is_computed_once(desk: Documents):
     computed = []
 
     def work(attempt: TenantAttempt) -> Outcome:
@@ -171,27 +177,31 @@ def test_a_burst_for_one_cluster_is_computed_once(desk: Desk):
     assert (computed, len(desk.found(first)["result"]["lines"][0]["parts"])) == ([first], 8)
 
 
-def test_a_cluster_that_changes_while_it_is_computed_is_computed_again(desk: Desk, counted: dict[Metric, float]):
+def test_cluster_changed_during_computation_is_computed_again(desk: Documents, counted: dict[Metric, float]):
     first, second, third = case(desk)
     sends = desk.match(first, second)
     desk.clock.pass_(seconds=5)
-    later: list[Send] = []
+    later: list[OutboxMessage] = []
 
     def slow(attempt: TenantAttempt) -> Outcome:
         outcome = diagnose(attempt)
         later.extend(desk.match(third))
         return outcome
 
-    assert len(desk.compute(sends[:1], slow)) == 1  # reported: the newer revision's message is another one
+    assert len(desk.compute(sends[:1], slow)) == 1  # reported: the newer revision has another message
     row = desk.found(first)
-    assert (row["status"], row["revision"], row["outcome"], row["result"]) == ("pending", 2, None, None)
+    assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert counted == {Metric.STALE_CLAIMS: 1}
     desk.clock.pass_(seconds=5)
     assert desk.compute([*sends[:1], *later], receives=2) == []
-    assert (counted[Metric.SUPERSEDED], counted[Metric.SUCCEEDED], desk.found(first)["outcome"]) == (1, 1, "exception")
+    assert (counted[Metric.SUPERSEDED], counted[Metric.SUCCEEDED], desk.found(first)["match_status"]) == (
+        1,
+        1,
+        "exception",
+    )
 
 
-def test_a_request_after_a_failure_begins_anew(desk: Desk):
+def test_request_after_a_failure_starts_over(desk: Documents):
     first, *_ = case(desk)
     sends = desk.match(first)
 
@@ -204,12 +214,10 @@ def test_a_request_after_a_failure_begins_anew(desk: Desk):
     assert (again.message.revision, desk.found(first)["attempts"], desk.found(first)["error"]) == (2, 0, None)
 
 
-def test_a_request_that_changes_nothing_keeps_the_waiting_computation_from_starting_before_it_is_committed(
-    desk: Desk, admin_database_url: str
-):
+def test_request_without_change_blocks_start_until_commit(desk: Documents, admin_database_url: str):
     desk.request(UUID(int=1))
     with desk.database.tenant(desk.tenant_id) as connection:
-        assert diagnostics.request(connection, desk.tenant_id, [UUID(int=1)], desk.clock()) == []
+        assert diagnostics.enqueue_diagnostics(connection, desk.tenant_id, [UUID(int=1)], desk.clock()) == []
         with (
             psycopg.connect(admin_database_url) as other,
             pytest.raises(psycopg.errors.LockNotAvailable),
@@ -217,25 +225,25 @@ def test_a_request_that_changes_nothing_keeps_the_waiting_computation_from_start
             other.execute("SELECT FROM cluster_diagnostics FOR NO KEY UPDATE NOWAIT")
 
 
-def test_a_cluster_that_is_no_more_loses_its_result_and_whoever_was_told_of_it_is_told(desk: Desk):
+def test_removed_cluster_loses_result_and_notifies_receivers(desk: Documents):
     factories.make_destination(desk.admin, desk.tenant_id)
     second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
     third = desk.file(delivery("L1", po_reference="4711", lines=[line("A1")]))
     desk.compute(desk.match(second))
-    assert desk.found(second)["outcome"] == "incomplete"
+    assert desk.found(second)["match_status"] == "incomplete"
     (job,) = rows(desk.admin, "output_job")
     assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
-    desk.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest names the cluster
+    desk.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id names the cluster
     sends = desk.match(third, UUID(int=0))
     assert desk.compute(sends) == []
     gone = desk.found(second)
-    assert (gone["status"], gone["outcome"], gone["result"], gone["revision"]) == (None, None, None, 2)
-    assert desk.found(UUID(int=0))["outcome"] == "matched"
+    assert (gone["status"], gone["match_status"], gone["result"], gone["revision"]) == (None, None, None, 2)
+    assert desk.found(UUID(int=0))["match_status"] == "matched"
     told = {job["subject_id"]: job["payload"] for job in rows(desk.admin, "output_job")}
     assert (told[str(second)], told[str(UUID(int=0))]["outcome"]) == (None, "matched")
 
 
-def test_a_cluster_that_comes_again_goes_on_where_its_revision_ended(desk: Desk):
+def test_recreated_cluster_continues_its_revision(desk: Documents):
     first, *_ = case(desk)
     desk.compute(desk.match(first))
     desk.admin.execute("UPDATE document SET cluster_id = NULL")
@@ -243,10 +251,10 @@ def test_a_cluster_that_comes_again_goes_on_where_its_revision_ended(desk: Desk)
     (send,) = desk.match(first)
     assert send.message.revision == 3
     assert desk.compute([send]) == []
-    assert desk.found(first)["outcome"] == "incomplete"
+    assert desk.found(first)["match_status"] == "incomplete"
 
 
-def test_the_same_result_is_told_once(desk: Desk):
+def test_equal_result_is_delivered_once(desk: Documents):
     factories.make_destination(desk.admin, desk.tenant_id)
     ids = case(desk)
     desk.compute(desk.match(*ids))
@@ -255,33 +263,39 @@ def test_the_same_result_is_told_once(desk: Desk):
     assert (job["revision"], desk.found(ids[0])["revision"]) == (1, 2)
 
 
-def test_a_tenant_s_own_tolerances_apply(desk: Desk):
+def test_tenants_tolerances_apply(desk: Documents):
     ids = case(desk)
     desk.admin.execute(
-        "INSERT INTO tolerance (tenant_id, key, article, upper_absolute) VALUES (%s, 'billed_quantity', 'A-1', 2)",
+        "INSERT INTO tolerance (tenant_id, variance_type, article, upper_absolute) "
+        "VALUES (%s, 'billed_quantity', 'A-1', 2)",
         [desk.tenant_id],
     )
     desk.compute(desk.match(*ids))
     row = desk.found(ids[0])
-    assert (row["outcome"], row["result"]["variances"][0]["tolerance"]["upper_absolute"]) == ("within-tolerance", "2")
+    assert (row["match_status"], row["result"]["variances"][0]["tolerance"]["upper_absolute"]) == (
+        "within-tolerance",
+        "2",
+    )
 
 
-def test_tolerances_of_another_tenant_do_not_apply(desk: Desk, make_tenant: Callable[..., UUID]):
+def test_tolerances_of_another_tenant_do_not_apply(desk: Documents, make_tenant: Callable[..., UUID]):
     ids = case(desk)
-    desk.admin.execute("INSERT INTO tolerance (tenant_id, key) VALUES (%s, 'billed_quantity')", [make_tenant("other")])
+    desk.admin.execute(
+        "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]
+    )
     desk.compute(desk.match(*ids))
-    assert desk.found(ids[0])["outcome"] == "exception"
+    assert desk.found(ids[0])["match_status"] == "exception"
 
 
-def test_contracts_are_not_computed_and_are_known_to_the_clusters_that_they_are_linked_to(desk: Desk):
+def test_contracts_are_not_compared_but_shown_with_clusters(desk: Documents):
     frame = desk.file(contract("C1", lines=[line("A1")]))
     rent = desk.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
     desk.compute(desk.match(frame, rent))
     assert [row["id"] for row in rows(desk.admin, "cluster_diagnostics")] == [str(rent)]
-    assert desk.found(rent)["outcome"] == "matched"
+    assert desk.found(rent)["match_status"] == "matched"
 
 
-def test_matching_asks_for_the_clusters_that_a_document_left_and_came_into(desk: Desk):
+def test_matching_requests_left_and_joined_clusters(desk: Documents):
     first = desk.file(order("4711", lines=[line("A1")]))
     second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
     desk.match(first, second)
@@ -293,7 +307,7 @@ def test_matching_asks_for_the_clusters_that_a_document_left_and_came_into(desk:
 
 
 @pytest.mark.parametrize("hands", [1, 3])
-def test_requests_of_the_same_clusters_at_once_do_not_stop_each_other(desk: Desk, hands: int):
+def test_concurrent_requests_of_same_clusters_do_not_deadlock(desk: Documents, hands: int):
     clusters = [UUID(int=number) for number in range(1, 40)]
     orders = [clusters, clusters[::-1], clusters[10:] + clusters[:10]]
     with ThreadPoolExecutor(hands) as pool:
@@ -301,7 +315,7 @@ def test_requests_of_the_same_clusters_at_once_do_not_stop_each_other(desk: Desk
     assert sorted(send.message.work_id for send in sends) == clusters
 
 
-def test_a_failure_names_the_cluster(desk: Desk):
+def test_a_failure_names_the_cluster(desk: Documents):
     first, *_ = case(desk)
     sends = desk.match(first)
     desk.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
@@ -314,7 +328,7 @@ def test_a_failure_names_the_cluster(desk: Desk):
     assert (letter["worker"], letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
 
 
-def test_the_dead_letter_of_a_cluster_that_is_computed_anew_is_settled(desk: Desk):
+def test_recomputed_cluster_closes_its_dead_letter(desk: Documents):
     first, *_ = case(desk)
     sends = desk.match(first)
 

@@ -15,9 +15,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import erasure, removal
 from counterfoil.documents.erasure import LONGEST_ATTEMPT, Erasure
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from functions.watchdog.erasures import erase as erase_objects
-from functions.watchdog.parts import PartsError
+from functions.watchdog.parts import StepsFailedError
 from tests.delivery.harness import rows
 from tests.factories import make_destination, make_document
 from tests.functions.test_children import BUNDLE
@@ -47,7 +47,7 @@ class Archive:
         now = datetime.now(UTC) + timedelta(seconds=1)
         ((tenant_id,),) = self.admin.execute(
             "SELECT tenant_id FROM document WHERE id = %(id)s UNION ALL "
-            "SELECT tenant_id FROM document_removal WHERE document_id = %(id)s",
+            "SELECT tenant_id FROM document_deletion WHERE document_id = %(id)s",
             {"id": document_id},
         ).fetchall()
         with self.database.tenant(tenant_id) as connection:
@@ -99,7 +99,7 @@ def test_erased_upload_leaves_no_file_and_no_name(archive: Archive, acme: UUID) 
     assert archive.stored() == set()
     for text in ("secretname", "Nordwind", "R-1"):
         assert archive.mentions(text) == set()
-    assert rows(archive.admin, "source") == rows(archive.admin, "document_removal") == []
+    assert rows(archive.admin, "source") == rows(archive.admin, "document_deletion") == []
     assert rows(archive.admin, "object_erasure") == []
 
 
@@ -146,7 +146,7 @@ def test_mail_is_erased_with_its_last_document(archive: Archive, mailbox: Mailbo
     assert {key.split("/")[0] for key in archive.stored()} == {"attachments", "inbox"}
     assert len(archive.stored()) == 2
     assert archive.mentions("one.pdf") == set()
-    (trail,) = rows(archive.admin, "document_removal")
+    (trail,) = rows(archive.admin, "document_deletion")
     assert (trail["file_name"], trail["key"]) == ("(erased)", "(erased)")
     assert archive.erase(second).files == 1
     assert archive.stored() == set()
@@ -232,7 +232,7 @@ def test_deleted_document_is_erased_later(archive: Archive, acme: UUID) -> None:
     archive.pipeline.upload("uploads/acme/secretname.xml", INVOICE)
     id_ = archive.id_of("secretname.xml")
     with archive.database.tenant(acme) as connection:
-        removal.remove(connection, acme, id_, datetime.now(UTC), by="ann")
+        removal.delete_document(connection, acme, id_, datetime.now(UTC), by="ann")
     archive.erase(id_, later=LONGEST_ATTEMPT)
     assert archive.stored() == archive.mentions("secretname") == set()
     with archive.database.tenant(acme) as connection:
@@ -242,7 +242,7 @@ def test_deleted_document_is_erased_later(archive: Archive, acme: UUID) -> None:
 def test_dead_letters_attempts_and_answers_are_erased(archive: Archive, acme: UUID) -> None:
     admin = archive.admin
     id_, other = (make_document(admin, acme, {"number": "N"}, type="invoice") for _ in range(2))
-    letters = [KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
+    letters = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
     for worker, job_id in zip(("ingestion", "matching"), letters, strict=True):
         admin.execute(
             """INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata,
@@ -252,21 +252,21 @@ def test_dead_letters_attempts_and_answers_are_erased(archive: Archive, acme: UU
             [job_id, acme, worker, id_, worker],
         )
         admin.execute(
-            """INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+            """INSERT INTO failure_event (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                VALUES (%s, %s, %s, 1, 'f', '{"error": "secretname"}', now())""",
             [acme, worker, job_id],
         )
     admin.execute(
-        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error)
+        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error)
            VALUES (%s, 'ingestion', %s, 1, 1, now(), now(), 'failed', 'secretname')""",
         [acme, id_],
     )
     admin.execute(
-        """INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
+        """INSERT INTO llm_judgment (tenant_id, document_id, question, answer, model, answered_at)
            VALUES (%s, %s, 'q', '{"reasoning": "secretname"}', 'm', now())""",
         [acme, other],
     )
-    admin.execute("INSERT INTO judgement_candidate VALUES (%s, %s, 'q', 'A1', %s, 'secretname')", [acme, other, id_])
+    admin.execute("INSERT INTO llm_judgment_candidate VALUES (%s, %s, 'q', 'A1', %s, 'secretname')", [acme, other, id_])
     disabled = make_destination(admin, acme, "gone", disabled_at=datetime.now(UTC))
     for subject, payload in (("document", {}), ("cluster", {"documents": [{"id": str(id_)}]})):
         admin.execute(
@@ -291,7 +291,7 @@ def test_document_of_another_tenant_stays(archive: Archive, acme: UUID, make_ten
     with archive.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, theirs, datetime.now(UTC), by="eve") is None
         connection.execute("SELECT erase_documents(%s, now(), now())", [[theirs]])
-        connection.execute("SELECT erase_judgements(%s)", [[theirs]])
+        connection.execute("SELECT erase_llm_judgments(%s)", [[theirs]])
     assert archive.admin.execute("SELECT count(*) FROM document").fetchone() == (1,)
 
 
@@ -299,7 +299,7 @@ def test_attachment_of_a_later_document_stays(archive: Archive, mailbox: Mailbox
     mailbox.receive(received(mail(("a.xml", INVOICE))))
     first = archive.id_of("a.xml")
     with archive.database.tenant(acme) as connection:
-        removal.remove(connection, acme, first, datetime.now(UTC), by="ann")
+        removal.delete_document(connection, acme, first, datetime.now(UTC), by="ann")
     mailbox.receive(received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
     later = archive.id_of("a.xml")
     ((key,),) = archive.admin.execute("SELECT key FROM document WHERE id = %s", [later]).fetchall()
@@ -371,7 +371,7 @@ def test_failed_erasure_blocks_no_other(archive: Archive, acme: UUID, monkeypatc
         return erase(bucket, key, *args, **options)
 
     monkeypatch.setattr(objects, "erase", refuse)
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         archive.erase(first)
     archive.erase(second)
     assert archive.stored() == {"uploads/acme/1/a.xml"}

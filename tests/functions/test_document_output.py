@@ -1,4 +1,4 @@
-"""Results reach webhooks: whatever the receiver does, each revision is delivered, retried or given up as promised."""
+"""Webhooks deliver, retry or give up each revision as documented."""
 
 import json
 import ssl
@@ -13,8 +13,8 @@ import pytest
 from counterfoil import egress, http
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
-from counterfoil.delivery.work import begin
-from functions.document_output.work import Ways
+from counterfoil.delivery.work import start_revision
+from functions.document_output.work import OutputDependencies
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty import answering
@@ -38,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 def in_seconds(job: dict[str, Any], clock: Clock) -> float:
-    """Until the next attempt."""
+    """Return the seconds until the next attempt."""
     return (datetime.fromisoformat(job["next_attempt_at"]) - clock()).total_seconds()
 
 
@@ -88,7 +88,7 @@ def test_a_receiver_with_another_secret_refuses_it(world: World):
     assert (world.job()["status"], world.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
 
 
-def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_newer_is(world: World, server: Server):
+def test_newer_delivery_closes_the_dead_letter(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
     server.then(Raw(401), Raw(204))
@@ -104,11 +104,11 @@ def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_new
     )
 
 
-# What receivers do instead
+# Failing receivers
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_a_refusal_is_final_and_somebody_is_told(status: int, world: World, server: Server):
+def test_refusal_is_final_and_notifies(status: int, world: World, server: Server):
     world.webhook(server.url)
     world.result()
     server.then(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
@@ -122,12 +122,12 @@ def test_a_refusal_is_final_and_somebody_is_told(status: int, world: World, serv
         "subject": "cluster",
         "subject_id": job["subject_id"],
     }
-    assert len(rows(world.admin, "notification")) == 1
+    assert len(rows(world.admin, "failure_event")) == 1
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
-def test_a_receiver_that_is_away_is_asked_again_in_five_minutes(status: int, world: World, server: Server):
+def test_unavailable_receiver_is_retried_in_five_minutes(status: int, world: World, server: Server):
     world.webhook(server.url)
     world.result()
     server.then(Raw(status), Raw(200))
@@ -142,12 +142,12 @@ def test_a_receiver_that_is_away_is_asked_again_in_five_minutes(status: int, wor
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
-def test_a_receiver_that_asks_for_a_longer_wait_gets_it(asked: str, seconds: float, world: World, server: Server):
+def test_requested_longer_wait_is_honored(asked: str, seconds: float, world: World, server: Server):
     world.webhook(server.url)
     world.result()
     server.then(Raw(429, headers={"Retry-After": asked}))
     world.run()
-    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # those who were told the same come back spread
+    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # equal delays are spread
 
 
 def test_a_reset_connection_is_tried_again(world: World):
@@ -160,9 +160,7 @@ def test_a_reset_connection_is_tried_again(world: World):
 
 
 @pytest.mark.parametrize("how", ["silent", "slow_headers"])
-def test_a_receiver_that_does_not_come_to_an_answer_is_tried_again(
-    how: Any, world: World, server: Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_receiver_without_an_answer_is_retried(how: Any, world: World, server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
     world.webhook(server.url)
     world.result()
@@ -179,7 +177,7 @@ def test_an_answer_without_end_is_an_answer(world: World, server: Server):
     assert world.job()["response_status"] == 200
 
 
-def test_a_certificate_of_another_name_is_no_receiver(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_certificate_for_another_name_is_rejected(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = certify(tmp_path / "other.pem", "other.example.com")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     http._trust.cache_clear()
@@ -194,12 +192,12 @@ def test_a_certificate_of_another_name_is_no_receiver(world: World, tmp_path: Pa
     assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
 
 
-def test_a_name_that_leads_inside_by_now_is_refused(world: World, server: Server):
-    """The name was fine when the destination was added."""
+def test_host_resolving_to_private_address_is_rejected(world: World, server: Server):
+    """The name was valid when the destination was added."""
     world.webhook(server.url)
     world.result()
     world.resolver.answers = ["169.254.169.254"]
-    world.ways = Ways(world.ways.breakers, egress.Egress((), world.resolver), None)
+    world.ways = OutputDependencies(world.ways.breakers, egress.Egress((), world.resolver), None)
     world.admin.execute("UPDATE destination SET url = %s", [f"https://{NAME}/hook"])
     world.run()
     assert (world.job()["status"], world.job()["error"]) == (
@@ -209,10 +207,10 @@ def test_a_name_that_leads_inside_by_now_is_refused(world: World, server: Server
     assert server.requests == []
 
 
-# Every try is the same
+# All attempts are equal
 
 
-def test_every_try_sends_the_same_bytes_and_key_with_a_signature_of_its_own(world: World, server: Server):
+def test_attempts_send_same_body_and_key(world: World, server: Server):
     secret = world.webhook(server.url)
     world.result()
     server.then(Raw(503), Raw(503), Raw(503))
@@ -229,9 +227,7 @@ def test_every_try_sends_the_same_bytes_and_key_with_a_signature_of_its_own(worl
     assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
+def test_unsettled_delivery_is_repeated_and_accepted_once(world: World, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
     answers: list[str] = []
     with receiving(secrets, world.clock) as receiver:
@@ -247,7 +243,7 @@ def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(
 
         def dies(attempt: TenantAttempt) -> Outcome:
             world.deliver(attempt)
-            raise SystemExit  # after the receiver has taken it
+            raise SystemExit  # after the receiver accepted it
 
         world.run(work=dies)
         world.clock.pass_(minutes=5)
@@ -258,7 +254,7 @@ def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(
     assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
 
 
-def test_of_two_messages_at_once_one_delivers(world: World, server: Server):
+def test_one_of_two_concurrent_messages_delivers(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     (message,) = world.owed()
@@ -283,7 +279,7 @@ def test_a_newer_state_is_another_delivery(world: World, server: Server):
     assert [json.loads(request.body)["data"]["outcome"] for request in server.requests] == ["incomplete", "matched"]
 
 
-def test_a_state_that_changes_while_it_is_delivered_is_delivered_too(world: World, server: Server):
+def test_state_changed_during_delivery_is_delivered_too(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
     server.then(Raw(200), Raw(200))
@@ -300,14 +296,14 @@ def test_a_state_that_changes_while_it_is_delivered_is_delivered_too(world: Worl
     assert [id_.rpartition(":")[2] for id_ in ids(server.requests)] == ["1", "2"]
 
 
-def test_what_is_sent_again_after_a_failure_is_the_same_delivery(world: World, server: Server):
+def test_resend_after_failure_has_the_same_delivery_id(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result()
     server.then(Raw(401), Raw(204), Raw(204))
     world.run()
     assert world.job()["status"] == "failed"
     world.clock.pass_(minutes=5)
-    begin(world.admin, "document_output", [UUID(world.job()["id"])], world.clock())
+    start_revision(world.admin, "document_output", [UUID(world.job()["id"])], world.clock())
     world.run()
     assert (world.job()["status"], world.job()["revision"]) == ("succeeded", 2)
     first, second = server.requests
@@ -317,7 +313,7 @@ def test_what_is_sent_again_after_a_failure_is_the_same_delivery(world: World, s
     assert server.requests[2].headers["idempotency-key"] == f"{world.job()['id']}:2"
 
 
-def test_an_older_revision_that_comes_late_changes_nothing_at_the_receiver(world: World, server: Server):
+def test_late_older_revision_changes_nothing_at_the_receiver(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
     server.then(Raw(200), Raw(200))
@@ -330,7 +326,7 @@ def test_an_older_revision_that_comes_late_changes_nothing_at_the_receiver(world
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 
 
-def test_a_try_whose_work_has_a_newer_revision_delivers_nothing(world: World, server: Server):
+def test_attempt_with_a_newer_revision_delivers_nothing(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
 

@@ -1,4 +1,4 @@
-"""Whoever ends the work on a document, destinations that want documents are told, once for each change."""
+"""Destinations with document events receive each end of work on a document once."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.dead_letter import renew
 from counterfoil.delivery.work import Message
-from counterfoil.documents.reprocess import WHY
+from counterfoil.documents.reprocess import REASON
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.webhooks.payload import SCHEMA_VERSION
 from functions.matching.work import match
@@ -40,19 +40,19 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 
 @pytest.fixture
 def paper(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
-    """An invoice that waits for its match."""
+    """An invoice that awaits matching."""
     found = invoice()
     id_ = make_document(tenant_id, found.data, type=found.kind, matching_status="pending", matching_revision=1)
     return Message(work_id=id_, revision=1, send_number=0)
 
 
-def told(admin: Connection) -> list[dict[str, Any]]:
-    """What is to be told now, and in which revision."""
+def status_events(admin: Connection) -> list[dict[str, Any]]:
+    """Return the current status events with their revisions."""
     return [json.loads(json.dumps(job["payload"])) | {"revision": job["revision"]} for job in rows(admin, "output_job")]
 
 
 def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
-    return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in told(admin)]
+    return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in status_events(admin)]
 
 
 def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
@@ -73,11 +73,11 @@ def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
         (InvalidDocumentError("It is damaged.", code="damaged_pdf"), "failed", "It is damaged."),
     ],
 )
-def test_the_end_of_a_match_is_told_with_its_sentence(
+def test_end_of_a_match_is_delivered_with_reason(
     outcome: Any, state: str, reason: str, paper: Message, database: Database, admin: Connection, clock: Clock
 ):
     Worker("matching", ends(outcome), database, clock).handle(paper)
-    (one,) = told(admin)
+    (one,) = status_events(admin)
     assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(paper.work_id), state, "matching", reason)
     assert (one["type"], one["structured_data"]["invoice_number"]) == ("invoice", "R-81")
     assert one["received_at"].endswith("Z")
@@ -86,23 +86,21 @@ def test_the_end_of_a_match_is_told_with_its_sentence(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_a_try_that_comes_to_nothing_yet_is_not_told(
-    paper: Message, database: Database, admin: Connection, clock: Clock
-):
+def test_unfinished_attempt_is_not_delivered(paper: Message, database: Database, admin: Connection, clock: Clock):
     Worker("matching", ends(ServiceUnavailableError("later")), database, clock).handle(paper)
-    assert told(admin) == []
+    assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_what_is_rolled_back_is_not_told(paper: Message, database: Database, admin: Connection, clock: Clock):
+def test_rolled_back_end_is_not_delivered(paper: Message, database: Database, admin: Connection, clock: Clock):
     worker = Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock)
     worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
     worker.handle(paper)
-    assert told(admin) == []
+    assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination")
-def test_the_archiver_s_end_is_told_though_it_may_not_see_what_it_tells(
+def test_archivers_end_is_delivered_without_document_access(
     paper: Message, keeper_database: Database, admin: Connection
 ):
     with keeper_database.delivery() as connection:
@@ -116,12 +114,12 @@ def test_the_archiver_s_end_is_told_though_it_may_not_see_what_it_tells(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_the_same_end_again_is_told_once_and_another_one_in_its_place(
+def test_repeated_end_is_delivered_once(
     paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     revision = 1
     expected = []
-    for outcome, told_revision in (
+    for outcome, payload_revision in (
         (Succeeded(lambda _: Effects()), 1),
         (Succeeded(lambda _: Effects()), 1),
         (Skipped("No counterparty."), 2),
@@ -129,17 +127,15 @@ def test_the_same_end_again_is_told_once_and_another_one_in_its_place(
     ):
         message = Message(work_id=paper.work_id, revision=revision, send_number=0)
         Worker("matching", ends(outcome), database, clock).handle(message)
-        expected.append(states(admin)[0][-1] == told_revision)
+        expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
-            renew(connection, "matching", [paper.work_id], clock(), actor="ann", why=WHY["match"])
+            renew(connection, "matching", [paper.work_id], clock(), actor="ann", why=REASON["match"])
         revision += 1
     assert expected == [True] * 4
 
 
 @pytest.mark.usefixtures("destination", "tenant_id")
-def test_a_document_that_was_read_is_told_when_it_is_matched_and_one_that_was_not_at_once(
-    pipeline: Pipeline, admin: Connection
-):
+def test_document_end_is_delivered_after_matching(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/1/note.xml", b"<note/>")
     pipeline.ingest()
     ((stage, state, reason, revision),) = states(admin)
@@ -148,7 +144,7 @@ def test_a_document_that_was_read_is_told_when_it_is_matched_and_one_that_was_no
 
 
 @pytest.mark.usefixtures("destination", "tenant_id")
-def test_a_bundle_is_told_when_it_is_taken_apart_and_its_parts_when_they_are_matched(
+def test_split_file_and_its_parts_are_delivered_separately(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
@@ -164,7 +160,7 @@ def test_a_bundle_is_told_when_it_is_taken_apart_and_its_parts_when_they_are_mat
 
 
 @pytest.mark.usefixtures("sqs")
-def test_only_those_who_want_documents_are_told(
+def test_only_subscribed_destinations_receive_documents(
     paper: Message,
     database: Database,
     admin: Connection,
@@ -176,14 +172,14 @@ def test_only_those_who_want_documents_are_told(
     make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
     make_destination(admin, make_tenant("zenith"), "theirs")
     Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock).handle(paper)
-    assert told(admin) == []
+    assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("sqs")
 def test_the_receiver_hears_of_it_through_the_worker(
     paper: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
-    clock = Clock(datetime.now(UTC))  # PostgreSQL's own clock says since when it is owed
+    clock = Clock(datetime.now(UTC))  # PostgreSQL's clock dates them
     world, secrets = World(database, admin, clock, tenant_id), list[str]()
     with receiving(secrets, clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -196,7 +192,7 @@ def test_the_receiver_hears_of_it_through_the_worker(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_a_removed_document_is_told_once_under_the_same_job(
+def test_removed_document_is_delivered_once_under_its_job(
     paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     Worker("matching", match, database, clock).handle(paper)
@@ -206,7 +202,7 @@ def test_a_removed_document_is_told_once_under_the_same_job(
     assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
 
 
-def test_what_is_told_is_of_the_version_that_python_tells(destination: UUID, paper: Message, admin: Connection):
+def test_delivered_version_matches_python(destination: UUID, paper: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
     assert job["schema_version"] == SCHEMA_VERSION
@@ -214,11 +210,11 @@ def test_what_is_told_is_of_the_version_that_python_tells(destination: UUID, pap
 
 def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, tenant_id: UUID):
     with psycopg.connect(database_url, autocommit=True) as worker, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        worker.execute("SELECT tell_document(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, paper.work_id])
+        worker.execute("SELECT record_stage_change(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, paper.work_id])
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_newer_is(
+def test_newer_status_closes_the_dead_letter(
     paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     Worker("matching", ends(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(paper)

@@ -1,4 +1,4 @@
-"""From an S3 event to structured data: acquisition and ingestion through their own handlers' parts, on a mocked S3."""
+"""From an S3 event to structured data: acquisition and ingestion on a mocked S3."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin, read_message
+from counterfoil.delivery.work import Message, read_message, start_revision
 from counterfoil.documents import files
 from functions.acquisition.store import SEEN_BEFORE
 from functions.acquisition.work import WORKER
@@ -32,7 +32,7 @@ def s3_event(key: str, sequencer: str = "01") -> str:
 
 
 class Pipeline:
-    """Acquisition and ingestion on one database, one mocked S3 and one queue that remembers."""
+    """Acquisition and ingestion on one database, one mocked S3 and one recording queue."""
 
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs
@@ -98,7 +98,7 @@ INVOICE = b"""<?xml version="1.0" encoding="UTF-8"?>
 </Invoice>"""
 
 
-def test_upload_with_a_deceptive_name_is_stored_with_a_plain_one(
+def test_deceptive_upload_name_is_stored_in_plain_form(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -109,7 +109,7 @@ def test_upload_with_a_deceptive_name_is_stored_with_a_plain_one(
     assert (document["key"], document["file_name"]) == (key, "invoice_\ufffdlmx.xml")
 
 
-def test_an_upload_becomes_a_source_a_document_and_work_for_matching(
+def test_upload_creates_source_document_and_matching_work(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")
@@ -136,10 +136,10 @@ def test_the_same_event_twice_makes_one_document(
     pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
 
     (document,) = rows(admin, "document")
-    assert document["seen_again"] == 0  # the same event is the same work, not the same file again
+    assert document["duplicate_uploads"] == 0  # the same event is the same work, not a duplicate file
 
 
-def test_the_same_content_again_is_seen_again_and_no_second_document(
+def test_duplicate_content_creates_no_second_document(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme"), make_tenant("other")
@@ -148,18 +148,16 @@ def test_the_same_content_again_is_seen_again_and_no_second_document(
     pipeline.upload("uploads/acme/copy of a.xml", INVOICE)
     pipeline.upload("uploads/other/a.xml", INVOICE)
 
-    assert sorted((document["file_name"], document["seen_again"]) for document in rows(admin, "document")) == [
+    assert sorted((document["file_name"], document["duplicate_uploads"]) for document in rows(admin, "document")) == [
         ("a.xml", 0),
         ("a.xml", 1),
     ]
-    assert sorted(str(job["reason"]) for job in rows(admin, "acquisition_job")) == ["None", "None", SEEN_BEFORE]
+    assert sorted(str(job["skip_reason"]) for job in rows(admin, "acquisition_job")) == ["None", "None", SEEN_BEFORE]
     assert len(pipeline.sqs.sent["ingestion"]) == 2
 
 
 @pytest.mark.parametrize("key", ["uploads/nobody/a.xml", "uploads/a.xml"])
-def test_a_key_without_a_tenant_is_a_dead_letter_with_its_location(
-    pipeline: Pipeline, admin: Connection, key: str
-) -> None:
+def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: Connection, key: str) -> None:
     assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
 
     (letter,) = rows(admin, "dead_letter")
@@ -167,12 +165,12 @@ def test_a_key_without_a_tenant_is_a_dead_letter_with_its_location(
     assert "names no tenant" in letter["metadata"]["last_error"]["message"]
 
 
-def test_a_file_that_is_too_large_is_refused_before_it_is_read(
+def test_too_large_file_is_rejected_before_download(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
     large = json.loads(s3_event("uploads/acme/large.pdf"))
-    large["Records"][0]["s3"]["object"]["size"] = 200 * 1024 * 1024  # there is no such object: nobody asks for it
+    large["Records"][0]["s3"]["object"]["size"] = 200 * 1024 * 1024  # the object does not exist and is not requested
 
     pipeline.acquire(json.dumps(large))
 
@@ -180,7 +178,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     assert "larger than" in letter["metadata"]["last_error"]["message"]
 
 
-def test_a_file_that_is_gone_is_a_dead_letter(
+def test_missing_file_becomes_a_dead_letter(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -191,7 +189,7 @@ def test_a_file_that_is_gone_is_a_dead_letter(
     assert "NoSuchKey" in letter["metadata"]["last_error"]["message"]
 
 
-def test_an_event_of_several_objects_becomes_a_message_for_each(
+def test_event_with_several_objects_is_split(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -201,13 +199,13 @@ def test_an_event_of_several_objects_becomes_a_message_for_each(
     assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
-    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # delivered again before it was acknowledged
+    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
     assert len(pipeline.sqs.sent["acquisition"]) == 2
     owed = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
     assert owed == {job["id"] for job in rows(admin, "acquisition_job")}
 
 
-def test_a_file_of_an_unknown_kind_is_kept_with_a_reason(
+def test_unsupported_file_type_is_skipped_with_reason(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -219,7 +217,7 @@ def test_a_file_of_an_unknown_kind_is_kept_with_a_reason(
     (job,) = rows(admin, "ingestion_job")
     assert (document["type"], document["structured_data"], document["matching_status"]) == ("other", None, None)
     assert job["status"] is None
-    assert job["reason"]
+    assert job["skip_reason"]
 
 
 def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
@@ -234,7 +232,7 @@ def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_
     assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
 
 
-def test_a_file_that_came_before_its_tenant_is_acquired_when_it_is_sent_again(
+def test_upload_before_its_tenant_is_acquired_on_retry(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
@@ -243,7 +241,9 @@ def test_a_file_that_came_before_its_tenant_is_acquired_when_it_is_sent_again(
     late = make_tenant("late")
 
     with keeper_database.delivery() as connection:
-        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+        (owed,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
     pipeline.acquire(owed.message.model_dump_json())
 
     (job,) = rows(admin, "acquisition_job")
@@ -251,7 +251,7 @@ def test_a_file_that_came_before_its_tenant_is_acquired_when_it_is_sent_again(
     assert len(rows(admin, "document")) == 1
 
 
-def test_upload_of_a_disabled_tenant_is_acquired_by_a_retry_later(
+def test_upload_of_a_disabled_tenant_is_acquired_later(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
 ) -> None:
     acme = make_tenant("acme")
@@ -262,14 +262,16 @@ def test_upload_of_a_disabled_tenant_is_acquired_by_a_retry_later(
     admin.execute("UPDATE tenant SET disabled_at = NULL")
 
     with keeper_database.delivery() as connection:
-        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+        (owed,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
     pipeline.acquire(owed.message.model_dump_json())
 
     (job,), (document,) = rows(admin, "acquisition_job"), rows(admin, "document")
     assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
 
 
-def test_an_event_that_comes_again_after_its_tenant_gives_the_job_the_tenant(
+def test_repeated_event_assigns_the_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
@@ -278,17 +280,19 @@ def test_an_event_that_comes_again_after_its_tenant_gives_the_job_the_tenant(
     pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it has failed; a redrive will acquire it
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it failed; a redrive acquires it
 
 
-def test_a_late_tenant_is_told_why_its_upload_failed_the_second_time(
+def test_second_failure_notifies_the_late_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")
     late = make_tenant("late")
     (job,) = rows(admin, "acquisition_job")
     with keeper_database.delivery() as connection:
-        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+        (owed,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
 
     answer = pipeline.acquire(owed.message.model_dump_json())
 
@@ -296,4 +300,4 @@ def test_a_late_tenant_is_told_why_its_upload_failed_the_second_time(
     assert answer == {"batchItemFailures": []}
     assert (letter["tenant_id"], letter["revision"]) == (str(late), 2)
     assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
-    assert [one["revision"] for one in letter["lineage"]] == [1]
+    assert [one["revision"] for one in letter["previous_failures"]] == [1]

@@ -1,4 +1,4 @@
-"""Every worker of the table takes a real event through its own handler, as Lambda calls it."""
+"""Every worker processes a real event through its handler, as Lambda calls it."""
 
 import importlib
 import json
@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from infra.worker_table import WORKERS, Row, mappings, targets
+from infra.worker_table import WORKERS, WorkerSpec, mappings, targets
 from tests.delivery.harness import Context, FakeSqs, rows
 
 EVENTS = Path(__file__).parent.parent / "events"
@@ -29,7 +29,7 @@ def read(name: str) -> Any:
 
 @pytest.fixture
 def s3() -> Mock:
-    """An S3 that holds nothing."""
+    """An empty S3."""
     missing = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
     return Mock(
         get_object=Mock(side_effect=ClientError(missing, "GetObject")),  # type: ignore[arg-type]
@@ -40,11 +40,11 @@ def s3() -> Mock:
 @pytest.fixture
 def handler(
     monkeypatch: pytest.MonkeyPatch, postgres: Any, migrated_database: str, sqs: FakeSqs, s3: Mock
-) -> Iterator[Callable[[Row], ModuleType]]:
-    """`handler(row)` imports a worker's handler in the environment that the table gives it."""
+) -> Iterator[Callable[[WorkerSpec], ModuleType]]:
+    """`handler(row)` imports a worker's handler with the environment of the table."""
     made: list[ModuleType] = []
 
-    def make(row: Row) -> ModuleType:
+    def make(row: WorkerSpec) -> ModuleType:
         user = "postgres" if row.database_user == "master" else row.database_user
         told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
         sources = {
@@ -71,19 +71,21 @@ def handler(
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_a_real_event_is_taken(row: Row, handler: Callable[[Row], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_event_is_taken(
+    row: WorkerSpec, handler: Callable[[WorkerSpec], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
 
     answer = handler(row).handle(read(row.name), Context())
 
-    if row.polls:
+    if row.has_event_source_mapping:
         assert answer == {"batchItemFailures": []}
     else:
         assert isinstance(answer, dict)
 
 
-def test_an_upload_event_is_registered_for_its_tenant_and_a_missing_file_is_a_dead_letter(
-    handler: Callable[[Row], ModuleType], admin: Connection, make_tenant: Callable[..., UUID], s3: Mock
+def test_missing_upload_is_a_dead_letter_of_tenant(
+    handler: Callable[[WorkerSpec], ModuleType], admin: Connection, make_tenant: Callable[..., UUID], s3: Mock
 ) -> None:
     tenant_id = make_tenant("acme")
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
@@ -97,7 +99,9 @@ def test_an_upload_event_is_registered_for_its_tenant_and_a_missing_file_is_a_de
     assert len(rows(admin, "dead_letter")) == 1
 
 
-def test_the_test_event_of_s3_leaves_nothing_behind(handler: Callable[[Row], ModuleType], admin: Connection) -> None:
+def test_the_test_event_of_s3_leaves_nothing_behind(
+    handler: Callable[[WorkerSpec], ModuleType], admin: Connection
+) -> None:
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
 
     answer = handler(acquisition).handle(read("s3_test_event"), Context())
@@ -108,8 +112,8 @@ def test_the_test_event_of_s3_leaves_nothing_behind(handler: Callable[[Row], Mod
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_queue], ids=lambda row: row.name)
-def test_without_a_database_every_message_is_kept(
-    row: Row, handler: Callable[[Row], ModuleType], monkeypatch: pytest.MonkeyPatch
+def test_unavailable_database_retains_every_message(
+    row: WorkerSpec, handler: Callable[[WorkerSpec], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = handler(row)
     monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")

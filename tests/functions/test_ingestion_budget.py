@@ -1,73 +1,73 @@
-"""Where the budget of questions is used up, documents are read by rules alone, and say so."""
+"""With an exceeded question budget, documents are read by rules and state the reason."""
 
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
 from tests.documents.reading.papers import LASKU, bundle, printed, said
-from tests.functions.desk import DONE, Desk, desk
+from tests.functions.desk import DONE, Ingestion, desk
 
 __all__ = ["desk"]
 
 UNREAD = printed(LASKU)
 HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
-"""The same, of which rules read a little."""
+"""The same document, partially readable by rules."""
 
 
 SPENT = "The language model was not asked: today's budget of 0 questions is used up"
 
 
-def test_what_rules_cannot_read_is_kept_with_the_reason(desk: Desk):
+def test_unreadable_document_states_the_exceeded_budget(desk: Ingestion):
     desk.questions_per_day = 0
     id_ = desk.file(UNREAD)
     assert desk.ingest() == DONE
     job = desk.job(id_)
     assert (job["status"], desk.document(id_)["structured_data"], desk.model.requests) == (None, None, [])
-    assert SPENT in job["reason"]
+    assert SPENT in job["skip_reason"]
     assert rows(desk.admin, "dead_letter") == []
 
 
-def test_what_rules_read_in_part_is_taken_with_the_reason(desk: Desk):
+def test_partially_read_document_states_the_exceeded_budget(desk: Ingestion):
     desk.questions_per_day = 0
     id_ = desk.file(HALF)
     assert desk.ingest() == DONE
     job, document = desk.job(id_), desk.document(id_)
     assert (job["status"], document["structured_data"]["invoice_number"]) == ("succeeded", "L-2026/118")
     assert (document["method"], desk.model.requests) == ("text", [])
-    assert SPENT in job["reason"]
+    assert SPENT in job["skip_reason"]
 
 
-def test_what_the_model_read_before_stands(desk: Desk):
+def test_earlier_model_extraction_is_preserved(desk: Ingestion):
     id_ = desk.file(HALF)
     desk.model.then(said())
     desk.ingest()
     before = desk.document(id_)
-    desk.admin.execute("TRUNCATE reading")  # what the model said is forgotten, as where it is another model by now
-    desk.questions_per_day = 1  # which it has had
-    begin(desk.admin, "ingestion", [id_], desk.clock())
+    desk.admin.execute("TRUNCATE page_reading_cache")  # forget the answer, as after a change of the model
+    desk.questions_per_day = 1  # already used
+    start_revision(desk.admin, "ingestion", [id_], desk.clock())
     desk.again(id_)
     assert desk.ingest() == DONE
     after, job = desk.document(id_), desk.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
-    assert job["reason"].startswith(
+    assert job["skip_reason"].startswith(
         "The previous extraction is unchanged. This time: The language model was not asked: "
     )
-    assert job["reason"].count("was not asked") == 1
+    assert job["skip_reason"].count("was not asked") == 1
 
 
-def test_what_the_model_said_before_costs_nothing(desk: Desk):
+def test_cached_answer_uses_no_budget(desk: Ingestion):
     id_ = desk.file(UNREAD)
     desk.model.then(said())
     desk.ingest()
     desk.questions_per_day = 0
-    begin(desk.admin, "ingestion", [id_], desk.clock())
+    start_revision(desk.admin, "ingestion", [id_], desk.clock())
     desk.again(id_)
     assert desk.ingest() == DONE
-    assert (desk.document(id_)["method"], desk.job(id_)["reason"]) == ("model", None)
+    assert (desk.document(id_)["method"], desk.job(id_)["skip_reason"]) == ("model", None)
 
 
-def test_a_file_whose_boundaries_are_in_doubt_stays_whole_with_the_reason(desk: Desk):
+def test_ambiguous_file_stays_whole_with_budget_reason(desk: Ingestion):
     desk.questions_per_day = 0
     id_ = desk.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
     assert desk.ingest() == DONE
     job = desk.job(id_)
     assert (job["status"], desk.model.requests, len(rows(desk.admin, "document"))) == (None, [], 1)
-    assert job["reason"].count(SPENT) == 1
+    assert job["skip_reason"].count(SPENT) == 1

@@ -1,4 +1,4 @@
-"""A long document fits into its function, and leaves nothing behind on its disk."""
+"""A long document fits into its function and leaves no file."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def one_document() -> bytes:
-    """One invoice whose lines go on and on."""
+    """Return an invoice of very many line items."""
     head = ["Nordwind GmbH", "RECHNUNG", "Rechnungsnummer: R-2026-1", "Rechnungsdatum: 14.03.2026"]
     table = ["Pos.     Artikel     Bezeichnung     Menge     Preis     Betrag"]
     rows = [f"{row:4}     A-{row:05}     Schraube M8 x {row % 90}     10     1,50     15,00" for row in range(40)]
@@ -43,7 +43,7 @@ def many_documents() -> bytes:
     [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
-def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
+def test_file_of_200_pages_uses_little_memory(
     make: Callable[[], bytes],
     outcome: str,
     stored: int,
@@ -74,7 +74,7 @@ def test_decompression_bomb_is_rejected_in_little_memory(
     assert found["reason"] == TOO_COMPLEX
 
 
-def test_file_of_many_words_is_read_in_little_memory_by_a_child(
+def test_file_of_many_words_uses_little_memory(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
     found = ingested(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)

@@ -1,4 +1,4 @@
-"""A destination that answers slowly leaves permits to the others, and loses no attempt by that."""
+"""A slow destination leaves permits to others and loses no attempt."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
-from functions.document_output.lanes import KNOWN_SECONDS, MOST, SLOW_SECONDS, WAIT, Lanes
+from functions.document_output.lanes import MAX_SLOW_CALLS, SLOW_MEMORY_SECONDS, SLOW_SECONDS, WAIT, DestinationLimiter
 from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, FakeSqs
 from tests.functions.output_world import World
@@ -20,7 +20,7 @@ NOW = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 class Seconds:
-    """A clock of seconds that is told."""
+    """A clock in seconds, set by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,17 +29,17 @@ class Seconds:
         return self.now
 
 
-def call(lanes: Lanes, seconds: Seconds, destination: UUID, took: float) -> None:
-    with lanes.lane(destination, "office", NOW):
+def call(lanes: DestinationLimiter, seconds: Seconds, destination: UUID, took: float) -> None:
+    with lanes.slot(destination, "office", NOW):
         seconds.now += took
 
 
-def held(lanes: Lanes, destination: UUID, wanted: int) -> int:
-    """How many calls at once a destination gets, of those that are wanted."""
+def held(lanes: DestinationLimiter, destination: UUID, wanted: int) -> int:
+    """Return how many of the requested concurrent calls a destination gets."""
     with ExitStack() as under_way:
         for number in range(wanted):
             try:
-                under_way.enter_context(lanes.lane(destination, "office", NOW))
+                under_way.enter_context(lanes.slot(destination, "office", NOW))
             except DeferredError:
                 return number
     return wanted
@@ -47,57 +47,57 @@ def held(lanes: Lanes, destination: UUID, wanted: int) -> int:
 
 def test_the_part_of_a_slow_destination_is_half():
     (row,) = [row for row in WORKERS if row.name == "document_output"]
-    assert row.permits == 2 * MOST
+    assert row.permits == 2 * MAX_SLOW_CALLS
 
 
-def test_a_slow_destination_gets_a_part_and_a_quick_one_all():
-    lanes = Lanes(seconds := Seconds())
+def test_slow_destination_gets_a_share_of_the_slots():
+    lanes = DestinationLimiter(seconds := Seconds())
     call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
     call(lanes, seconds, QUICK, SLOW_SECONDS - 1)
-    assert (held(lanes, SLOW, 4), held(lanes, QUICK, 4)) == (MOST, 4)
+    assert (held(lanes, SLOW, 4), held(lanes, QUICK, 4)) == (MAX_SLOW_CALLS, 4)
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_it_gets_all_again_after_a_quick_answer_or_a_minute(later: bool):
-    lanes = Lanes(seconds := Seconds())
+def test_fast_response_or_a_minute_restores_all_slots(later: bool):
+    lanes = DestinationLimiter(seconds := Seconds())
     call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
     if later:
-        seconds.now += KNOWN_SECONDS
+        seconds.now += SLOW_MEMORY_SECONDS
     else:
         call(lanes, seconds, SLOW, 0.1)
     assert held(lanes, SLOW, 4) == 4
 
 
-def test_a_call_that_was_not_made_is_no_quick_answer():
+def test_skipped_call_is_not_a_fast_response():
     """The breaker was open, or no time was left."""
-    lanes = Lanes(seconds := Seconds())
+    lanes = DestinationLimiter(seconds := Seconds())
     call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
-    with pytest.raises(BreakerOpenError), lanes.lane(SLOW, "office", NOW):
+    with pytest.raises(BreakerOpenError), lanes.slot(SLOW, "office", NOW):
         raise BreakerOpenError("It is away", until=NOW)
-    assert held(lanes, SLOW, 4) == MOST
+    assert held(lanes, SLOW, 4) == MAX_SLOW_CALLS
 
 
 def test_a_call_that_fails_slowly_is_slow():
-    lanes = Lanes(seconds := Seconds())
-    with suppress(ServiceUnavailableError), lanes.lane(SLOW, "office", NOW):
+    lanes = DestinationLimiter(seconds := Seconds())
+    with suppress(ServiceUnavailableError), lanes.slot(SLOW, "office", NOW):
         seconds.now += SLOW_SECONDS + 1
         raise ServiceUnavailableError("No answer within 20 seconds")
-    assert held(lanes, SLOW, 4) == MOST
+    assert held(lanes, SLOW, 4) == MAX_SLOW_CALLS
 
 
-def test_a_delivery_whose_lane_is_full_waits_without_losing_an_attempt_while_another_is_made(
+def test_delivery_without_a_slot_waits_without_an_attempt(
     database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs
 ):
     world = World(database, admin, clock, tenant)
-    lanes = Lanes(seconds := Seconds())
+    lanes = DestinationLimiter(seconds := Seconds())
     world.ways = replace(world.ways, lanes=lanes)
     with Server() as slow, Server() as quick, ExitStack() as under_way:
         world.webhook(slow.url, "slow")
         world.webhook(quick.url, "quick")
         ids: dict[str, UUID] = dict(admin.execute("SELECT name, id FROM destination").fetchall())
         call(lanes, seconds, ids["slow"], SLOW_SECONDS + 1)
-        for _ in range(MOST):
-            under_way.enter_context(lanes.lane(ids["slow"], "slow", NOW))
+        for _ in range(MAX_SLOW_CALLS):
+            under_way.enter_context(lanes.slot(ids["slow"], "slow", NOW))
         quick.then(Raw(204))
         world.result()
         assert world.run() == {"batchItemFailures": []}

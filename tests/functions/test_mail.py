@@ -1,4 +1,4 @@
-"""From a mail in S3 to the documents of each tenant that it is for."""
+"""From a mail in S3 to documents of each recipient."""
 
 import hashlib
 import io
@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.work import start_revision
 from counterfoil.documents.mail.message import REFUSALS, Refusal
-from counterfoil.documents.removal import remove
+from counterfoil.documents.removal import delete_document
 from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW
@@ -28,7 +28,7 @@ EVENTS = Path(__file__).parent.parent / "events"
 
 
 class Mailbox:
-    """Mail that comes to the pipeline, and the jobs that it sets off."""
+    """Mail for the pipeline, and its jobs."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
         self.pipeline, self.admin, self._make_tenant = pipeline, admin, make_tenant
@@ -44,7 +44,7 @@ class Mailbox:
         self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
 
     def receive(self, content: bytes, key: str | None = None) -> None:
-        """A mail comes, and everything that acquisition owes for it is done."""
+        """Store a mail and process all its messages."""
         self._number += 1
         assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == NOTHING_KEPT
         self.work()
@@ -55,19 +55,19 @@ class Mailbox:
                 assert self.pipeline.acquire(entry["MessageBody"]) == NOTHING_KEPT
 
     def send_again(self, keeper_database: Database) -> None:
-        """The one dead letter that there is, as a person who has read it does."""
+        """Retry the only dead letter, as an operator does."""
         (letter,) = rows(self.admin, "dead_letter")
         with keeper_database.delivery() as connection:
-            (owed,) = begin(
+            (owed,) = start_revision(
                 connection, "acquisition", [letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
             )
         self.pipeline.acquire(owed.message.model_dump_json())
 
     def read_anew(self, keeper_database: Database) -> None:
-        """A later revision of every job, and what it owes."""
+        """Start a new revision of every job, and process it."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
         with keeper_database.delivery() as connection:
-            owed = begin(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
+            owed = start_revision(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
         for send in owed:
             self.pipeline.acquire(send.message.model_dump_json())
         self.work()
@@ -123,9 +123,7 @@ def test_a_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Co
     assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
 
 
-def test_the_job_of_the_mail_itself_belongs_to_nobody_and_each_tenant_has_its_own(
-    mailbox: Mailbox, admin: Connection, acme: UUID
-):
+def test_mail_job_is_global_and_recipients_have_own(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
     nobody = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
@@ -134,7 +132,7 @@ def test_the_job_of_the_mail_itself_belongs_to_nobody_and_each_tenant_has_its_ow
     jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
     assert set(jobs) == {None, str(acme), str(zenith)}
     assert {job["status"] for job in jobs.values()} == {"succeeded"}
-    assert jobs[None]["reason"] == "Passed on to 2 tenants"
+    assert jobs[None]["skip_reason"] == "Passed on to 2 tenants"
     assert files_of(admin, acme) == files_of(admin, zenith) == ["a.pdf"]
     assert {key.split("/")[1] for key in mailbox.objects()} == {str(acme), str(zenith)}
     assert {(row["tenant_id"], row["key"].split("/")[1]) for row in rows(admin, "document")} == {
@@ -143,13 +141,13 @@ def test_the_job_of_the_mail_itself_belongs_to_nobody_and_each_tenant_has_its_ow
     }
 
 
-def test_a_blind_copy_reaches_the_tenant_that_only_the_delivery_names(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_blind_copy_reaches_the_tenant_of_the_envelope(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF), to="undisclosed-recipients:;")))
 
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_a_mail_gets_to_no_tenant_whose_address_is_only_a_name_in_it(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
 
     mailbox.receive(received(mail(("a.pdf", PDF), to='"in@zenith.example" <rechnung@acme.example>')))
@@ -157,7 +155,7 @@ def test_a_mail_gets_to_no_tenant_whose_address_is_only_a_name_in_it(mailbox: Ma
     assert (files_of(admin, acme), files_of(admin, zenith)) == (["a.pdf"], [])
 
 
-def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_when_sent_again(
+def test_mail_without_recipient_is_a_retryable_dead_letter(
     mailbox: Mailbox, admin: Connection, keeper_database: Database
 ):
     late = mailbox.tenant("late")
@@ -171,12 +169,12 @@ def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_wh
     said = letter["metadata"]["last_error"]["message"]
     assert "counterfoil tenants addresses TENANT --add ADDRESS" in said
     assert "'neu@late.example'" in said
-    (told,) = rows(admin, "notification")
+    (told,) = rows(admin, "failure_event")
     assert "late.example" not in told["payload"]["error"]
 
     mailbox.write_to(late, "neu@late.example")
     with keeper_database.delivery() as connection:
-        (owed,) = begin(
+        (owed,) = start_revision(
             connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
         )
     mailbox.pipeline.acquire(owed.message.model_dump_json())
@@ -185,16 +183,16 @@ def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_wh
     assert files_of(admin, late) == ["a.pdf"]
 
 
-def test_the_same_mail_again_is_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
     mailbox.receive(received(first))
-    mailbox.receive(received(first))  # another copy of it
+    mailbox.receive(received(first))  # another copy
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
-    assert document["seen_again"] == 1
-    assert {source["refusal"] for source in rows(admin, "source")} == {None, "duplicate"}
-    reasons = {job["key"]: job["reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
+    assert document["duplicate_uploads"] == 1
+    assert {source["rejection_reason"] for source in rows(admin, "source")} == {None, "duplicate"}
+    reasons = {job["key"]: job["skip_reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
     assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, REFUSALS[Refusal.DUPLICATE])
     assert rows(admin, "dead_letter") == []
 
@@ -202,25 +200,23 @@ def test_the_same_mail_again_is_no_second_document(mailbox: Mailbox, admin: Conn
 CHANGED = PDF + b"scanned by a gateway\n"
 
 
-def test_the_same_mail_with_other_files_is_no_second_document_and_a_person_is_told(
-    mailbox: Mailbox, admin: Connection, acme: UUID
-):
+def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
-    assert document["seen_again"] == 1
-    (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "notification")
+    assert document["duplicate_uploads"] == 1
+    (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
     assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
     assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
     assert told["payload"]["error"] == str(OtherFilesError())
-    (later,) = (source for source in rows(admin, "source") if source["refusal"] is not None)
-    assert later["refusal"] == "duplicate"
-    assert [(part["name"], part["document"]) for part in later["parts"]] == [("a.pdf", None), ("b.pdf", None)]
+    (later,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
+    assert later["rejection_reason"] == "duplicate"
+    assert [(part["name"], part["document"]) for part in later["attachments"]] == [("a.pdf", None), ("b.pdf", None)]
 
 
-def test_another_mail_of_the_same_message_id_is_taken_when_a_person_sends_it_again(
+def test_other_mail_with_known_id_passes_on_retry(
     mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
@@ -228,14 +224,14 @@ def test_another_mail_of_the_same_message_id_is_taken_when_a_person_sends_it_aga
     mailbox.send_again(keeper_database)
 
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
-    assert [document["seen_again"] for document in rows(admin, "document")] == [1, 0]
-    assert [source["refusal"] for source in rows(admin, "source")] == [None, None]
+    assert [document["duplicate_uploads"] for document in rows(admin, "document")] == [1, 0]
+    assert [source["rejection_reason"] for source in rows(admin, "source")] == [None, None]
     before = rows(admin, "source"), rows(admin, "document")
     mailbox.read_anew(keeper_database)
     assert (rows(admin, "source"), rows(admin, "document")) == before
 
 
-def test_a_mail_that_failed_for_another_reason_and_is_sent_again_is_not_called_another_one_by_that(
+def test_retry_after_another_failure_is_not_a_conflict(
     mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
@@ -254,32 +250,30 @@ def test_a_mail_that_failed_for_another_reason_and_is_sent_again_is_not_called_a
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
 
 
-def test_a_scanner_that_gives_each_mail_the_same_message_id_loses_none(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_constant_message_id_of_scanner_loses_nothing(mailbox: Mailbox, admin: Connection, acme: UUID):
     for number in range(3):
         mailbox.receive(received(mail(("scan.pdf", PDF + bytes([number])))))
 
     assert len(rows(admin, "document")) == 1
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == 2
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == 2
 
 
-def test_the_mail_of_a_removed_document_brings_it_back_by_no_copy_and_says_so(
-    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
-):
+def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Connection, acme: UUID, database: Database):
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
     (gone, _) = rows(admin, "document")
     with database.tenant(acme) as connection:
-        assert remove(connection, acme, UUID(gone["id"]), NOW, by="ann") is not None
+        assert delete_document(connection, acme, UUID(gone["id"]), NOW, by="ann") is not None
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
 
     assert files_of(admin, acme) == ["b.xml"]
     assert rows(admin, "dead_letter") == []
     (reason,) = [
-        job["reason"] for job in rows(admin, "acquisition_job") if job["key"] == "inbox/2" and job["tenant_id"]
+        job["skip_reason"] for job in rows(admin, "acquisition_job") if job["key"] == "inbox/2" and job["tenant_id"]
     ]
     assert reason == f"{REFUSALS[Refusal.DUPLICATE]} {REMOVED}"
 
 
-def test_a_message_id_of_another_sender_holds_no_mail_back(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_message_id_of_another_sender_does_not_conflict(mailbox: Mailbox, admin: Connection, acme: UUID):
     forged = mail(("b.xml", XML), sender="Somebody Else <billing@elsewhere.example>")
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(forged))
@@ -287,8 +281,8 @@ def test_a_message_id_of_another_sender_holds_no_mail_back(mailbox: Mailbox, adm
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
 
 
-def test_a_message_id_and_a_sender_as_long_as_a_header_may_be_are_kept(mailbox: Mailbox, admin: Connection, acme: UUID):
-    unlike = Random(1)  # what repeats would be stored compressed, and fit
+def test_longest_message_id_and_sender_are_stored(mailbox: Mailbox, admin: Connection, acme: UUID):
+    unlike = Random(1)  # repeated bytes would be compressed and fit
     words = ["".join(unlike.choices("abcdefghijklmnopqrstuvwxyz0123456789äöü", k=60)) for _ in range(16)]
     mailbox.receive(
         received(
@@ -301,14 +295,14 @@ def test_a_message_id_and_a_sender_as_long_as_a_header_may_be_are_kept(mailbox: 
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("copy.pdf", PDF), ("b.xml", XML), message_id="<18@nordwind.example>")))
     mailbox.receive(received(mail(("c.xml", XML), message_id=None)))
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
-    assert [row["seen_again"] for row in rows(admin, "document")] == [1, 1]
-    listed = [[part["document"] for part in row["parts"]] for row in rows(admin, "source")]
+    assert [row["duplicate_uploads"] for row in rows(admin, "document")] == [1, 1]
+    listed = [[part["document"] for part in row["attachments"]] for row in rows(admin, "source")]
     a, b = (row["id"] for row in rows(admin, "document"))
     assert listed == [[a], [a, b], [b]]
 
@@ -327,41 +321,41 @@ def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Co
         (received(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
     ],
 )
-def test_a_mail_without_a_document_is_kept_with_the_reason(
+def test_mail_without_a_document_has_a_reason(
     mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, refusal: str, said: str
 ):
     mailbox.receive(content)
 
     (source,) = rows(admin, "source")
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
-    assert (job["status"], source["refusal"]) == (None, refusal)
-    assert said in job["reason"]
+    assert (job["status"], source["rejection_reason"]) == (None, refusal)
+    assert said in job["skip_reason"]
     assert source["sender"] == "Nordwind GmbH <buchhaltung@nordwind.example>"
     assert rows(admin, "document") == rows(admin, "dead_letter") == []
     assert mailbox.objects() == {}
 
 
-def test_a_mail_that_was_refused_keeps_its_message_id_from_no_other(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_rejected_mail_does_not_reserve_its_message_id(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF)), spam="FAIL"))
     mailbox.receive(received(mail(("a.pdf", PDF))))
 
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_decoration_is_left_and_a_picture_of_a_page_is_taken(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(
         received(mail(("a.pdf", PDF), ("logo.png", LOGO + b"attached"), inline=[("s.png", SCAN), (None, LOGO)]))
     )
 
     assert files_of(admin, acme) == ["s.png", "a.pdf", "logo.png"]
     (source,) = rows(admin, "source")
-    assert [part["reason"] for part in source["parts"]] == [
+    assert [part["reason"] for part in source["attachments"]] == [
         *[None] * 3,
         "It is a small image that the text of the mail shows.",
     ]
 
 
-def test_an_archive_and_a_mail_inside_a_mail_are_taken_apart(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
     forwarded = mail((None, PDF), message_id="<inner@nordwind.example>")
     outer = mail(("Rechnungen.zip", packed(("2026/a.xml", XML), ("b.zip", packed(("c.xml", INVOICE))))))
     outer.add_attachment(forwarded)
@@ -371,12 +365,12 @@ def test_an_archive_and_a_mail_inside_a_mail_are_taken_apart(mailbox: Mailbox, a
     assert files_of(admin, acme) == ["a.xml", "attachment 3.pdf"]
     (source,) = rows(admin, "source")
     assert source["message_id"] == "17@nordwind.example"
-    (left,) = (part for part in source["parts"] if part["reason"])
+    (left,) = (part for part in source["attachments"] if part["reason"])
     assert (left["name"], left["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
 
 
 @pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
-def test_an_upload_that_holds_files_is_taken_apart_too(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
+def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
     content = (
         packed(("a.pdf", PDF), ("b.xml", XML))
         if name == "upload.zip"
@@ -407,42 +401,42 @@ def test_an_office_document_is_one_file(mailbox: Mailbox, admin: Connection, acm
         (packed(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),
     ],
 )
-def test_an_archive_without_a_document_says_why(
+def test_archive_without_a_document_has_a_reason(
     mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, status: str | None, said: str
 ):
     mailbox.receive(content, "uploads/acme/1/a.zip")
 
     (job,) = rows(admin, "acquisition_job")
     assert job["status"] == status
-    assert said in (job["error"] or job["reason"])
+    assert said in (job["error"] or job["skip_reason"])
 
 
-def test_the_note_of_ses_that_it_may_store_mail_is_no_mail(mailbox: Mailbox, admin: Connection):
+def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
     mailbox.receive(b"From: no-reply@amazon.com\r\n\r\nhello", "inbox/AMAZON_SES_SETUP_NOTIFICATION")
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], rows(admin, "dead_letter")) == (None, [])
-    assert "Amazon SES" in job["reason"]
+    assert "Amazon SES" in job["skip_reason"]
 
 
-def test_a_mail_read_anew_by_a_later_revision_counts_nothing_twice(
+def test_mail_reprocessed_by_a_later_revision_counts_once(
     mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
     mailbox.receive(received(mail(("a.pdf", PDF))))
     before = {table: rows(admin, table) for table in ("source", "document", "ingestion_job")}
-    reasons = {job["id"]: job["reason"] for job in rows(admin, "acquisition_job")}
+    reasons = {job["id"]: job["skip_reason"] for job in rows(admin, "acquisition_job")}
 
     mailbox.read_anew(keeper_database)
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"succeeded"}
-    assert {job["id"]: job["reason"] for job in rows(admin, "acquisition_job")} == reasons
+    assert {job["id"]: job["skip_reason"] for job in rows(admin, "acquisition_job")} == reasons
     assert {table: rows(admin, table) for table in before} == before
 
 
 @pytest.mark.parametrize("by_mail", [True, False])
-def test_a_document_that_a_person_removed_does_not_come_back_when_its_file_is_read_anew(
+def test_removed_document_is_not_restored_by_reprocessing(
     mailbox: Mailbox, database: Database, admin: Connection, acme: UUID, keeper_database: Database, by_mail: bool
 ):
     if by_mail:
@@ -451,31 +445,31 @@ def test_a_document_that_a_person_removed_does_not_come_back_when_its_file_is_re
         mailbox.receive(PDF, "uploads/acme/1/a.pdf")
     (document_id,) = (row["id"] for row in rows(admin, "document") if row["file_name"] == "a.pdf")
     with database.tenant(acme) as connection:
-        remove(connection, acme, document_id, mailbox.pipeline.consumers["acquisition"].clock(), by="ann")
+        delete_document(connection, acme, document_id, mailbox.pipeline.consumers["acquisition"].clock(), by="ann")
 
     mailbox.read_anew(keeper_database)
 
     assert files_of(admin, acme) == (["b.xml"] if by_mail else [])
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
     (source,) = rows(admin, "source")
-    assert (job["status"], job["reason"]) == ("succeeded", None if by_mail else REMOVED)
-    assert source["parts"] is None or [part["reason"] for part in source["parts"]] == [REMOVED, None]
+    assert (job["status"], job["skip_reason"]) == ("succeeded", None if by_mail else REMOVED)
+    assert source["attachments"] is None or [part["reason"] for part in source["attachments"]] == [REMOVED, None]
 
-    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # somebody sends it again
+    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # sent again by a user
 
     assert "a.pdf" in files_of(admin, acme)
 
 
-def test_the_event_of_a_mail_names_one_job_however_often_it_comes(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_repeated_mail_event_names_one_job(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.pipeline.acquire(s3_event("inbox/1", "01"))
     mailbox.work()
 
     assert len(rows(admin, "acquisition_job")) == 2
-    assert rows(admin, "document")[0]["seen_again"] == 0
+    assert rows(admin, "document")[0]["duplicate_uploads"] == 0
 
 
-def test_the_event_of_a_mail_that_ses_stored_is_taken(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     event = json.loads((EVENTS / "acquisition_mail.json").read_text())
     ((entity, thing),) = (
         (one["s3"]["bucket"]["name"], one["s3"]["object"]) for one in json.loads(event["Records"][0]["body"])["Records"]
@@ -494,4 +488,4 @@ def test_the_event_of_a_mail_that_ses_stored_is_taken(mailbox: Mailbox, admin: C
     assert files_of(admin, acme) == ["Rechnung_2026-17.xml"]
     (source,) = rows(admin, "source")
     assert source["subject"] == "Rechnung 2026-17 für Ihre Bestellung Nr. 4711 \u2013 Größe M"
-    assert [part["name"] for part in source["parts"] if part["reason"]] == ["image001.png"]
+    assert [part["name"] for part in source["attachments"] if part["reason"]] == ["image001.png"]

@@ -1,8 +1,7 @@
-"""Acquisition ends anywhere and is done again: rows and objects are those of a run that nobody disturbed.
+"""Acquisition with a crash at any call has the rows and objects of an undisturbed run.
 
-A process is ended after every call that it makes to S3, SQS and PostgreSQL, commits among them, and so before the next
-one, the acknowledgement at the end. From then on nothing of it gets out. The message comes again to a new process, as
-SQS would give it out, and at the end the watchdog sends what a crash left in the outbox.
+A process ends after a call to S3, SQS or PostgreSQL, including commits, and has no further effect. SQS redelivers the
+message to a new process. At the end the watchdog sends messages that a crash left in the outbox.
 """
 
 import os
@@ -34,8 +33,8 @@ __all__ = ["pipeline"]
 MAX_LIVES = 20
 
 
-class Ended(BaseException):
-    """The process is gone."""
+class ProcessEnded(BaseException):
+    """Ends the process."""
 
 
 @dataclass
@@ -48,22 +47,22 @@ class Life:
 
     def point(self, name: str) -> None:
         if self.over:
-            raise Ended(name)
+            raise ProcessEnded(name)
         self.calls.append(name)
         if len(self.calls) == self.end_at:
             self.over = True
-            raise Ended(name)
+            raise ProcessEnded(name)
 
     def call(self, name: str, action: Callable[[], Any]) -> Any:
         if self.over:
-            raise Ended(name)
+            raise ProcessEnded(name)
         done = action()
         self.point(name)
         return done
 
 
 class Client:
-    """A client of AWS whose every call a process may end at."""
+    """An AWS client at whose calls the process may end."""
 
     def __init__(self, life: Callable[[], Life], client: Any) -> None:
         self._life, self._client = life, client
@@ -73,17 +72,17 @@ class Client:
 
 
 class Inline:
-    """One thing after the other, and no heartbeat."""
+    """Runs everything in sequence, without a heartbeat."""
 
-    def begin(self, name: str, function: Callable[[], None]) -> None:
+    def start(self, name: str, function: Callable[[], None]) -> None:
         if name != "heartbeat":
-            with suppress(Ended):
+            with suppress(ProcessEnded):
                 function()
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         return predicate()
 
-    def changed(self) -> None: ...
+    def notify(self) -> None: ...
 
     def monotonic(self) -> float:
         return 0
@@ -110,7 +109,7 @@ class World:
         def tapped(connection: Connection, *given: Any, **named: Any) -> Any:
             first = given[0] if given else None
             is_opening = isinstance(first, bytes) and first.lstrip().startswith(b"BEGIN")
-            if connection is self.admin or is_opening or first in {b"", ""}:  # the last ones: the pool's own look
+            if connection is self.admin or is_opening or first in {b"", ""}:  # also the pool's own checks
                 return untapped(connection, *given, **named)
             return self.life.call(name, lambda: untapped(connection, *given, **named))
 
@@ -118,7 +117,7 @@ class World:
 
     @contextmanager
     def process(self) -> Iterator[tuple[Consumer, Outbox]]:
-        """A new process: a consumer with connections of its own."""
+        """Start a process: a consumer with separate connections."""
         database = Database(self.url)
         outbox = Outbox(database, QUEUES, clock=self.clock)
         row = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
@@ -140,22 +139,22 @@ class World:
             database.close()
 
     def go(self, body: str, end_at: int | None) -> list[str]:
-        """Deliver a message until nothing is owed any more; the first process ends after its `end_at`-th call.
+        """Deliver a message until nothing is due. The first process ends after its call `end_at`.
 
-        Returns the calls of the life that ended, or of the whole run.
+        Returns the calls of the process that ended, or of the whole run.
         """
         self.life = life = Life(end_at)
         queue = [body]
         for _ in range(MAX_LIVES):
-            with self.process() as (consumer, outbox), suppress(Ended):
+            with self.process() as (consumer, outbox), suppress(ProcessEnded):
                 self._work_off(queue, consumer)
                 if not outbox.send_unsent(created_before=self.clock()):
                     return life.calls
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
             if self.life.over:
                 self.life = Life()
-            self.clock.pass_(minutes=10)  # every lease is over, and what is hidden is seen again
-        raise AssertionError("It does not come to an end")
+            self.clock.pass_(minutes=10)  # leases and visibility timeouts have expired
+        raise AssertionError("The run does not end")
 
     def _work_off(self, queue: list[str], consumer: Consumer) -> None:
         while queue:
@@ -167,20 +166,20 @@ class World:
 
 @dataclass
 class Scene:
-    """Two tenants of one run, and what they have."""
+    """Two tenants of one run, with their data."""
 
     world: World
     slugs: dict[str, UUID]
     run: int
 
     def put(self, name: str, content: bytes) -> str:
-        """Store an object. Returns its event."""
+        """Store an object. Return its event."""
         key = name.replace("*", str(self.run))
         self.world.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
         return s3_event(key)
 
     def plain(self, value: Any) -> str:
-        """A value without what differs from run to run."""
+        """Return a value without the parts that differ between runs."""
         text = str(value)
         for slug, id_ in self.slugs.items():
             text = text.replace(str(id_), slug.removesuffix(str(self.run)))
@@ -191,7 +190,7 @@ class Scene:
         return sorted(self.plain(row) for row in found)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that a run leaves: rows, objects, messages."""
+        """Return all rows, objects and messages of a run."""
         found: dict[str, Any] = {name: self.rows(statement) for name, statement in LEFT.items()}
         prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
         for prefix in prefixes:
@@ -203,13 +202,13 @@ class Scene:
 
 OF_RUN = "tenant_id = ANY (%(tenants)s)"
 LEFT = {
-    "jobs": f"SELECT tenant_id, key, status, revision, error, reason FROM acquisition_job WHERE {OF_RUN}",
-    "sources": f"""SELECT tenant_id, kind, key, sender, subject, message_id, refusal,
+    "jobs": f"SELECT tenant_id, key, status, revision, error, skip_reason FROM acquisition_job WHERE {OF_RUN}",
+    "sources": f"""SELECT tenant_id, kind, key, sender, subject, message_id, rejection_reason,
                           (SELECT string_agg(p ->> 'name' || coalesce(d.file_name, p ->> 'reason'), ',' ORDER BY n)
-                           FROM jsonb_array_elements(parts) WITH ORDINALITY e (p, n)
+                           FROM jsonb_array_elements(attachments) WITH ORDINALITY e (p, n)
                                 LEFT JOIN document d ON d.id::text = p ->> 'document')
                    FROM source WHERE {OF_RUN}""",
-    "documents": f"""SELECT tenant_id, key, version IS NULL, file_name, size, content_hash, seen_again,
+    "documents": f"""SELECT tenant_id, key, version IS NULL, file_name, size, content_hash, duplicate_uploads,
                             (SELECT key FROM source s WHERE s.id = source_id)
                      FROM document WHERE {OF_RUN}""",
     "ingestion": f"""SELECT tenant_id, (SELECT file_name FROM document d WHERE d.id = i.id), status, revision,
@@ -218,7 +217,7 @@ LEFT = {
                        (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {OF_RUN}""",
     "dead": f"""SELECT tenant_id, worker, revision, dlq_reason, status FROM dead_letter
                 WHERE {OF_RUN} OR tenant_id IS NULL""",
-    "told": f"SELECT tenant_id, worker, revision FROM notification WHERE {OF_RUN} OR tenant_id IS NULL",
+    "told": f"SELECT tenant_id, worker, revision FROM failure_event WHERE {OF_RUN} OR tenant_id IS NULL",
     "of nobody": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
 }
 
@@ -275,11 +274,11 @@ SCENARIOS: list[Callable[[Scene], str]] = [
     a_file_that_is_there,
 ]
 STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
-"""A process ends at every fifth call of a scenario, and with `make soak` at each."""
+"""A process ends at every fifth call of a scenario, with `make soak` at each call."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_call_a_process_ends_at_the_outcome_is_the_same(
+def test_crash_at_any_call_has_the_same_outcome(
     scenario: Callable[[Scene], str],
     pipeline: Pipeline,
     database_url: str,

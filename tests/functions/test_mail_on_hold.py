@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import Message, Send
+from counterfoil.delivery.work import Message, OutboxMessage
 from counterfoil.documents import document_detail
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision
@@ -22,7 +22,7 @@ from tests.mails import PDF, mail, received, results_of
 __all__ = ["acme", "mailbox", "pipeline"]
 
 FORGED = received(mail(("a.pdf", PDF)), results=results_of("fail", "none", "fail"))
-Decide = Callable[[Connection, UUID, Decision], list[Send] | None]
+Decide = Callable[[Connection, UUID, Decision], list[OutboxMessage] | None]
 
 
 def source_of(admin: Connection) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin
 
     source, job = source_of(admin), job_of(admin, acme)
     assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == ("fail", "none", "fail", "held")
-    assert (source["refusal"], job["reason"]) == ("on_hold", REFUSALS[Refusal.ON_HOLD])
+    assert (source["rejection_reason"], job["skip_reason"]) == ("on_hold", REFUSALS[Refusal.ON_HOLD])
     assert (job["status"], job["lease_expires_at"], job["next_attempt_at"]) == (None, None, None)
     assert files_of(admin, acme) == []
     assert mailbox.objects() == {}
@@ -98,9 +98,9 @@ def test_released_mail_is_acquired_exactly_once(
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
-    assert document["seen_again"] == 0
+    assert document["duplicate_uploads"] == 0
     source, job = source_of(admin), job_of(admin, acme)
-    assert (source["hold"], source["refusal"], source["dmarc"]) == ("released", None, "fail")
+    assert (source["hold"], source["rejection_reason"], source["dmarc"]) == ("released", None, "fail")
     assert (job["status"], job["revision"]) == ("succeeded", 2)
 
 
@@ -113,8 +113,8 @@ def test_rejected_mail_stays_without_documents(
     assert not decide(database, acme, holds.release, source_of(admin))
     mailbox.read_anew(keeper_database)
 
-    assert (source_of(admin)["hold"], source_of(admin)["refusal"]) == ("rejected", "rejected")
-    assert job_of(admin, acme)["reason"] == REFUSALS[Refusal.REJECTED]
+    assert (source_of(admin)["hold"], source_of(admin)["rejection_reason"]) == ("rejected", "rejected")
+    assert job_of(admin, acme)["skip_reason"] == REFUSALS[Refusal.REJECTED]
     assert files_of(admin, acme) == []
 
 
@@ -159,8 +159,8 @@ def test_mail_to_two_tenants_follows_each_policy(mailbox: Mailbox, admin: Connec
     assert (files_of(admin, acme), files_of(admin, zenith)) == ([], ["a.pdf"])
 
 
-def test_results_that_the_sender_wrote_do_not_release_a_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
-    forged = received(mail(("a.pdf", PDF)))  # what SES would write above a sound mail, written by the sender
+def test_forged_results_do_not_release_a_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    forged = received(mail(("a.pdf", PDF)))  # results that SES would write, written by the sender
 
     mailbox.receive(received(forged, results=results_of(dmarc="fail")))
 
@@ -179,7 +179,7 @@ def test_mail_without_a_verdict_is_accepted(mailbox: Mailbox, admin: Connection,
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_held_mail_does_not_shut_out_the_mail_that_it_imitates(
+def test_held_mail_does_not_block_the_imitated_mail(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
     mailbox.receive(FORGED)
@@ -189,5 +189,5 @@ def test_held_mail_does_not_shut_out_the_mail_that_it_imitates(
     assert files_of(admin, acme) == ["b.pdf"]
 
     mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
-    assert any(job["reason"] == REFUSALS[Refusal.DUPLICATE] for job in rows(admin, "acquisition_job"))
+    assert any(job["skip_reason"] == REFUSALS[Refusal.DUPLICATE] for job in rows(admin, "acquisition_job"))
     assert decide(database, acme, holds.reject, held)

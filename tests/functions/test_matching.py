@@ -1,4 +1,4 @@
-"""A try at matching asks the language model within its own time, and hands its failures to delivery."""
+"""A matching attempt calls the language model within its time and reports failures."""
 
 import gc
 import json
@@ -87,20 +87,20 @@ def test_a_try_without_time_left_asks_nothing(left: float, doubtful: Office, scr
     assert scripted.requests == []
 
 
-def test_a_cancelled_try_asks_nothing(doubtful: Office, scripted: Server, language_model: Any):
-    cancelled = Event()
+def test_a_canceled_try_asks_nothing(doubtful: Office, scripted: Server, language_model: Any):
+    canceled = Event()
 
     def make(database: Database) -> Llm:
-        cancelled.set()
+        canceled.set()
         made: Llm = language_model(database)
         return made
 
     with pytest.raises(CancelledError):
-        match(attempt(doubtful, 2, deadline=Deadline(cancelled=cancelled)), make)
+        match(attempt(doubtful, 2, deadline=Deadline(canceled=canceled)), make)
     assert scripted.requests == []
 
 
-def test_a_superseded_try_with_new_answers_is_not_put_off(
+def test_superseded_attempt_with_new_answers_is_not_deferred(
     doubtful: Office, scripted: Server, language_model: Any, admin: Connection
 ):
     doubtful.match_all([doubtful.file(billed(0)), doubtful.file(billed(1))])
@@ -113,7 +113,7 @@ def test_a_superseded_try_with_new_answers_is_not_put_off(
     scripted._otherwise = answered
     with pytest.raises(StaleClaimError):
         match(attempt(doubtful, third, deadline=Deadline(superseded=superseded)), language_model)
-    assert (len(scripted.requests), len(admin.execute("SELECT FROM judgement").fetchall())) == (1, 1)
+    assert (len(scripted.requests), len(admin.execute("SELECT FROM llm_judgment").fetchall())) == (1, 1)
 
 
 def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, language_model: Any):
@@ -121,7 +121,7 @@ def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, langu
 
     def make(database: Database) -> Llm:
         made: Llm = language_model(database)
-        made._wait = Time(on_wait=superseded.set).wait  # while it waits to ask again
+        made._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
         return made
 
     scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
@@ -130,7 +130,7 @@ def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, langu
     assert len(scripted.requests) == 1
 
 
-def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):
+def test_unused_model_is_not_created(doubtful: Office):
     def never(_: Database) -> Llm:
         raise AssertionError
 
@@ -152,7 +152,7 @@ def test_a_document_is_embedded_before_it_is_matched(
     assert (office.links(), len(scripted.requests)) == ({(0, 1)}, 2)
 
 
-def test_a_model_of_embeddings_that_is_away_fails_no_try(
+def test_unavailable_embedding_model_fails_no_attempt(
     database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted, LLM_RETRY_BASE_SECONDS="0"))
@@ -162,7 +162,7 @@ def test_a_model_of_embeddings_that_is_away_fails_no_try(
 
 
 @pytest.mark.parametrize("empty", ["{}", "sk-1", AWAY, REFUSED])
-def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_changed(
+def test_missing_or_changed_key_is_read_again(
     empty: str | Exception,
     doubtful: Office,
     scripted: Server,
@@ -176,7 +176,7 @@ def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_c
     monkeypatch.setattr(handler, "settings", lambda: chosen)
     monkeypatch.setattr(aws, "client", lambda _: manager)
     monkeypatch.setattr(aws, "_read", {})
-    monkeypatch.setattr(aws, "REMEMBERED_SECONDS", 0)  # its time is always over
+    monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # always expired
 
     def stored(what: str | Exception) -> None:
         manager.get_secret_value.side_effect = [what if isinstance(what, Exception) else {"SecretString": what}] * 2
@@ -193,7 +193,7 @@ def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_c
     assert [request.headers["authorization"] for request in scripted.requests] == ["Bearer k-1", "Bearer k-2"]
 
 
-def test_a_key_that_nobody_has_filled_in_is_named(doubtful: Office, monkeypatch: pytest.MonkeyPatch):
+def test_empty_key_is_named(doubtful: Office, monkeypatch: pytest.MonkeyPatch):
     chosen = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
     monkeypatch.setattr(handler, "settings", lambda: chosen)
     with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: fill it into the secret"):
@@ -202,7 +202,7 @@ def test_a_key_that_nobody_has_filled_in_is_named(doubtful: Office, monkeypatch:
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """Python's garbage collector as it starts, whatever ran in this process before; and as it was again afterwards."""
+    """Reset Python's garbage collector to its defaults, and restore it afterwards."""
     before = gc.get_threshold()
     gc.unfreeze()
     gc.set_threshold(700, 10, 10)

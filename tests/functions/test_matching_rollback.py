@@ -24,7 +24,7 @@ QUEUES = {"matching": QUEUE_URL, "diagnostics": "http://127.0.0.1:1/000000000000
 WRITTEN = ("document_match", "document_key", "document_review", "cluster_diagnostics", "outbox")
 STEPS = {
     "cluster update": (matching_store, "rename_clusters"),
-    "diagnostics request": (diagnostics, "request"),
+    "diagnostics request": (diagnostics, "enqueue_diagnostics"),
     "settlement": (delivery_store, "succeed"),
 }
 

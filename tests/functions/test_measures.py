@@ -1,4 +1,4 @@
-"""The watchdog measures what stands still, each number by worker, and what is well counts as nothing."""
+"""The watchdog measures stuck work by worker. Healthy work counts as zero."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin, enqueue
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.work import Message, enqueue, start_revision
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric
 from functions.watchdog.measures import measure
 from functions.watchdog.recovery import Watchdog
@@ -24,7 +24,7 @@ Measure = Callable[[], dict[Metric, float]]
 
 @pytest.fixture
 def measured(keeper_database: Database, clock: Clock) -> Measure:
-    """What is measured now of matching."""
+    """Return the current measurements of matching."""
 
     def look() -> dict[Metric, float]:
         found = measure(keeper_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
@@ -38,11 +38,11 @@ def work(admin: Connection, message: Message, **columns: Any) -> None:
         admin.execute(f"UPDATE document SET matching_{name} = %s WHERE id = %s".encode(), [value, message.work_id])
 
 
-def test_nothing_to_do_measures_as_zero(measured: Measure) -> None:
+def test_idle_system_measures_zero(measured: Measure) -> None:
     assert set(measured().values()) == {0}
 
 
-def test_work_in_progress_is_stuck_when_it_began_long_ago_and_nobody_holds_its_lease(
+def test_stuck_work_is_old_and_without_a_lease(
     measured: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     begun, over = clock() - timedelta(minutes=10), clock()
@@ -56,7 +56,7 @@ def test_work_in_progress_is_stuck_when_it_began_long_ago_and_nobody_holds_its_l
     assert measured()[Metric.STUCK_IN_PROGRESS] == 1
 
 
-def test_work_waits_for_a_retry_when_it_is_pending_and_was_tried(
+def test_pending_work_after_an_attempt_awaits_a_retry(
     measured: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     pending()
@@ -67,22 +67,20 @@ def test_work_waits_for_a_retry_when_it_is_pending_and_was_tried(
     assert measured()[Metric.WAITING_FOR_RETRY] == 2
 
 
-def test_the_oldest_pending_work_is_the_one_that_is_due_for_longest(
+def test_oldest_pending_work_is_due_for_longest(
     measured: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    begin(admin, "matching", [pending().work_id], clock())
+    start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(seconds=100)
-    begin(admin, "matching", [pending().work_id], clock())
+    start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(seconds=20)
 
     assert measured()[Metric.OLDEST_PENDING_SECONDS] == 120
 
 
-def test_work_that_waits_for_its_time_is_not_due(
-    measured: Measure, admin: Connection, clock: Clock, pending: Pending
-) -> None:
+def test_scheduled_work_is_not_due(measured: Measure, admin: Connection, clock: Clock, pending: Pending) -> None:
     message = pending()
-    begin(admin, "matching", [message.work_id], clock())
+    start_revision(admin, "matching", [message.work_id], clock())
     work(admin, message, next_attempt_at=clock() + timedelta(seconds=300))
 
     clock.pass_(seconds=299)
@@ -91,27 +89,29 @@ def test_work_that_waits_for_its_time_is_not_due(
     assert measured()[Metric.OLDEST_PENDING_SECONDS] == 10
 
 
-def test_a_message_that_is_sent_again_makes_no_work_younger(
+def test_resend_does_not_rejuvenate_work(
     measured: Measure, keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     chosen = settings()
     watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
-    begin(admin, "matching", [pending().work_id], clock())
+    start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)
-    assert watchdog.run().sent == 1  # and its message is lost
+    assert watchdog.run().sent == 1  # its message is lost
     clock.pass_(minutes=20)
     assert watchdog.run().resent == {"matching": 1}
 
     assert measured()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
 
 
-def test_a_message_counts_as_unsent_when_it_is_due_for_longer_than_its_writer_needs(
+def test_overdue_message_counts_as_unsent_after_a_margin(
     measured: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    (send,) = begin(admin, "matching", [pending().work_id], clock())
+    (send,) = start_revision(admin, "matching", [pending().work_id], clock())
     later = pending()
     assert send.tenant_id is not None
-    enqueue(admin, KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock())
+    enqueue(
+        admin, WORK_KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock()
+    )
 
     clock.pass_(seconds=59)
     assert measured()[Metric.OUTBOX_OVERDUE] == 0
@@ -147,7 +147,7 @@ def test_dead_letters_count_while_they_are_pending(
 def test_dead_letters_of_a_missed_minute_are_measured(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for seconds in (0, 59, 60, 61, 119, 300):  # two, three, one too old
+    for seconds in (0, 59, 60, 61, 119, 300):  # two, three and one are too old
         letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
 
     measured()
@@ -156,7 +156,7 @@ def test_dead_letters_of_a_missed_minute_are_measured(
     assert [line["DeadLettersPerMinute"] for line in lines] == [[3.0]]
 
 
-def test_dead_letter_rate_covers_five_minutes_and_every_status(
+def test_dead_letter_rate_covers_five_minutes(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for status in ("pending", "retried", "ignored"):
@@ -169,7 +169,7 @@ def test_dead_letter_rate_covers_five_minutes_and_every_status(
     assert [line["DeadLetterRate"] for line in lines] == [[0.01]]
 
 
-def test_every_kind_of_work_is_measured_by_itself(
+def test_kinds_of_work_are_measured_separately(
     keeper_database: Database, admin: Connection, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     document = pending(status="succeeded").work_id
@@ -182,21 +182,21 @@ def test_every_kind_of_work_is_measured_by_itself(
         {"at": clock() - timedelta(hours=1)},
     )
 
-    found = measure(keeper_database, list(KINDS), now=clock(), unsent_after=timedelta(0))
+    found = measure(keeper_database, list(WORK_KINDS), now=clock(), unsent_after=timedelta(0))
 
-    assert set(found) == set(KINDS)
-    assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in found.items()} == dict.fromkeys(KINDS, 0) | {
-        "ingestion": 1
-    }
+    assert set(found) == set(WORK_KINDS)
+    assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in found.items()} == dict.fromkeys(
+        WORK_KINDS, 0
+    ) | {"ingestion": 1}
     stuck = {worker: values[Metric.STUCK_IN_PROGRESS] for worker, values in found.items()}
-    assert stuck == dict.fromkeys(KINDS, 0) | {"acquisition": 1}
+    assert stuck == dict.fromkeys(WORK_KINDS, 0) | {"acquisition": 1}
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> Sequence[dict[str, Any]]:
     return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
 
 
-def test_what_is_measured_is_written_for_cloudwatch(measured: Measure, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measurements_are_emitted_to_cloudwatch(measured: Measure, capsys: pytest.CaptureFixture[str]) -> None:
     found = measured()
 
     rate, line = lines(capsys)
@@ -205,7 +205,7 @@ def test_what_is_measured_is_written_for_cloudwatch(measured: Measure, capsys: p
     assert {name: line[name] for name in found} == {name: [value] for name, value in found.items()}
 
 
-def test_messages_of_a_worker_with_two_queues_are_gone_when_both_are_empty(
+def test_orphaned_messages_require_both_queues_to_be_empty(
     keeper_database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -216,7 +216,7 @@ def test_messages_of_a_worker_with_two_queues_are_gone_when_both_are_empty(
     chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
     outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
     watchdog = Watchdog(chosen, keeper_database, outbox, clock)
-    begin(admin, "tasks", [make_task(admin, tenant)], clock())
+    start_revision(admin, "tasks", [make_task(admin, tenant)], clock())
     clock.pass_(minutes=1)
     watchdog.run()
     clock.pass_(minutes=20)
@@ -233,7 +233,7 @@ def test_messages_of_a_worker_with_two_queues_are_gone_when_both_are_empty(
     assert (line["RetryQueueDepth"], line["PendingWithoutMessage"]) == ([0.0], [1.0])
 
 
-def test_recovery_tells_how_deep_queues_are_and_which_messages_were_gone(
+def test_recovery_reports_depths_and_lost_messages(
     keeper_database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -243,12 +243,12 @@ def test_recovery_tells_how_deep_queues_are_and_which_messages_were_gone(
 ) -> None:
     chosen = settings()
     watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
-    begin(admin, "matching", [pending().work_id], clock())
+    start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)
     watchdog.run()
     capsys.readouterr()
 
-    sqs.depths[QUEUE_URL] = 7  # of each of the three numbers that SQS gives
+    sqs.depths[QUEUE_URL] = 7  # for each of the three numbers of SQS
     watchdog.run()
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
 

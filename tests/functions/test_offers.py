@@ -1,4 +1,4 @@
-"""Offers on the real engine: shards served once, whatever is delivered twice, fails on the way, or is broken."""
+"""Offers on the real engine: shards are served once, despite duplicates, failures and broken data."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import store
 from functions.offers import work as offers_work
-from functions.offers.work import Pools, serve
+from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
 from tests.offers.day import PEOPLE, Day, day, message
@@ -30,7 +30,7 @@ def everything(admin: Connection) -> list[Any]:
     ]
 
 
-def test_everybody_is_offered_five_of_the_others_with_the_best_first(day: Day, admin: Connection):
+def test_users_get_the_five_best_others(day: Day, admin: Connection):
     assert day.deliver(*day.pin()) == []
 
     assert set(day.statuses().values()) == {"completed"}
@@ -53,7 +53,7 @@ def test_everybody_is_offered_five_of_the_others_with_the_best_first(day: Day, a
     }
 
 
-def test_a_day_comes_out_the_same_however_it_is_shared_out(day: Day, admin: Connection):
+def test_result_is_independent_of_sharding(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
@@ -64,7 +64,7 @@ def test_a_day_comes_out_the_same_however_it_is_shared_out(day: Day, admin: Conn
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_what_is_delivered_twice_or_out_of_turn_changes_nothing(day: Day, admin: Connection, clock: Clock):
+def test_duplicates_and_reordering_change_nothing(day: Day, admin: Connection, clock: Clock):
     first, second = day.pin()
     day.deliver(second, first)
     before = everything(admin)
@@ -75,8 +75,8 @@ def test_what_is_delivered_twice_or_out_of_turn_changes_nothing(day: Day, admin:
     assert everything(admin) == before
 
 
-def test_whoever_blocked_whom_they_are_not_offered(day: Day, admin: Connection, tenant: UUID):
-    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
+def test_blocked_users_are_not_offered(day: Day, admin: Connection, tenant: UUID):
+    admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     day.deliver(*day.pin(1, 2, 3))
     assert {who: set(some) for who, some in offered(admin).items()} == {
         user(1): {user(3)},
@@ -85,18 +85,18 @@ def test_whoever_blocked_whom_they_are_not_offered(day: Day, admin: Connection, 
     }
 
 
-def test_nobody_is_offered_the_same_person_two_days_running(day: Day, admin: Connection):
+def test_same_person_is_not_offered_twice_running(day: Day, admin: Connection):
     day.deliver(*day.pin(1, 2, 3))
     day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
     assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_somebody_alone_in_a_pool_is_offered_nobody_and_served(day: Day, admin: Connection):
+def test_single_user_is_served_without_offers(day: Day, admin: Connection):
     day.deliver(*day.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_one_broken_record_is_one_failed_job_and_the_others_are_served(day: Day, admin: Connection):
+def test_broken_profile_fails_alone(day: Day, admin: Connection):
     day.spoil(2)
     day.deliver(*day.pin(shards=1))
 
@@ -105,10 +105,10 @@ def test_one_broken_record_is_one_failed_job_and_the_others_are_served(day: Day,
     assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
     row = day.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
-    assert row["reason"] == "1 of 8 users could not be served and are quarantined."
+    assert row["skip_reason"] == "1 of 8 users could not be served and are quarantined."
 
 
-def test_who_is_put_aside_is_a_dead_letter_until_the_record_is_mended(day: Day, admin: Connection):
+def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
 
@@ -119,10 +119,10 @@ def test_who_is_put_aside_is_a_dead_letter_until_the_record_is_mended(day: Day, 
     assert (letter["dlq_reason"], letter["worker"]) == ("non_retriable_error", "offers")
     assert letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
     assert {day.statuses()[number] for number in (2, 3)} == {"failed"}
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
 
 
-def test_a_record_that_was_mended_meanwhile_is_served_and_the_rest_put_aside_again(day: Day, admin: Connection):
+def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
@@ -135,13 +135,13 @@ def test_a_record_that_was_mended_meanwhile_is_served_and_the_rest_put_aside_aga
     assert [one["name"] for one in rows(admin, "offer_shard") if one["status"] == "pending"] == ["0/failed/failed"]
 
 
-def test_who_comes_late_is_served_from_the_pool_as_it_was(day: Day, admin: Connection, tenant: UUID):
+def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     late = [user(number) for number in (4, 5)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)
-    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # and one goes again
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # one leaves again
 
     day.deliver(message(shard))
 
@@ -150,10 +150,10 @@ def test_who_comes_late_is_served_from_the_pool_as_it_was(day: Day, admin: Conne
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
 
-def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: Connection, tenant: UUID):
+def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
-    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
+    admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
     late = [user(number) for number in (4, 6, 8)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)
@@ -164,7 +164,7 @@ def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: 
     assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
 
 
-def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, admin: Connection):
+def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(day.statuses().values()) == {"failed"}
@@ -176,11 +176,11 @@ def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, adm
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE offer_pool SET digest = sha256('another')", "differ from the pinned ones"),
-        ("UPDATE offer_shard SET people = NULL", "were deleted"),
+        ("UPDATE offer_pool SET profiles_hash = sha256('another')", "differ from the pinned ones"),
+        ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
-def test_a_pool_that_is_not_what_was_pinned_is_not_computed_from(day: Day, admin: Connection, change: str, says: str):
+def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, says: str):
     messages = day.pin(shards=1)
     admin.execute(change.encode())
 
@@ -190,7 +190,7 @@ def test_a_pool_that_is_not_what_was_pinned_is_not_computed_from(day: Day, admin
     assert set(day.statuses().values()) == {"failed"}
 
 
-def test_trouble_that_passes_is_tried_again_after_30_seconds_2_and_5_minutes(day: Day, admin: Connection, clock: Clock):
+def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: Connection, clock: Clock):
     def fail(attempt: TenantAttempt) -> Outcome:
         raise DatabaseUnavailableError("away")
 
@@ -211,7 +211,7 @@ def test_trouble_that_passes_is_tried_again_after_30_seconds_2_and_5_minutes(day
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
-def test_destinations_that_ask_are_told_that_offers_are_there_and_no_names(day: Day, admin: Connection, tenant: UUID):
+def test_subscribed_destinations_learn_of_offers_without_names(day: Day, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
     day.spoil(8)
@@ -233,15 +233,15 @@ def test_destinations_that_ask_are_told_that_offers_are_there_and_no_names(day: 
 
 
 class Crash(BaseException):
-    """What ends a process between two steps."""
+    """Ends a process between two steps."""
 
 
-STEPS = ("given", "pool_people", "pin_excluded", "write", "told", "commit")
+STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "told", "commit")
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_a_try_that_ends_at_any_step_is_made_again_and_nobody_is_served_twice(
+def test_crash_at_any_step_serves_each_user_once(
     step: str, is_done: bool, day: Day, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     make_destination(admin, day.tenant_id, "app", url="https://app.example.com", events=["offers"])
@@ -273,7 +273,7 @@ def test_a_try_that_ends_at_any_step_is_made_again_and_nobody_is_served_twice(
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
-    """The connection is lost in the commit of what came of a shard: it has happened or not."""
+    """Lose the connection in the commit of a shard's results, which may or may not have happened."""
     real = store.write
 
     def write(connection: Connection, *given: Any) -> Any:
@@ -291,9 +291,9 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
     patch.setattr(store, "write", write)
 
 
-def test_a_try_that_has_lost_its_claim_writes_nothing(day: Day, admin: Connection):
+def test_attempt_without_its_claim_writes_nothing(day: Day, admin: Connection):
     def slow(attempt: TenantAttempt) -> Outcome:
-        outcome = serve(attempt, day.pools)
+        outcome = compute_shard(attempt, day.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome
 

@@ -1,4 +1,4 @@
-"""Where it is bounded to how many one may be offered: parts of a pool, and who comes late, share the places."""
+"""With a cap on exposure, shards and late users share the slots."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ RULES = {"offers": 2, "candidates": 1000, "most_offered": 2, "repeat_days": 30}
 
 
 def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Message:
-    """A shard of people who come late to the one pool that there is."""
+    """Return a shard of late users of the only pool."""
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     users = [user(number) for number in numbers]
     shard = make_shard(admin, tenant, users, pool_id=pool, name=name)
@@ -35,9 +35,9 @@ def most_offered(admin: Connection) -> int:
 
 
 def comes_first(day: Day, other: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another shard is served between the computing and the writing of the one that is delivered next."""
+    """Serve another shard between computing and writing the next one."""
     met: list[bool] = []
-    hold = store.hold_pool
+    hold = store.reserve_exposure
 
     def other_comes_first(connection: Connection, *arguments: Any) -> None:
         if not met:
@@ -45,12 +45,10 @@ def comes_first(day: Day, other: Message, monkeypatch: pytest.MonkeyPatch) -> No
             day.deliver(other)
         hold(connection, *arguments)
 
-    monkeypatch.setattr(store, "hold_pool", other_comes_first)
+    monkeypatch.setattr(store, "reserve_exposure", other_comes_first)
 
 
-def test_who_comes_late_is_offered_those_who_are_not_offered_to_enough_others(
-    day: Day, admin: Connection, tenant: UUID
-):
+def test_late_user_gets_candidates_below_their_cap(day: Day, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
     assert most_offered(admin) == 2
 
@@ -59,10 +57,10 @@ def test_who_comes_late_is_offered_those_who_are_not_offered_to_enough_others(
     assert most_offered(admin) == 2
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
-    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # whom none of the first three wanted most
+    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # not preferred by any of the first three
 
 
-def test_two_who_come_late_at_once_do_not_share_the_last_place(
+def test_concurrent_late_users_share_no_slot(
     day: Day, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
     day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
@@ -79,7 +77,7 @@ def test_two_who_come_late_at_once_do_not_share_the_last_place(
     assert set(day.statuses().values()) == {"completed"}
 
 
-def test_a_bounded_pool_in_parts_comes_out_the_same_in_any_order(day: Day, admin: Connection):
+def test_capped_shards_are_independent_of_their_order(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     assert most_offered(admin) <= 4
@@ -92,9 +90,7 @@ def test_a_bounded_pool_in_parts_comes_out_the_same_in_any_order(day: Day, admin
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_parts_that_are_computed_at_once_keep_to_their_places(
-    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
+def test_concurrent_shards_keep_their_slots(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     first, second = day.pin(shards=2, rules=Jsonb(RULES))
     comes_first(day, second, monkeypatch)
 
@@ -104,7 +100,7 @@ def test_parts_that_are_computed_at_once_keep_to_their_places(
     assert most_offered(admin) == 2
 
 
-def test_who_comes_late_waits_for_those_who_were_there_before(day: Day, admin: Connection):
+def test_late_user_waits_for_earlier_users(day: Day, admin: Connection):
     first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     late = late_shard(admin, day.tenant_id, "late/9/0", 5, 6)
     day.deliver(first, late)
@@ -119,7 +115,7 @@ def test_who_comes_late_waits_for_those_who_were_there_before(day: Day, admin: C
     assert most_offered(admin) == 2
 
 
-def test_a_part_that_failed_takes_the_places_that_were_left(day: Day, admin: Connection):
+def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
     first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     day.deliver(first)
     admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
@@ -133,9 +129,7 @@ def test_a_part_that_failed_takes_the_places_that_were_left(day: Day, admin: Con
     assert most_offered(admin) == 2
 
 
-def test_bounded_pools_of_two_zones_do_not_wait_for_each_other(
-    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
+def test_capped_pools_of_two_zones_are_independent(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
     (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
     comes_first(day, paris, monkeypatch)

@@ -1,11 +1,11 @@
-"""Offers are kept for a season, and the records of people that they were made of for a week."""
+"""Offers are retained for a season, and their profiles for a week."""
 
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.errors import RejectedStatementError
 from functions.watchdog.retention import OFFERS_RETENTION, Purged, purge
 from tests.delivery.harness import rows
@@ -13,7 +13,7 @@ from tests.factories import make_profile, make_tenant
 from tests.offers.harness import pin
 
 NOW = datetime.now(UTC)
-"""The database has its own say about what is old enough, by its own clock."""
+"""PostgreSQL's clock decides about ages."""
 A_DAY = timedelta(days=1)
 OLD, YOUNG = (NOW - OFFERS_RETENTION - 2 * A_DAY).date(), (NOW - OFFERS_RETENTION + 2 * A_DAY).date()
 
@@ -25,7 +25,7 @@ def people(admin: Connection) -> list[UUID]:
 
 
 def serve(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
-    """The day's pool of these people, who were all offered each other, in shards of two. Returns the shards."""
+    """Serve a pool in which all users were offered each other, in shards of two. Return the shards."""
     ((tenant,),) = admin.execute("SELECT id FROM tenant").fetchall()
     shards = pin(admin, tenant, people, shards=2, day=day)
     admin.execute("UPDATE offer_shard SET excluded = '' WHERE date = %s", [day])
@@ -68,7 +68,7 @@ def test_they_go_bit_by_bit(keeper_database: Database, admin: Connection, people
     assert numbers(purge(keeper_database, lambda: NOW, at_once=3))[0] == 1
 
 
-def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_ones(
+def test_wrong_watchdog_clock_deletes_no_recent_offers(
     keeper_database: Database, admin: Connection, people: list[UUID]
 ):
     serve(admin, people, YOUNG)
@@ -76,9 +76,7 @@ def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_ones(
     assert numbers(purge(keeper_database, lambda: NOW + 10 * OFFERS_RETENTION))[:2] == (0, 0)
 
 
-def test_the_records_of_people_are_forgotten_after_a_week_and_what_became_of_them_is_kept(
-    keeper_database: Database, admin: Connection, people: list[UUID]
-):
+def test_profiles_are_deleted_after_a_week(keeper_database: Database, admin: Connection, people: list[UUID]):
     week, less = (NOW - 9 * A_DAY).date(), (NOW - 5 * A_DAY).date()
     for day in (week, less):
         serve(admin, people, day)
@@ -87,13 +85,18 @@ def test_the_records_of_people_are_forgotten_after_a_week_and_what_became_of_the
     assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 1)
     assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 0)
 
-    held = {(row["date"], row["people"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")}
+    held = {(row["date"], row["profiles"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")}
     assert held == {(str(week), True, True), (str(less), False, False)}
     assert kept(admin)["offers"] == 24
 
 
-def test_the_watchdog_reads_nobody_s_record(keeper_database: Database, admin: Connection, people: list[UUID]):
+def test_watchdog_cannot_read_profiles(keeper_database: Database, admin: Connection, people: list[UUID]):
     serve(admin, people, OLD)
-    for what in ("people FROM offer_shard", "users FROM offer_shard", "offers FROM matchmaking_jobs", "* FROM offers"):
-        with pytest.raises(RejectedStatementError, match="42501"), keeper(keeper_database) as connection:
+    for what in (
+        "profiles FROM offer_shard",
+        "users FROM offer_shard",
+        "offers FROM matchmaking_jobs",
+        "* FROM offers",
+    ):
+        with pytest.raises(RejectedStatementError, match="42501"), keeper_connection(keeper_database) as connection:
             connection.execute(f"SELECT {what}".encode())

@@ -1,4 +1,4 @@
-"""The scheduler of daily offers: what is due is queued once, and what fails in one place stops no other."""
+"""The scheduler queues due offers once, and a failure blocks nothing else."""
 
 import importlib
 import json
@@ -17,7 +17,13 @@ from counterfoil.errors import ConflictError, DatabaseUnavailableError, Permanen
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import NoSuchDateError, NotDueError, Rules
 from counterfoil.settings import settings
-from functions.offers_scheduler.scheduler import LEAST_SECONDS, OffersRequest, RefusedError, Scheduler, UnfinishedError
+from functions.offers_scheduler.scheduler import (
+    MIN_SECONDS_LEFT,
+    InvalidRunError,
+    OffersRequest,
+    Scheduler,
+    UnfinishedError,
+)
 from tests.delivery.harness import Context, FakeSqs, rows
 from tests.factories import make_profile
 
@@ -27,7 +33,7 @@ HOUR = timedelta(hours=1)
 
 
 class Office:
-    """Tenants with people, and a scheduler with a clock of its own."""
+    """Tenants with users, and a scheduler with its own clock."""
 
     def __init__(self, admin: Connection, database: Database, tenants: dict[str, UUID]) -> None:
         self.admin, self.tenants, self.now = admin, tenants, NOON
@@ -62,7 +68,7 @@ def emitted(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_a_tick_pins_and_sends_what_is_due_of_every_tenant(office: Office, sqs: FakeSqs):
+def test_run_pins_and_sends_all_due_pools(office: Office, sqs: FakeSqs):
     office.settle("Europe/Berlin", number=5)
     office.settle("Pacific/Kiritimati")
     office.settle("America/New_York", "umbrella")
@@ -80,7 +86,7 @@ def test_a_tick_pins_and_sends_what_is_due_of_every_tenant(office: Office, sqs: 
     assert {json.loads(entry["MessageBody"])["work_id"] for entry in sqs.sent[QUEUE]} == shards
 
 
-def test_a_tick_again_adds_nothing_until_it_is_nine_somewhere(office: Office, sqs: FakeSqs):
+def test_second_run_adds_nothing_until_next_nine(office: Office, sqs: FakeSqs):
     office.settle("Europe/Berlin", number=3)
     office.settle("America/New_York")
     office.tick()
@@ -93,19 +99,19 @@ def test_a_tick_again_adds_nothing_until_it_is_nine_somewhere(office: Office, sq
     assert len(sqs.sent[QUEUE]) == 4
 
 
-def test_who_comes_or_moves_between_two_ticks_is_added_at_the_next_one_once(office: Office):
+def test_new_and_moved_users_are_added_once(office: Office):
     (mover,) = office.settle("Asia/Tokyo")
     office.settle("Europe/Berlin", number=2)
     office.tick()
     office.settle("Europe/Berlin")
     office.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
     office.now += HOUR
-    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the mover has the date already
+    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the mover already has the date
     assert office.jobs() == 4
     assert office.tick()["pools"] == 0
 
 
-def test_what_was_missed_within_a_day_is_caught_up_on_and_what_has_expired_is_not(office: Office):
+def test_missed_dates_are_caught_up_within_a_day(office: Office):
     office.settle("Europe/Berlin")
     office.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
     office.tick()
@@ -115,13 +121,13 @@ def test_what_was_missed_within_a_day_is_caught_up_on_and_what_has_expired_is_no
     assert office.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
 
 
-def test_an_unknown_zone_is_queued_at_nine_of_utc(office: Office):
+def test_unknown_zone_is_queued_at_nine_utc(office: Office):
     office.settle("Mars/Olympus")
     office.tick()
     assert office.pools() == {("Mars/Olympus", "2026-01-05")}
 
 
-def test_a_pool_that_fails_stops_no_other_and_is_told_at_the_end(
+def test_failed_pool_blocks_no_other_and_is_reported(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -149,7 +155,7 @@ def test_a_pool_that_fails_stops_no_other_and_is_told_at_the_end(
     assert office.tick() == {"pools": 1, "shards": 1, "people": 1}
 
 
-def test_a_tenant_that_cannot_be_looked_at_stops_no_other(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_tenant_blocks_no_other(office: Office, monkeypatch: pytest.MonkeyPatch):
     office.settle("Europe/Berlin")
     office.settle("Europe/Berlin", "umbrella")
     zones = pinning.zones
@@ -165,7 +171,7 @@ def test_a_tenant_that_cannot_be_looked_at_stops_no_other(office: Office, monkey
     assert [row["tenant_id"] for row in rows(office.admin, "offer_pool")] == [str(office.tenants["umbrella"])]
 
 
-def test_a_pool_that_lost_against_another_transaction_is_tried_again(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_pool_with_a_transaction_conflict_is_retried(office: Office, monkeypatch: pytest.MonkeyPatch):
     office.settle("Europe/Berlin")
     pin, lost = pinning.pin, [1, 2]
 
@@ -178,14 +184,14 @@ def test_a_pool_that_lost_against_another_transaction_is_tried_again(office: Off
     assert office.tick()["pools"] == 1
 
 
-def test_what_there_is_no_time_for_is_done_at_the_next_call_the_large_ones_last(office: Office):
+def test_pools_without_time_left_follow_largest_last(office: Office):
     office.settle("Asia/Tokyo", number=3)
     office.settle("Europe/Berlin", number=1)
     office.settle("Europe/Lisbon", number=2)
     times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
 
     with pytest.raises(UnfinishedError, match="0 pools failed and 2 are left"):
-        office.tick(lambda: next(times, LEAST_SECONDS - 1))
+        office.tick(lambda: next(times, MIN_SECONDS_LEFT - 1))
 
     assert {zone for zone, _ in office.pools()} == {"Europe/Berlin"}
     assert office.tick() == {"pools": 2, "shards": 3, "people": 5}
@@ -204,7 +210,7 @@ def test_postgresql_ends_a_transaction_before_the_call_ends(office: Office, monk
     assert bounds == ["45s"]
 
 
-def test_a_large_pool_may_take_longer_than_other_transactions(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_large_pool_may_exceed_the_usual_timeout(office: Office, monkeypatch: pytest.MonkeyPatch):
     office.settle("Europe/Berlin")
     pin = pinning.pin
 
@@ -216,12 +222,12 @@ def test_a_large_pool_may_take_longer_than_other_transactions(office: Office, mo
     monkeypatch.setattr(pinning, "pin", takes_its_time)
     assert office.tick()["pools"] == 1
     office.settle("Europe/Lisbon")
-    monkeypatch.setattr("functions.offers_scheduler.scheduler.KEPT_SECONDS", 799)
+    monkeypatch.setattr("functions.offers_scheduler.scheduler.RESERVED_SECONDS", 799)
     with pytest.raises(UnfinishedError):
         office.tick()
 
 
-def test_a_run_queues_one_date_of_one_zone_of_whoever_is_meant(office: Office):
+def test_request_queues_one_date_of_one_zone(office: Office):
     for tenant in ("acme", "umbrella"):
         office.settle("Europe/Berlin", tenant, 2)
         office.settle("Europe/Lisbon", tenant)
@@ -276,7 +282,7 @@ def test_failed_audit_entry_queues_no_offers(office: Office, monkeypatch: pytest
     assert not office.jobs()
 
 
-def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Office):
+def test_request_adds_late_users_until_expiry(office: Office):
     office.settle("Europe/Berlin")
     for day, people in (("2026-01-05", 1), ("2026-01-04", 0)):
         office.run(date=day, timezone="Europe/Berlin")
@@ -332,16 +338,16 @@ def test_without_tenants_there_is_nothing_to_run(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     office = Office(admin, database, {})
-    with pytest.raises(RefusedError, match=r"^No tenant exists$"):
+    with pytest.raises(InvalidRunError, match=r"^No tenant exists$"):
         office.run(date="2026-01-05", timezone="UTC")
 
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
-    """The handler, in an environment of its own."""
+    """Import the handler in a separate environment."""
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("OFFERS_PER_USER", "3")
-    monkeypatch.setenv("OFFERS_MOST_OFFERED", "12")
+    monkeypatch.setenv("OFFERS_MAX_EXPOSURE", "12")
     module = importlib.import_module("functions.offers_scheduler.handler")
     settings.cache_clear()
     module.function.cache_clear()

@@ -1,4 +1,4 @@
-"""Destinations that fail, go, change their secrets or have none: what becomes of the results that they are owed."""
+"""Deliveries to destinations that fail, are removed, or change or lose their secrets."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pytest
 from counterfoil.deadline import Deadline
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
-from functions.document_output.work import Ways
+from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, rows
 from tests.functions.output_world import FAILURES, World
 from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, server, world
@@ -21,7 +21,7 @@ from tools.demo.webhook_receiver import is_genuine
 __all__ = ["server", "world"]
 
 
-def test_a_destination_that_fails_for_long_is_left_alone_and_the_others_are_not(world: World, server: Server):
+def test_failing_destination_is_paused_and_others_are_not(world: World, server: Server):
     with Server() as broken:
         world.webhook(broken.url, "broken")
         world.webhook(server.url, "sound")
@@ -44,7 +44,7 @@ def test_a_destination_that_fails_for_long_is_left_alone_and_the_others_are_not(
     ]
 
 
-def test_what_was_parked_is_delivered_when_the_destination_is_back(world: World, server: Server):
+def test_parked_deliveries_resume_with_their_destination(world: World, server: Server):
     world.webhook(server.url)
     server.then(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
     for _ in range(FAILURES):
@@ -55,14 +55,14 @@ def test_what_was_parked_is_delivered_when_the_destination_is_back(world: World,
     world.run()
     assert len(server.requests) == FAILURES
     world.clock.pass_(minutes=10)
-    world.run()  # one of them tries, and the others wait, but those that begin after it was answered
+    world.run()  # one delivery tries, and the others wait unless they start after its answer
     world.clock.pass_(minutes=10)
     world.run()
     assert {job["status"] for job in world.jobs()} == {"succeeded"}
     assert len(server.requests) == FAILURES + 5
 
 
-def test_a_refusal_is_no_outage(world: World, server: Server):
+def test_refusal_is_not_an_outage(world: World, server: Server):
     world.webhook(server.url)
     server.then(*[Raw(400)] * (FAILURES + 1))
     for _ in range(FAILURES + 1):
@@ -72,17 +72,17 @@ def test_a_refusal_is_no_outage(world: World, server: Server):
     assert {job["status"] for job in world.jobs()} == {"failed"}
 
 
-def test_what_waits_for_a_destination_that_was_removed_is_skipped(world: World, server: Server):
+def test_deliveries_to_a_removed_destination_are_skipped(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     assert destinations.remove(world.admin, world.change(), "office")
     assert world.run() == ACKNOWLEDGED
-    assert (world.job()["status"], world.job()["reason"]) == (None, "The destination 'office' was removed")
+    assert (world.job()["status"], world.job()["skip_reason"]) == (None, "The destination 'office' was removed")
     assert server.requests == []
     assert rows(world.admin, "destination_secret") == []
 
 
-def test_nothing_of_a_document_is_kept_for_a_destination_that_was_removed(world: World, server: Server):
+def test_removed_destination_retains_no_document_data(world: World, server: Server):
     world.webhook(server.url)
     world.webhook(server.url, "archive")
     delivered = world.result()
@@ -95,9 +95,7 @@ def test_nothing_of_a_document_is_kept_for_a_destination_that_was_removed(world:
     assert kept[False]["documents"][0]["id"] == str(delivered)
 
 
-def test_what_was_asked_for_while_a_destination_was_being_removed_is_forgotten_when_it_is_skipped(
-    world: World, server: Server
-):
+def test_delivery_requested_during_removal_is_skipped(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     world.admin.execute("UPDATE destination SET disabled_at = now()")
@@ -137,16 +135,16 @@ def test_a_second_rotation_ends_the_first_secret(world: World):
     assert first not in found
 
 
-# What keeps the worker from it
+# Configuration and time
 
 
-def test_without_a_way_to_the_internet_it_says_what_to_do(world: World, server: Server):
+def test_missing_internet_access_names_the_remedy(world: World, server: Server):
     world.webhook(server.url)
     world.result()
-    world.ways = Ways(world.ways.breakers, None, None)
+    world.ways = OutputDependencies(world.ways.breakers, None, None)
     world.run()
     assert world.job()["status"] == "failed"
-    assert "Deploy with -c webhooks=true" in world.job()["error"]
+    assert "Deploy with -c enableWebhooks=true" in world.job()["error"]
 
 
 def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
@@ -158,25 +156,25 @@ def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
     assert "rotate it" in world.job()["error"]
 
 
-def test_a_call_that_there_is_no_time_for_is_not_made(world: World, server: Server):
+def test_call_without_time_left_is_not_made(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     (message,) = world.owed()
-    cancelled: list[type[BaseException]] = []
+    canceled: list[type[BaseException]] = []
 
     def hurried(attempt: TenantAttempt) -> Outcome:
         try:
             return world.deliver(replace(attempt, deadline=Deadline(lambda: 1.0)))
         except BaseException as error:
-            cancelled.append(type(error))
+            canceled.append(type(error))
             raise
 
     world.run(message, work=hurried)
-    assert [error.__name__ for error in cancelled] == ["CancelledError"]
+    assert [error.__name__ for error in canceled] == ["CancelledError"]
     assert (server.requests, world.job()["status"]) == ([], "pending")
 
 
-def test_neither_logs_nor_errors_tell_a_secret_or_a_path(
+def test_logs_and_errors_contain_no_secret_or_path(
     world: World, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     secret = world.webhook(server.url)
@@ -187,7 +185,7 @@ def test_neither_logs_nor_errors_tell_a_secret_or_a_path(
     world.run(receives=2)
     said = capsys.readouterr().out + str([vars(line) for line in caplog.records])
     assert "HTTP 500" in said
-    kept = json.dumps([rows(world.admin, name) for name in ("dead_letter", "notification", "dead_letter_audit")])
+    kept = json.dumps([rows(world.admin, name) for name in ("dead_letter", "failure_event", "dead_letter_audit")])
     for text in (said, kept, world.job()["error"]):
         assert "t0ken" not in text
         assert secret not in text

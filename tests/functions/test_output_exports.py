@@ -1,4 +1,4 @@
-"""Results reach S3: a JSON and a CSV file under keys that stay, in the state of the newest revision."""
+"""Results are exported to S3 as JSON and CSV under stable keys, in the latest state."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import export
-from functions.document_output.work import Ways
+from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.functions.output_world import BUCKET, World
 
@@ -27,7 +27,7 @@ def refusal(code: str, status: int) -> ClientError:
 
 
 class S3:
-    """S3 as moto has it, with failures on demand, and somebody who may come in between."""
+    """moto's S3, with failures and concurrent writes on demand."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -75,7 +75,7 @@ def world(s3: S3, database: Database, admin: Connection, clock: Clock, tenant: U
     return world
 
 
-def test_a_result_is_two_files_under_keys_that_tell_the_tenant_and_the_cluster(world: World, s3: S3):
+def test_result_is_two_files_per_tenant_and_cluster(world: World, s3: S3):
     cluster = world.result()
     world.run()
     assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", None)
@@ -87,7 +87,7 @@ def test_a_result_is_two_files_under_keys_that_tell_the_tenant_and_the_cluster(w
     assert (line["number"], line["outcome"], line["subject_id"]) == ("R-1", "matched", str(cluster))
 
 
-def test_offers_are_one_file_for_those_who_ask_for_them(world: World, s3: S3):
+def test_offers_are_exported_to_subscribed_destinations(world: World, s3: S3):
     world.result()
     world.offers()
     assert s3.keys() == []
@@ -111,7 +111,7 @@ def test_the_newest_revision_is_under_the_same_keys(world: World, s3: S3):
     assert (told["revision"], told["data"]["outcome"]) == (2, "matched")
 
 
-def test_a_cluster_that_is_gone_leaves_files_that_say_so(world: World, s3: S3):
+def test_removed_cluster_is_exported_as_removed(world: World, s3: S3):
     cluster = world.result()
     world.run()
     world.admin.execute("UPDATE document SET cluster_id = NULL")
@@ -121,7 +121,7 @@ def test_a_cluster_that_is_gone_leaves_files_that_say_so(world: World, s3: S3):
     assert len(s3.text(f"exports/acme/erp/in/clusters/{cluster}.csv").splitlines()) == 1
 
 
-def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
+def test_slow_older_revision_overwrites_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
     def overtaken(attempt: TenantAttempt) -> Outcome:
@@ -130,7 +130,7 @@ def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
         world.result("matched", cluster)
-        world.run()  # the newer revision is there first
+        world.run()  # the newer revision is stored first
         export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
@@ -140,7 +140,7 @@ def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
     assert world.job()["status"] == "succeeded"
 
 
-def test_who_writes_in_between_is_noticed(world: World, s3: S3):
+def test_concurrent_write_is_detected(world: World, s3: S3):
     cluster = world.result()
     key = f"exports/acme/erp/in/clusters/{cluster}.json"
     newer = {"job": world.job()["id"], "revision": "9", "created-at": "2026-01-02T03:04:05.000000Z"}
@@ -153,7 +153,7 @@ def test_who_writes_in_between_is_noticed(world: World, s3: S3):
     assert (world.job()["status"], s3.text(key)) == ("succeeded", "newer")
 
 
-def test_a_destination_that_was_removed_and_added_again_gets_the_newest_state(world: World, s3: S3):
+def test_recreated_destination_gets_the_latest_state(world: World, s3: S3):
     cluster = world.result("incomplete")
     world.run()
     world.clock.pass_(seconds=1)
@@ -168,7 +168,7 @@ def test_a_destination_that_was_removed_and_added_again_gets_the_newest_state(wo
     assert (told["revision"], told["data"]["outcome"]) == (1, "matched")
 
 
-def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_nothing(world: World, s3: S3):
+def test_slow_attempt_for_recreated_destination_overwrites_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
     def overtaken(attempt: TenantAttempt) -> Outcome:
@@ -179,7 +179,7 @@ def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_no
         world.export("erp/in")
         world.clock.pass_(seconds=1)
         world.result("matched", cluster)
-        world.run()  # the new destination's is there first
+        world.run()  # the new destination is written first
         export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
@@ -198,7 +198,7 @@ def test_the_same_revision_again_is_written_again(world: World, s3: S3):
     assert s3.text(f"exports/acme/erp/in/clusters/{cluster}.json") == before
 
 
-def test_without_the_right_to_list_a_missing_file_looks_forbidden_and_is_written(world: World, s3: S3):
+def test_missing_file_without_list_permission_is_written(world: World, s3: S3):
     s3.refuse["head"] = refusal("403", 403)
     world.result()
     world.run()
@@ -217,7 +217,7 @@ def test_while_s3_is_away_the_export_waits(call: str, world: World, s3: S3):
     assert world.job()["status"] == "succeeded"
 
 
-def test_an_export_that_may_not_be_written_is_a_dead_letter(world: World, s3: S3):
+def test_denied_export_is_a_dead_letter(world: World, s3: S3):
     s3.refuse["put"] = refusal("AccessDenied", 403)
     world.result()
     world.run()
@@ -225,8 +225,8 @@ def test_an_export_that_may_not_be_written_is_a_dead_letter(world: World, s3: S3
     assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["non_retriable_error"]
 
 
-def test_without_a_bucket_it_says_so(world: World):
-    world.ways = Ways(world.ways.breakers, None, None)
+def test_missing_bucket_is_named(world: World):
+    world.ways = OutputDependencies(world.ways.breakers, None, None)
     world.result()
     world.run()
     assert world.job()["error"].startswith("UPLOADS_BUCKET is not set")

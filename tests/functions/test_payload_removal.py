@@ -1,4 +1,4 @@
-"""The watchdog removes the payloads of tasks that are no more from S3, after they are gone and never before."""
+"""The watchdog deletes payloads of deleted tasks from S3, never earlier."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,13 +14,13 @@ from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.tasks import store
 from counterfoil.tasks.payloads import INLINE_BYTES
 from counterfoil.tasks.types import TYPES
-from functions.watchdog.retention import TASK_RETENTION, purge, remove_payloads
+from functions.watchdog.retention import TASK_RETENTION, delete_payloads, purge
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 
 __all__ = ["s3", "tenant"]
 
 NOW = datetime.now(UTC)
-"""The database has its own say about what is old enough, by its own clock."""
+"""PostgreSQL's clock decides about ages."""
 LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
 
 Round = Callable[..., int]
@@ -28,17 +28,17 @@ Round = Callable[..., int]
 
 @pytest.fixture
 def a_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
-    """`a_task(status, ended_at)` is one with a large payload: the key of its object."""
+    """`a_task(status, ended_at)` stores a task with a large payload and returns its key."""
 
     def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
         echo = TYPES.get("echo")
         assert echo is not None
-        done = store.submit(database, tenant, store.order(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=BUCKET)
+        done = store.submit(database, tenant, store.build_request(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=BUCKET)
         admin.execute(
             "UPDATE task SET status = %s, ended_at = %s, failed_at = %s WHERE id = %s",
             [status, ended_at, failed_at, done.task.job_id],
         )
-        ((key,),) = admin.execute("SELECT payload_key FROM task WHERE id = %s", [done.task.job_id]).fetchall()
+        ((key,),) = admin.execute("SELECT payload_s3_key FROM task WHERE id = %s", [done.task.job_id]).fetchall()
         assert key in s3.objects
         return str(key)
 
@@ -47,18 +47,18 @@ def a_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> C
 
 @pytest.fixture
 def round_(keeper_database: Database) -> Round:
-    """`round_()` is one of the watchdog: it purges, and removes what is left behind. Returns how many objects."""
+    """`round_()` purges and deletes payloads as the watchdog does. Returns the number of objects."""
 
     def run(**how: Any) -> int:
         purge(keeper_database, lambda: NOW)
-        return remove_payloads(keeper_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
+        return delete_payloads(keeper_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
 
     return run
 
 
 def owed(admin: Connection) -> set[str]:
-    """Objects that are to be removed."""
-    return {key for (key,) in admin.execute("SELECT key FROM payload_removal")}
+    """Return the objects to delete."""
+    return {key for (key,) in admin.execute("SELECT key FROM payload_deletion")}
 
 
 def test_a_payload_lives_as_long_as_its_task(
@@ -66,35 +66,35 @@ def test_a_payload_lives_as_long_as_its_task(
 ) -> None:
     gone = {a_task("succeeded", LONG_AGO), a_task(None, LONG_AGO)}
     kept = {a_task("succeeded", NOW), a_task(None, NOW), a_task("pending"), a_task("in-progress")}
-    kept.add(a_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be sent again, however late
+    kept.add(a_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
     assert set(s3.objects) == gone | kept
 
     assert round_() == len(gone)
 
-    assert set(s3.objects) == kept == {key for (key,) in admin.execute("SELECT payload_key FROM task")}
+    assert set(s3.objects) == kept == {key for (key,) in admin.execute("SELECT payload_s3_key FROM task")}
     assert owed(admin) == set()
 
 
-def test_a_long_message_goes_with_its_conversation_though_its_task_that_failed_stays(
+def test_large_message_is_deleted_with_its_conversation(
     database: Database, admin: Connection, tenant: UUID, s3: FakeS3, round_: Round
 ) -> None:
     chat = TYPES.get("chat_completion")
     assert chat is not None
-    order = store.order(chat, {"message": "\u00e9" * 90_000}, user_id="ada")
+    order = store.build_request(chat, {"message": "\u00e9" * 90_000}, user_id="ada")
     session = store.submit(database, tenant, order, NOW, bucket=BUCKET).task.job_id
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [LONG_AGO])
     assert round_() == 0
-    admin.execute("UPDATE chat_session SET used_at = %s", [LONG_AGO])
+    admin.execute("UPDATE chat_session SET last_used_at = %s", [LONG_AGO])
 
     assert round_() == 1
 
     assert (s3.objects, owed(admin)) == ({}, set())
-    assert admin.execute("SELECT id, status, payload, payload_key FROM task").fetchall() == [
+    assert admin.execute("SELECT id, status, payload, payload_s3_key FROM task").fetchall() == [
         (session, "failed", {"message": "(deleted)"}, None)
     ]
 
 
-def test_what_s3_does_not_delete_is_deleted_in_a_later_round(
+def test_failed_s3_deletion_is_repeated(
     a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
 ) -> None:
     stubborn, other = a_task("succeeded", LONG_AGO), a_task("succeeded", LONG_AGO)
@@ -122,53 +122,51 @@ def test_while_s3_is_away_everything_is_owed(
     assert owed(admin) == {key}
 
 
-def test_what_is_deleted_already_is_owed_no_more(
+def test_deleted_object_is_removed_from_the_queue(
     a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
 ) -> None:
     a_task("succeeded", LONG_AGO)
-    s3.objects.clear()  # by a round that died before it said so
+    s3.objects.clear()  # deleted by a run that crashed before recording it
 
     assert round_() == 1
     assert owed(admin) == set()
 
 
-def test_so_many_are_removed_in_a_round_those_due_longest_first(
+def test_run_deletes_a_limited_number_oldest_first(
     a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
 ) -> None:
     keys = [a_task("succeeded", LONG_AGO) for _ in range(3)]
     round_(at_once=0)
     for age, key in enumerate(keys):
-        admin.execute("UPDATE payload_removal SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
+        admin.execute("UPDATE payload_deletion SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
 
     assert round_(at_once=2) == 2
     assert set(s3.objects) == {keys[0]}
 
 
-def test_nothing_is_asked_of_s3_where_nothing_is_due(
+def test_idle_run_makes_no_s3_request(
     keeper_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(
-        "INSERT INTO payload_removal VALUES ('tasks/' || %(t)s || '/1', %(t)s, now() + interval '1 hour')",
+        "INSERT INTO payload_deletion VALUES ('tasks/' || %(t)s || '/1', %(t)s, now() + interval '1 hour')",
         {"t": tenant},
     )
     monkeypatch.setattr(aws, "client", pytest.fail)
 
-    assert remove_payloads(keeper_database, None, lambda: 30.0) == 0
+    assert delete_payloads(keeper_database, None, lambda: 30.0) == 0
 
 
-def test_a_bucket_that_is_not_named_is_told(
-    a_task: Callable[..., str], round_: Round, keeper_database: Database
-) -> None:
+def test_missing_bucket_is_reported(a_task: Callable[..., str], round_: Round, keeper_database: Database) -> None:
     a_task("succeeded", LONG_AGO)
     round_(at_once=0)
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        remove_payloads(keeper_database, None, lambda: 30.0)
+        delete_payloads(keeper_database, None, lambda: 30.0)
 
 
-def test_what_is_due_is_found_by_an_index(admin: Connection) -> None:
+def test_due_removals_are_found_by_index(admin: Connection) -> None:
     admin.execute("SET enable_seqscan = off")
     plan = admin.execute(
-        "EXPLAIN SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIMIT 10"
+        "EXPLAIN SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT 10"
     ).fetchall()
 
-    assert "payload_removal_by_due" in str(plan)
+    assert "payload_deletion_by_due" in str(plan)

@@ -1,4 +1,4 @@
-"""What is past keeping is deleted, so many rows in a round, and nothing else is."""
+"""Expired rows are deleted in limited steps, and nothing else."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -24,26 +24,26 @@ from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
 NOW = datetime.now(UTC)
-"""The database has its own say about what is old enough, by its own clock."""
+"""PostgreSQL's clock decides about ages."""
 A_DAY = timedelta(days=1)
 
 
 def sent(admin: Connection, at: datetime | None, number: int = 1) -> None:
-    """Messages sent then, or not yet."""
+    """Store messages that were sent then, or not yet."""
     admin.execute(
-        "INSERT INTO outbox (worker, work_id, revision, send_number, not_before, created_at, sent_at) "
+        "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at, sent_at) "
         "SELECT 'matching', gen_random_uuid(), 1, 0, %s, %s, %s FROM generate_series(1, %s)",
         [NOW - 2 * OUTBOX_RETENTION, NOW - 2 * OUTBOX_RETENTION, at, number],
     )
 
 
 def left(admin: Connection) -> set[datetime | None]:
-    """When the messages that are left were sent."""
+    """Return when the remaining messages were sent."""
     return {at for (at,) in admin.execute("SELECT sent_at FROM outbox")}
 
 
 def called(admin: Connection, at: datetime, *tenants: object) -> None:
-    """Calls of the language model, for tenants or, without any, for nobody."""
+    """Store calls of the language model for tenants, or without any for no tenant."""
     for tenant in tenants or (None,):
         admin.execute(
             "INSERT INTO llm_call (id, tenant_id, purpose, provider, model, outcome, latency_ms, created_at) "
@@ -56,17 +56,15 @@ NOTHING = Purged(*[0] * len(fields(Purged)))
 
 
 def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
-    """A try that ended then."""
+    """Store an attempt that ended then."""
     admin.execute(
-        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome) "
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome) "
         "VALUES (%s, 'tasks', gen_random_uuid(), 1, 1, %s, %s, 'retry')",
         [tenant, at, at],
     )
 
 
-def test_messages_are_kept_until_no_queue_can_hold_them_and_for_ever_while_they_are_owed(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_messages_are_retained_while_queued_or_pending(keeper_database: Database, admin: Connection) -> None:
     for at in (NOW - OUTBOX_RETENTION - A_DAY, NOW - OUTBOX_RETENTION + A_DAY, None):
         sent(admin, at)
 
@@ -75,9 +73,7 @@ def test_messages_are_kept_until_no_queue_can_hold_them_and_for_ever_while_they_
     assert left(admin) == {NOW - OUTBOX_RETENTION + A_DAY, None}
 
 
-def test_what_the_model_cost_is_kept_for_thirteen_months_whosever_it_was(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_llm_calls_are_retained_for_thirteen_months(keeper_database: Database, admin: Connection) -> None:
     tenants = [make_tenant(admin, slug) for slug in ("acme", "globex")]
     called(admin, NOW - CALL_RETENTION - A_DAY, *tenants)
     called(admin, NOW - CALL_RETENTION - A_DAY)
@@ -88,9 +84,7 @@ def test_what_the_model_cost_is_kept_for_thirteen_months_whosever_it_was(
     assert len(rows(admin, "llm_call")) == 2
 
 
-def test_how_tries_ended_is_kept_for_three_months_whosever_they_were(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_attempts_are_retained_for_three_months(keeper_database: Database, admin: Connection) -> None:
     for owner in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
         for at in (NOW - TRY_RETENTION - A_DAY, NOW - TRY_RETENTION + A_DAY):
             tried(admin, at, owner)
@@ -100,13 +94,13 @@ def test_how_tries_ended_is_kept_for_three_months_whosever_they_were(
     assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - TRY_RETENTION + A_DAY}
 
 
-def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_call(keeper_database: Database, admin: Connection) -> None:
+def test_wrong_watchdog_clock_deletes_no_recent_call(keeper_database: Database, admin: Connection) -> None:
     called(admin, NOW - CALL_RETENTION + A_DAY)
 
     assert purge(keeper_database, lambda: NOW + 10 * CALL_RETENTION).llm_call == 0
 
 
-def test_after_a_long_stop_each_round_takes_so_many_of_the_oldest(keeper_database: Database, admin: Connection) -> None:
+def test_long_backlog_is_purged_in_limited_steps(keeper_database: Database, admin: Connection) -> None:
     long_ago = NOW - 10 * CALL_RETENTION
     sent(admin, NOW - OUTBOX_RETENTION - A_DAY, 3)
     sent(admin, long_ago, 4)
@@ -124,10 +118,10 @@ def test_after_a_long_stop_each_round_takes_so_many_of_the_oldest(keeper_databas
         ("outbox", "outbox_sent", "sent_at < '2020-01-01' ORDER BY sent_at"),
         ("work_attempt", "work_attempt_by_age", "ended_at < '2020-01-01' ORDER BY ended_at"),
         ("llm_call", "llm_call_by_age", "created_at < '2020-01-01' ORDER BY created_at"),
-        ("chat_session", "chat_session_by_use", "used_at < '2020-01-01' ORDER BY used_at"),
+        ("chat_session", "chat_session_by_use", "last_used_at < '2020-01-01' ORDER BY last_used_at"),
     ],
 )
-def test_what_is_old_is_found_by_an_index(table: str, index: str, condition: str, admin: Connection) -> None:
+def test_old_rows_are_found_by_index(table: str, index: str, condition: str, admin: Connection) -> None:
     admin.execute("SET enable_seqscan = off")
     plan = admin.execute(f"EXPLAIN SELECT 1 FROM {table} WHERE {condition} LIMIT 10".encode()).fetchall()
 
@@ -135,7 +129,7 @@ def test_what_is_old_is_found_by_an_index(table: str, index: str, condition: str
 
 
 def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime | None) -> UUID:
-    """A task that ended so, then."""
+    """Store a task that ended with this status."""
     id_ = uuid4()
     admin.execute(
         """
@@ -148,9 +142,7 @@ def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime
     return id_
 
 
-def test_tasks_are_kept_for_a_while_after_their_end_and_for_ever_while_they_are_not_over_or_have_failed(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_tasks_are_retained_until_success_and_beyond(keeper_database: Database, admin: Connection) -> None:
     tenant = make_tenant(admin)
     old, young = NOW - TASK_RETENTION - A_DAY, NOW - TASK_RETENTION + A_DAY
     gone = {task(admin, tenant, "succeeded", old), task(admin, tenant, None, old)}
@@ -164,28 +156,29 @@ def test_tasks_are_kept_for_a_while_after_their_end_and_for_ever_while_they_are_
 
 
 def session(
-    admin: Connection, tenant: UUID, used_at: datetime, status: str | None = None, *, job: UUID | None = None
+    admin: Connection, tenant: UUID, last_used_at: datetime, status: str | None = None, *, job: UUID | None = None
 ) -> UUID:
-    """A conversation used last then, whose one message's task is in this state; None: it is `job`, or past keeping."""
+    """Store a conversation that was last used then.
+
+    Its only message has a task with this status; with None, the task is `job` or purged.
+    """
     id_ = uuid4()
     admin.execute(
-        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, used_at, last_number) "
+        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_used_at, last_number) "
         "VALUES (%s, %s, 'ada', %s, %s, 1)",
-        [id_, tenant, used_at, used_at],
+        [id_, tenant, last_used_at, last_used_at],
     )
     if job is None:
         job = uuid4() if status is None else task(admin, tenant, status, None)
     admin.execute(
         "INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at) "
         "VALUES (%s, %s, 1, 'user', 'Hello', %s, 1, %s)",
-        [tenant, id_, job, used_at],
+        [tenant, id_, job, last_used_at],
     )
     return id_
 
 
-def test_conversations_are_kept_for_a_while_after_their_last_message_and_while_one_waits_for_its_answer(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_conversations_are_retained_after_their_last_message(keeper_database: Database, admin: Connection) -> None:
     old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
     gone, left = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
@@ -200,14 +193,14 @@ def test_conversations_are_kept_for_a_while_after_their_last_message_and_while_o
 
 
 @pytest.mark.parametrize("status", ["failed", "succeeded", None])
-def test_what_was_said_in_a_purged_conversation_goes_from_its_tasks_and_from_no_others(
+def test_purged_conversation_is_removed_from_its_tasks_only(
     keeper_database: Database, admin: Connection, status: str | None
 ) -> None:
     tenant = make_tenant(admin)
     old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
-    for used_at in (old, young):
+    for last_used_at in (old, young):
         job = task(admin, tenant, status, NOW)
-        session(admin, tenant, used_at, job=job)
+        session(admin, tenant, last_used_at, job=job)
         said = {"payload": '{"message": "My secret"}', "result": '{"message": "My secret, too"}'}
         admin.execute(
             "UPDATE task SET payload = %(payload)s, result = %(result)s WHERE id = %(id)s", {**said, "id": job}
@@ -221,7 +214,7 @@ def test_what_was_said_in_a_purged_conversation_goes_from_its_tasks_and_from_no_
     ]
 
 
-def test_a_conversation_begun_long_ago_and_used_today_is_kept_with_all_that_was_said(
+def test_old_conversation_with_recent_use_is_retained(
     keeper_database: Database, database: Database, admin: Connection
 ) -> None:
     tenant = make_tenant(admin)
@@ -244,12 +237,12 @@ def test_a_conversation_begun_long_ago_and_used_today_is_kept_with_all_that_was_
             chat.transcript(connection, forgotten, "ada")
 
 
-def test_a_conversation_that_is_used_while_it_is_purged_stays(
+def test_conversation_used_during_the_purge_is_retained(
     keeper_database: Database, admin: Connection, admin_database_url: str
 ) -> None:
     id_ = session(admin, make_tenant(admin), NOW - SESSION_RETENTION - A_DAY)
     with psycopg.connect(admin_database_url) as user, ThreadPoolExecutor(1) as pool:
-        user.execute("UPDATE chat_session SET used_at = %s WHERE id = %s", [NOW, id_])  # and before it commits
+        user.execute("UPDATE chat_session SET last_used_at = %s WHERE id = %s", [NOW, id_])  # before the commit
         purged = pool.submit(purge, keeper_database, lambda: NOW)
         while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
             assert not purged.done()
@@ -258,9 +251,7 @@ def test_a_conversation_that_is_used_while_it_is_purged_stays(
         assert purged.result() == NOTHING
 
 
-def test_who_purges_conversations_sees_nothing_of_younger_ones_and_nothing_that_was_said(
-    keeper_database_url: str, admin: Connection
-) -> None:
+def test_conversation_purge_sees_no_recent_content(keeper_database_url: str, admin: Connection) -> None:
     session(admin, make_tenant(admin), NOW)
     with psycopg.connect(keeper_database_url, autocommit=True) as keeper:
         assert keeper.execute("SELECT id FROM chat_session").fetchall() == []
@@ -269,9 +260,7 @@ def test_who_purges_conversations_sees_nothing_of_younger_ones_and_nothing_that_
                 keeper.execute(statement.encode())
 
 
-def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_task_and_no_younger_try(
-    keeper_database: Database, admin: Connection
-) -> None:
+def test_wrong_watchdog_clock_deletes_no_recent_task(keeper_database: Database, admin: Connection) -> None:
     tenant = make_tenant(admin)
     task(admin, tenant, "succeeded", NOW)
     tried(admin, NOW, tenant)

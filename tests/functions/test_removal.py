@@ -1,4 +1,4 @@
-"""Removing documents while workers are at them: nothing is lost, and nothing comes back."""
+"""Documents are removed while workers process them, without loss and without restoration."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin, read_message
+from counterfoil.delivery.work import Message, read_message, start_revision
 from counterfoil.documents import removal
 from functions.ingestion.work import ingest
 from functions.matching.work import match
@@ -37,7 +37,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 class Worker:
-    """A worker's consumer; something may happen while a try of it is under way."""
+    """A consumer with a hook during an attempt."""
 
     def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
         self._work, self.meanwhile = work, list[Meanwhile]()
@@ -63,21 +63,21 @@ class Worker:
 
 
 def owed(pipeline: Pipeline, worker: str) -> Message:
-    """The one message that was sent to a worker."""
+    """Return the only message for a worker."""
     (entry,) = pipeline.sqs.sent.pop(worker)
     return Message.model_validate_json(entry["MessageBody"])
 
 
 def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock) -> None:
     with database.tenant(tenant_id) as connection:
-        assert removal.remove(connection, tenant_id, document_id, clock(), by="ann") is not None
+        assert removal.delete_document(connection, tenant_id, document_id, clock(), by="ann") is not None
 
 
 @pytest.fixture
 def papers(
     make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
 ) -> Callable[[SampleDocument], tuple[UUID, Message]]:
-    """`papers(paper)`: a document that waits for its match, and its message."""
+    """`papers(paper)` stores a document that awaits matching, and returns it with its message."""
 
     def make(paper: SampleDocument) -> tuple[UUID, Message]:
         id_ = make_document(tenant_id, paper.data, type=paper.kind, matching_status="pending", matching_revision=1)
@@ -87,22 +87,22 @@ def papers(
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_a_document_that_is_removed_during_its_match_ends_the_try_without_a_trace(
+def test_document_removed_during_its_match_leaves_no_trace(
     papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.meanwhile.append(lambda: remove(database, tenant_id, second, clock))
-    assert len(worker.handle(second_message)) == 1  # reported: the newer claim's message may be this one
-    assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "notification") == []
-    assert worker.handle(second_message) == []  # unknown work: acknowledged
+    assert len(worker.handle(second_message)) == 1  # reported: the newer claim may have this message
+    assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
+    assert worker.handle(second_message) == []  # unknown work item: acknowledged
     assert [(row["id"], row["matching_status"]) for row in rows(admin, "document")] == [(str(first), "succeeded")]
     assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_a_document_whose_partner_is_removed_during_its_match_is_matched_without_it(
+def test_partner_removed_during_a_match_is_not_linked(
     papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
@@ -113,10 +113,10 @@ def test_a_document_whose_partner_is_removed_during_its_match_is_matched_without
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == []
     (row,) = rows(admin, "document")
     assert (row["id"], row["matching_status"], row["cluster_id"]) == (str(second), "succeeded", str(second))
-    assert row["matching_reason"] == "Names order 4711, which is not here."
+    assert row["matching_skip_reason"] == "Names order 4711, which is not here."
 
 
-def test_a_bundle_that_is_removed_while_it_is_taken_apart_leaves_no_parts(
+def test_bundle_removed_during_its_split_leaves_no_parts(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("ingestion", ingest, database, clock)
@@ -128,7 +128,7 @@ def test_a_bundle_that_is_removed_while_it_is_taken_apart_leaves_no_parts(
     assert worker.handle(message) == []
 
 
-def test_a_removed_part_does_not_come_back_when_its_bundle_is_read_anew(
+def test_removed_part_is_not_restored_by_reprocessing(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
@@ -143,7 +143,7 @@ def test_a_removed_part_does_not_come_back_when_its_bundle_is_read_anew(
     assert sorted(row["id"] for row in rows(admin, "document") if row["parent_id"]) == sorted(kept)
 
 
-def test_a_removed_file_that_is_uploaded_again_is_a_new_document(
+def test_removed_file_uploaded_again_is_a_new_document(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/1/a.pdf", BUNDLE)
@@ -151,18 +151,18 @@ def test_a_removed_file_that_is_uploaded_again_is_a_new_document(
     remove(database, tenant_id, first, clock)
     pipeline.upload("uploads/acme/2/a.pdf", BUNDLE, "02")
     (row,) = rows(admin, "document")
-    assert (row["id"] != str(first), row["seen_again"]) == (True, 0)
+    assert (row["id"] != str(first), row["duplicate_uploads"]) == (True, 0)
 
 
-# -- parts that two files hold --------------------------------------------------------------------------------------
+# -- shared parts ------------------------------------------------------------------------------------------------------
 
 CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in deals(2, 1))])
-"""The first two of BUNDLE's parts, and another one."""
+"""The first two parts of BUNDLE, and another one."""
 
 
 @pytest.fixture
 def both(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, UUID]:
-    """BUNDLE and CORRECTED, taken apart one after the other: with three parts, and with one of its own."""
+    """BUNDLE with three parts, then CORRECTED with one additional part."""
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
@@ -175,25 +175,25 @@ def both(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, 
 
 
 def parts(admin: Connection, whole: UUID) -> dict[int, str]:
-    """The parts of a file by their pages."""
+    """Return the parts of a file by page."""
     found = [row for row in rows(admin, "document") if row["parent_id"] == str(whole)]
     return {row["first_page"]: row["id"] for row in sorted(found, key=lambda row: int(row["first_page"]))}
 
 
 def read_again(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
-    (sent,) = begin(admin, "ingestion", [document_id], NOW)
+    (sent,) = start_revision(admin, "ingestion", [document_id], NOW)
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": sent.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
 
 
-def test_parts_that_a_later_file_holds_too_are_handed_over_to_it_with_all_that_is_known_of_them(
+def test_shared_parts_pass_to_the_later_file(
     both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     old, corrected = both
     before, own = parts(admin, old), parts(admin, corrected)
     assert (list(before), list(own)) == ([1, 2, 3], [3])
     with database.tenant(tenant_id) as connection:
-        removed = removal.remove(connection, tenant_id, old, clock(), by="ann")
+        removed = removal.delete_document(connection, tenant_id, old, clock(), by="ann")
     assert removed is not None
     assert (set(removed.documents), set(removed.kept)) == (
         {old, UUID(before[3])},
@@ -207,10 +207,10 @@ def test_parts_that_a_later_file_holds_too_are_handed_over_to_it_with_all_that_i
             pages = f"{row['first_page']}-{row['last_page']}.pdf"
             assert row["key"] == f"children/{tenant_id}/{corrected}/{pages}"
             assert row["file_name"] == f"corrected {pages}"
-    assert rows(admin, "document_copy") == []
+    assert rows(admin, "document_duplicate_file") == []
 
 
-def test_parts_go_with_the_last_file_that_holds_them(
+def test_parts_are_removed_with_their_last_file(
     both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     old, corrected = both
@@ -218,10 +218,10 @@ def test_parts_go_with_the_last_file_that_holds_them(
     remove(database, tenant_id, corrected, clock)
     assert parts(admin, old) == before
     remove(database, tenant_id, old, clock)
-    assert rows(admin, "document") == rows(admin, "document_copy") == []
+    assert rows(admin, "document") == rows(admin, "document_duplicate_file") == []
 
 
-def test_a_file_that_is_read_anew_finds_its_parts_and_those_handed_over_and_counts_none_again(
+def test_reprocessed_file_finds_all_parts_without_duplicates(
     pipeline: Pipeline,
     both: tuple[UUID, UUID],
     database: Database,
@@ -231,7 +231,7 @@ def test_a_file_that_is_read_anew_finds_its_parts_and_those_handed_over_and_coun
 ):
     old, corrected = both
     read_again(pipeline, admin, corrected)
-    assert sorted(row["seen_again"] for row in rows(admin, "document")) == [0, 0, 0, 0, 1, 1]
+    assert sorted(row["duplicate_uploads"] for row in rows(admin, "document")) == [0, 0, 0, 0, 1, 1]
     remove(database, tenant_id, old, clock)
     held = parts(admin, corrected)
     read_again(pipeline, admin, corrected)
@@ -239,7 +239,7 @@ def test_a_file_that_is_read_anew_finds_its_parts_and_those_handed_over_and_coun
     assert len(held) == 3
 
 
-def test_a_part_that_a_person_removed_comes_back_by_none_of_the_files_that_hold_it(
+def test_removed_part_is_not_restored_by_any_file(
     pipeline: Pipeline,
     both: tuple[UUID, UUID],
     database: Database,
@@ -255,7 +255,7 @@ def test_a_part_that_a_person_removed_comes_back_by_none_of_the_files_that_hold_
     assert (list(parts(admin, old)), list(parts(admin, corrected))) == ([2, 3], [3])
 
 
-def test_a_file_that_is_taken_apart_beside_the_removal_of_another_has_its_parts_in_the_end(
+def test_split_during_another_removal_has_its_parts(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
@@ -270,7 +270,7 @@ def test_a_file_that_is_taken_apart_beside_the_removal_of_another_has_its_parts_
     assert list(parts(admin, message.work_id)) == [1, 2, 3]
 
 
-def test_a_removal_waits_for_a_file_that_is_being_taken_apart_and_leaves_it_its_parts(
+def test_removal_waits_for_a_split_in_progress(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
@@ -292,7 +292,7 @@ def test_a_removal_waits_for_a_file_that_is_being_taken_apart_and_leaves_it_its_
     assert (held[1], held[2], list(held)) == (before[1], before[2], [1, 2, 3])
 
 
-def test_a_part_that_was_uploaded_by_itself_as_well_stays_as_that_upload(
+def test_separately_uploaded_part_stays_an_upload(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)

@@ -1,4 +1,4 @@
-"""A file that takes the place of a document: the old one goes when the new one has been read, and not before."""
+"""A replaced document is removed once the new file has been read."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.errors import InvalidDocumentError
@@ -27,7 +27,7 @@ NO_DOCUMENT = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
 class Shelf:
-    """A tenant's files. Each is known by the name under which it was uploaded."""
+    """Files of a tenant, by the name of their upload."""
 
     def __init__(
         self, pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
@@ -36,7 +36,7 @@ class Shelf:
         self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
 
     def upload(self, name: str, content: bytes, *, read: bool = True) -> UUID | None:
-        """Upload a file, and read it. Returns the document that it became, if it is one that is new."""
+        """Upload a file and read it. Return its document if it is new."""
         before = {row["id"] for row in rows(self.admin, "document")}
         self.pipeline.upload(self.key(name), content, name)
         new = [row["id"] for row in rows(self.admin, "document") if row["id"] not in before]
@@ -45,10 +45,10 @@ class Shelf:
         return UUID(new[0]) if new else None
 
     def replace(self, old: UUID, name: str, content: bytes, *, read: bool = True) -> UUID | None:
-        """Upload a file in the place of a document."""
+        """Upload a file as the replacement of a document."""
         with self.database.tenant(self.tenant_id) as connection:
             file = File(BUCKET, self.key(name), None)
-            assert removal.intend(connection, self.tenant_id, old, file, self.clock(), by="ann")
+            assert removal.request_replacement(connection, self.tenant_id, old, file, self.clock(), by="ann")
         return self.upload(name, content, read=read)
 
     def read_anew(self, id_: UUID) -> None:
@@ -56,16 +56,16 @@ class Shelf:
         self.pipeline.ingest()
 
     def begun(self, id_: UUID) -> Message:
-        (owed,) = begin(self.admin, "ingestion", [id_], self.clock())
+        (owed,) = start_revision(self.admin, "ingestion", [id_], self.clock())
         return owed.message
 
     def whole(self) -> set[str]:
-        """Names of the files that are documents, parts left out."""
+        """Return the names of files that are documents, without parts."""
         return {row["key"].split("/")[2] for row in rows(self.admin, "document") if row["parent_id"] is None}
 
     def reason(self, name: str) -> str | None:
         (job,) = [job for job in rows(self.admin, "acquisition_job") if job["key"] == self.key(name)]
-        return None if job["reason"] is None else str(job["reason"])
+        return None if job["skip_reason"] is None else str(job["skip_reason"])
 
     def ingestion(self, id_: UUID) -> dict[str, Any]:
         (job,) = [job for job in rows(self.admin, "ingestion_job") if job["id"] == str(id_)]
@@ -83,7 +83,7 @@ def shelf(
     return Shelf(pipeline, database, admin, clock, make_tenant("acme"))
 
 
-def test_the_old_document_goes_in_the_moment_in_which_the_new_one_has_been_read(shelf: Shelf):
+def test_old_document_is_removed_when_replacement_is_read(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     new = shelf.replace(old, "new", OTHER, read=False)
@@ -93,24 +93,24 @@ def test_the_old_document_goes_in_the_moment_in_which_the_new_one_has_been_read(
 
     shelf.pipeline.ingest()
 
-    (trail,) = rows(shelf.admin, "document_removal")
+    (trail,) = rows(shelf.admin, "document_deletion")
     assert shelf.whole() == {"new"}
-    assert (trail["document_id"], trail["replaced_by"], trail["removed_by"]) == (str(old), str(new), "ann")
-    assert shelf.ingestion(new)["reason"].endswith("It replaces an earlier document, which was removed.")
+    assert (trail["document_id"], trail["replaced_by"], trail["deleted_by"]) == (str(old), str(new), "ann")
+    assert shelf.ingestion(new)["skip_reason"].endswith("It replaces an earlier document, which was removed.")
 
 
 @pytest.mark.parametrize("content", [DAMAGED, NO_DOCUMENT], ids=["damaged", "nothing to read"])
-def test_a_file_that_cannot_be_read_leaves_the_old_document_where_it_is(shelf: Shelf, content: bytes):
+def test_unreadable_replacement_keeps_the_old_document(shelf: Shelf, content: bytes):
     old = shelf.upload("old", ONE)
     assert old is not None
     new = shelf.replace(old, "new", content)
     assert new is not None
     assert shelf.ingestion(new)["status"] in {"failed", None}
     assert shelf.whole() == {"old", "new"}
-    assert rows(shelf.admin, "document_removal") == []
+    assert rows(shelf.admin, "document_deletion") == []
 
 
-def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+def test_replacement_read_later_removes_the_old_document(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
     old = shelf.upload("old", ONE)
     assert old is not None
     with monkeypatch.context() as patched:
@@ -127,17 +127,17 @@ def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkey
     assert shelf.whole() == {"new"}
 
 
-def test_who_replaces_a_replacement_that_cannot_be_read_replaces_the_first_document_too(shelf: Shelf):
+def test_replacing_an_unreadable_replacement_removes_the_original(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     damaged = shelf.replace(old, "damaged", DAMAGED)
     assert damaged is not None
     shelf.replace(damaged, "good", OTHER)
     assert shelf.whole() == {"good"}
-    assert {trail["document_id"] for trail in rows(shelf.admin, "document_removal")} == {str(old), str(damaged)}
+    assert {trail["document_id"] for trail in rows(shelf.admin, "document_deletion")} == {str(old), str(damaged)}
 
 
-def test_two_documents_that_are_to_replace_one_another_do_not_both_go(shelf: Shelf):
+def test_mutual_replacements_do_not_remove_both(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     damaged = shelf.replace(old, "damaged", DAMAGED)
@@ -146,22 +146,20 @@ def test_two_documents_that_are_to_replace_one_another_do_not_both_go(shelf: She
     assert shelf.whole() == {"old"}
 
 
-def test_a_file_that_the_tenant_has_and_has_read_takes_the_place_at_once(shelf: Shelf):
+def test_known_and_read_file_replaces_at_once(shelf: Shelf):
     known = shelf.upload("known", OTHER)
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", OTHER, read=False)
     assert shelf.whole() == {"known"}
-    assert rows(shelf.admin, "document_removal")[0]["replaced_by"] == str(known)
+    assert rows(shelf.admin, "document_deletion")[0]["replaced_by"] == str(known)
     assert shelf.reason("new") == (
         "The tenant already has this file; it was counted as seen again. "
         "It replaces an earlier document, which was removed."
     )
 
 
-def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-):
+def test_known_unreadable_file_is_reprocessed(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patched:
 
         def refuse(*_: object, **_options: object) -> None:
@@ -179,9 +177,7 @@ def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
     assert shelf.whole() == {"known"}
 
 
-def test_a_reading_that_is_under_way_while_the_document_is_appointed_is_done_anew(
-    shelf: Shelf, database: Database, clock: Clock
-):
+def test_reading_during_the_request_is_repeated(shelf: Shelf, database: Database, clock: Clock):
     worker = Worker("ingestion", ingest, database, clock)
     old = shelf.upload("old", ONE)
     known = shelf.upload("known", OTHER, read=False)
@@ -195,7 +191,7 @@ def test_a_reading_that_is_under_way_while_the_document_is_appointed_is_done_ane
     assert shelf.whole() == {"known"}
 
 
-def test_a_corrected_bundle_takes_the_place_of_a_bundle_and_the_parts_of_both_stay(shelf: Shelf):
+def test_corrected_bundle_replaces_bundle_and_keeps_parts(shelf: Shelf):
     old = shelf.upload("old", BUNDLE)
     assert old is not None
     before = {row["first_page"]: row["id"] for row in rows(shelf.admin, "document") if row["parent_id"]}
@@ -210,11 +206,11 @@ def test_the_same_file_again_replaces_nothing(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", ONE)
-    assert (shelf.whole(), rows(shelf.admin, "document_removal")) == ({"old"}, [])
+    assert (shelf.whole(), rows(shelf.admin, "document_deletion")) == ({"old"}, [])
     assert "The earlier document stays: this is the same file" in str(shelf.reason("new"))
 
 
-def test_an_empty_file_leaves_the_old_document_where_it_is(shelf: Shelf):
+def test_empty_file_keeps_the_old_document(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", b"")
@@ -223,14 +219,14 @@ def test_an_empty_file_leaves_the_old_document_where_it_is(shelf: Shelf):
     assert "empty" in json.dumps(letter["metadata"])
 
 
-def test_a_document_that_is_removed_before_its_replacement_is_read_is_not_missed(shelf: Shelf):
+def test_document_removed_before_its_replacement_is_ignored(shelf: Shelf):
     old = shelf.upload("old", INVOICE)
     assert old is not None
     new = shelf.replace(old, "new", OTHER, read=False)
     assert new is not None
     with shelf.database.tenant(shelf.tenant_id) as connection:
-        assert removal.remove(connection, shelf.tenant_id, old, shelf.clock(), by="bob") is not None
+        assert removal.delete_document(connection, shelf.tenant_id, old, shelf.clock(), by="bob") is not None
     shelf.pipeline.ingest()
     assert shelf.whole() == {"new"}
-    assert [trail["removed_by"] for trail in rows(shelf.admin, "document_removal")] == ["bob"]
-    assert shelf.ingestion(new)["reason"].endswith("The document that this file replaces had been removed before.")
+    assert [trail["deleted_by"] for trail in rows(shelf.admin, "document_deletion")] == ["bob"]
+    assert shelf.ingestion(new)["skip_reason"].endswith("The document that this file replaces had been removed before.")

@@ -1,4 +1,4 @@
-"""From a cluster that changed to its tenant's receiver: diagnostics and output, each on the real engine."""
+"""From a changed cluster to the receiver: diagnostics and output on the real engine."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ KINDS = (("purchase_order", ORDER), ("delivery_note", DELIVERY), ("invoice", INV
 
 
 class Clusters(World):
-    """A tenant whose clusters change."""
+    """A tenant with changing clusters."""
 
     def documents(self) -> list[UUID]:
         """An order, its delivery and its invoice, in one cluster."""
@@ -76,15 +76,15 @@ class Clusters(World):
         )
 
     def put(self, cluster: UUID, *documents: UUID) -> None:
-        """Documents are in a cluster, and those in it before and now are to be computed, as matching says."""
+        """Assign documents to a cluster and request diagnostics as matching does."""
         was = self.admin.execute("SELECT cluster_id FROM document WHERE id = ANY(%s)", [list(documents)]).fetchall()
         self.admin.execute("UPDATE document SET cluster_id = %s WHERE id = ANY(%s)", [cluster, list(documents)])
         with self.database.tenant(self.tenant_id) as connection:
             before = {row[0] for row in was if row[0] is not None}
-            diagnostics.request(connection, self.tenant_id, before | {cluster}, self.clock())
+            diagnostics.enqueue_diagnostics(connection, self.tenant_id, before | {cluster}, self.clock())
 
     def settle(self) -> None:
-        """Everything that is owed is done."""
+        """Process all due work."""
         self.clock.pass_(seconds=6)
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
@@ -100,8 +100,8 @@ def world(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs
     return Clusters(database, admin, clock, tenant)
 
 
-def told(receiver: Receiver) -> dict[str, Any]:
-    """What the receiver knows: by cluster the outcome and the documents, None for one that is gone."""
+def known_clusters(receiver: Receiver) -> dict[str, Any]:
+    """Return the receiver's clusters with outcome and documents; None for a removed one."""
     return {
         result["subject_id"]: result["data"]
         and (result["data"]["outcome"], [document["type"] for document in result["data"]["documents"]])
@@ -115,25 +115,25 @@ def test_a_receiver_knows_each_cluster_as_it_is(world: Clusters):
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         order, delivery, invoice = world.documents()
         world.settle()
-        assert told(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
+        assert known_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
         world.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
-        world.put(invoice, invoice)  # it has a cluster of its own now, and the other one is smaller
+        world.put(invoice, invoice)  # it has its own cluster now, and the other one is smaller
         world.settle()
-        known = told(receiver)
+        known = known_clusters(receiver)
         assert known[str(order)][1] == ["purchase_order", "delivery_note"]
         assert known[str(invoice)][1] == ["invoice"]
 
         world.link(order, invoice)
         world.put(order, order, delivery, invoice)
         world.settle()
-        known = told(receiver)
+        known = known_clusters(receiver)
         assert known[str(order)] == ("matched", ["purchase_order", "delivery_note", "invoice"])
         assert known[str(invoice)] is None
     assert {job["status"] for job in world.jobs()} == {"succeeded"}
 
 
-def test_a_result_that_is_computed_again_and_is_the_same_is_told_once(world: Clusters):
+def test_equal_recomputed_result_is_delivered_once(world: Clusters):
     secrets: list[str] = []
     with receiving(secrets, world.clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -145,7 +145,7 @@ def test_a_result_that_is_computed_again_and_is_the_same_is_told_once(world: Clu
     assert [job["revision"] for job in world.jobs()] == [1]
 
 
-def test_what_the_page_for_receivers_says_of_a_cluster_is_what_comes(world: Clusters):
+def test_delivered_fields_match_the_documentation(world: Clusters):
     secrets: list[str] = []
     with receiving(secrets, world.clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -154,7 +154,7 @@ def test_what_the_page_for_receivers_says_of_a_cluster_is_what_comes(world: Clus
         (result,) = receiver.inbox.results()
     _, rest = PAGE.read_text().split("\n`data` of a cluster has")
     section, _ = rest.split("\n`data` of a document has")
-    named = {"outcome", "reasons", "variances", "lines", "remarks", "documents", "matches"}
+    named = {"outcome", "reasons", "variances", "lines", "warnings", "documents", "matches"}
     assert result["data"].keys() == named
     document, match = result["data"]["documents"][0], result["data"]["matches"][0]
     for name in (*named, *document, *match, *ClusterVariance.model_fields):

@@ -1,4 +1,4 @@
-"""Tasks on the real engine: a message in, a result in the row; what is over is dropped, what is unsound fails once."""
+"""Tasks on the real engine: results, dropped messages and failures."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ from tests.factories import NOW
 from tests.llm.server import Raw, Server
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
-OPEN = Settings(http_requests=True, http_request_allowlist=("127.0.0.0/8",))
+OPEN = Settings(http_request_tasks_enabled=True, http_request_allowlist=("127.0.0.0/8",))
 WORKER = {"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"}
 
 
@@ -41,7 +41,7 @@ class Payload(BaseModel):
 
 
 class World:
-    """A tenant's tasks, handed in and carried out."""
+    """Submits and processes tasks of a tenant."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
@@ -50,11 +50,11 @@ class World:
     def submit(self, payload: dict[str, Any], type_: str = "echo", **how: Any) -> UUID:
         found = TYPES.get(type_)
         assert found is not None
-        wanted = store.order(found, payload, **how)
+        wanted = store.build_request(found, payload, **how)
         return store.submit(self.database, self.tenant_id, wanted, NOW, bucket=BUCKET).task.job_id
 
     def bodies(self) -> list[str]:
-        """The messages that are owed, as the outbox sends them."""
+        """Return the due messages, as the outbox sends them."""
         found = self.admin.execute(
             """SELECT m.body || jsonb_build_object('revision', o.revision, 'send_number', o.send_number)
                FROM outbox o, task_messages(ARRAY[o.work_id]) m ORDER BY o.created_at, o.id"""
@@ -97,7 +97,7 @@ def world(
 
 @pytest.fixture
 def a_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`a_type(run)` makes a type of task called `test`, for as long as the test lasts."""
+    """`a_type(run)` registers a task type `test` for the duration of the test."""
 
     def make(run: Callable[[TenantAttempt, Payload, Services], Any]) -> None:
         monkeypatch.setitem(TYPES, "test", TaskType("test", Payload, run))
@@ -113,7 +113,7 @@ def test_a_task_is_run_and_its_result_kept(world: World) -> None:
     assert (task["status"], task["result"], task["ended_at"]) == ("succeeded", {"text": "hello"}, world.clock())
 
 
-def test_a_large_payload_is_fetched_where_its_claim_check_leads(world: World) -> None:
+def test_large_payload_is_loaded_from_s3(world: World) -> None:
     large = {"text": "x" * 200_000}
     world.submit(large)
     (body,) = world.bodies()
@@ -124,7 +124,7 @@ def test_a_large_payload_is_fetched_where_its_claim_check_leads(world: World) ->
     assert world.task()["result"] == large
 
 
-def test_a_message_that_comes_twice_runs_a_task_once(world: World, a_type: Callable[..., None]) -> None:
+def test_duplicate_message_runs_task_once(world: World, a_type: Callable[..., None]) -> None:
     runs: list[int] = []
     a_type(lambda _attempt, payload, _services: runs.append(payload.number))
     world.submit({"number": 7}, "test")
@@ -148,9 +148,7 @@ def test_type_receives_its_attempt(world: World, a_type: Callable[..., None]) ->
     assert attempt.now() == world.clock()
 
 
-def test_a_payload_that_is_not_in_the_form_of_its_type_any_more_fails_at_once(
-    world: World, a_type: Callable[..., None]
-) -> None:
+def test_payload_invalid_for_its_type_fails_at_once(world: World, a_type: Callable[..., None]) -> None:
     run = Mock()
     a_type(run)
     world.submit({"number": 1}, "test")
@@ -165,7 +163,7 @@ def test_a_payload_that_is_not_in_the_form_of_its_type_any_more_fails_at_once(
     assert not run.called
 
 
-def test_a_type_that_is_no_more_fails_its_tasks_at_once(world: World) -> None:
+def test_unknown_task_type_fails_at_once(world: World) -> None:
     world.submit({})
     world.admin.execute("UPDATE task SET task_type = 'gone'")
 
@@ -175,7 +173,7 @@ def test_a_type_that_is_no_more_fails_its_tasks_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("result", ["x" * 300_000, object(), float("nan"), "\x00"])
-def test_a_result_that_cannot_be_kept_fails_its_task(world: World, a_type: Callable[..., None], result: object) -> None:
+def test_unstorable_result_fails_the_task(world: World, a_type: Callable[..., None], result: object) -> None:
     a_type(lambda _attempt, _payload, _services: result)
     world.submit({"number": 1}, "test")
 
@@ -188,7 +186,7 @@ def test_a_result_that_cannot_be_kept_fails_its_task(world: World, a_type: Calla
 @pytest.mark.parametrize(
     "body", [b"\x01" * 65_536, b"\x00" * 65_536, b"\xed\xa0\x80", b"\xff" * 65_536, gzip.compress(b"x" * 10_000_000)]
 )
-def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(world: World, body: bytes) -> None:
+def test_answered_http_request_succeeds_after_one_call(world: World, body: bytes) -> None:
     world.services = Services(egress=Egress(("127.0.0.0/8",)))
     encoding = {"Content-Encoding": "gzip"} if body[:2] == b"\x1f\x8b" else {}
     with Server(Raw(200, body, encoding)) as server:
@@ -201,7 +199,7 @@ def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(wo
 
 
 @pytest.mark.parametrize("how", ["reset", "well"])
-def test_a_call_that_was_answered_is_made_once_though_the_answer_breaks_off(world: World, how: Any) -> None:
+def test_truncated_response_is_not_requested_again(world: World, how: Any) -> None:
     world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(201, b"Order 4711 is placed", {"Content-Length": "1000"}, how=how)) as server:
         world.submit({"url": server.url, "method": "POST"}, "http_request", settings=OPEN)
@@ -214,7 +212,7 @@ def test_a_call_that_was_answered_is_made_once_though_the_answer_breaks_off(worl
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
-def test_an_answer_in_a_wrong_encoding_is_an_answer(world: World, encoding: str) -> None:
+def test_response_with_wrong_encoding_is_accepted(world: World, encoding: str) -> None:
     world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(201, b"neither", {"Content-Encoding": encoding})) as server:
         world.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -225,19 +223,17 @@ def test_an_answer_in_a_wrong_encoding_is_an_answer(world: World, encoding: str)
     assert (task["result"]["status"], task["result"]["body"], task["result"]["truncated"]) == (201, "", True)
 
 
-def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_webhook_allowlist_does_not_apply_to_tasks(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(**environment: str) -> bool:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         egress = handler.services.__wrapped__(database).egress
-        return egress is None or egress.objection("http://10.0.0.1/") is not None
+        return egress is None or egress.rejection_reason("http://10.0.0.1/") is not None
 
     monkeypatch.setattr(handler, "settings", settings.__wrapped__)
-    assert refused(WEBHOOKS="true", WEBHOOK_ALLOWLIST='["10.0.0.0/8"]')
+    assert refused(WEBHOOKS_ENABLED="true", WEBHOOK_ALLOWLIST='["10.0.0.0/8"]')
     assert not refused(HTTP_REQUEST_ALLOWLIST='["10.0.0.0/8"]')
-    assert refused(WEBHOOKS="false")
+    assert refused(WEBHOOKS_ENABLED="false")
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -253,9 +249,7 @@ def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
         ({}, 2),
     ],
 )
-def test_who_asks_to_be_called_later_is_called_later(
-    world: World, status: int, header: dict[str, str], seconds: int
-) -> None:
+def test_requested_retry_delay_is_honored(world: World, status: int, header: dict[str, str], seconds: int) -> None:
     world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(status, b"busy", header)) as server:
         world.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -263,15 +257,15 @@ def test_who_asks_to_be_called_later_is_called_later(
 
     task = world.task()
     assert task["status"] == "pending"
-    # The policy's own wait is 2 seconds, and up to one more by chance.
+    # The policy waits 2 seconds plus up to one random second.
     assert 0 <= (task["next_attempt_at"] - world.clock()).total_seconds() - seconds < 1
-    ((due,),) = world.admin.execute("SELECT max(not_before) FROM outbox").fetchall()
+    ((due,),) = world.admin.execute("SELECT max(scheduled_at) FROM outbox").fetchall()
     assert due == task["next_attempt_at"]
 
 
 def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[..., None]) -> None:
     def effects(connection: Connection) -> Effects:
-        connection.execute("UPDATE task SET cancelled_at = now()")
+        connection.execute("UPDATE task SET canceled_at = now()")
         raise ServiceUnavailableError("Away.")
 
     a_type(lambda _attempt, _payload, _services: TaskResult("done", effects))
@@ -280,12 +274,10 @@ def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[.
     world.run()
 
     task = world.task()
-    assert (task["status"], task["result"], task["cancelled_at"]) == ("pending", None, None)
+    assert (task["status"], task["result"], task["canceled_at"]) == ("pending", None, None)
 
 
-def test_a_task_that_is_cancelled_before_its_message_comes_is_dropped(
-    world: World, a_type: Callable[..., None]
-) -> None:
+def test_task_canceled_before_its_message_is_dropped(world: World, a_type: Callable[..., None]) -> None:
     run = Mock()
     a_type(run)
     job_id = world.submit({"number": 1}, "test")
@@ -294,10 +286,10 @@ def test_a_task_that_is_cancelled_before_its_message_comes_is_dropped(
 
     assert world.run() == {"batchItemFailures": []}
     assert not run.called
-    assert (world.task()["status"], world.task()["reason"]) == (None, "Cancelled by ada.")
+    assert (world.task()["status"], world.task()["skip_reason"]) == (None, "Canceled by ada.")
 
 
-def test_a_task_that_is_cancelled_while_it_runs_keeps_no_result(world: World, a_type: Callable[..., None]) -> None:
+def test_task_canceled_while_running_stores_no_result(world: World, a_type: Callable[..., None]) -> None:
     def run(attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
         with attempt.database.tenant(attempt.tenant_id) as connection:
             store.cancel(connection, attempt.work_id, NOW, "ada")
@@ -309,10 +301,10 @@ def test_a_task_that_is_cancelled_while_it_runs_keeps_no_result(world: World, a_
     world.run()
 
     task = world.task()
-    assert (task["status"], task["result"], task["reason"]) == (None, None, "Cancelled by ada.")
+    assert (task["status"], task["result"], task["skip_reason"]) == (None, None, "Canceled by ada.")
 
 
-def test_a_retry_whose_task_was_purged_is_dropped_and_recorded(
+def test_retry_of_purged_task_is_dropped_and_audited(
     world: World,
     a_type: Callable[..., None],
     sqs: FakeSqs,
@@ -348,7 +340,7 @@ def test_a_retry_whose_task_was_purged_is_dropped_and_recorded(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_clock_or_a_count_that_is_wrong_in_a_message_changes_nothing(
+def test_wrong_clock_or_count_in_message_is_ignored(
     world: World, a_type: Callable[..., None], sqs: FakeSqs, fails: bool
 ) -> None:
     def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
@@ -370,7 +362,7 @@ def test_a_clock_or_a_count_that_is_wrong_in_a_message_changes_nothing(
 
     task, (tried,) = world.task(), rows(world.admin, "work_attempt")
     assert (task["status"], task["attempts"], task["max_retry"]) == ("pending" if fails else "succeeded", 1, 2)
-    assert (task["created_at"], tried["began_at"], tried["ended_at"]) == (NOW, world.clock(), world.clock())
+    assert (task["created_at"], tried["started_at"], tried["ended_at"]) == (NOW, world.clock(), world.clock())
     for sent in sqs.sent["tasks-retry"]:
         metadata = json.loads(sent["MessageBody"])["metadata"]
         assert (metadata["retry_count"], metadata["max_retry"]) == (1, 2)
@@ -379,7 +371,7 @@ def test_a_clock_or_a_count_that_is_wrong_in_a_message_changes_nothing(
     assert len(sqs.sent["tasks-retry"]) == fails
 
 
-def test_a_message_that_cannot_be_read_becomes_a_dead_letter(world: World) -> None:
+def test_unreadable_message_becomes_a_dead_letter(world: World) -> None:
     assert world.run('{"job_id": 7}') == {"batchItemFailures": []}
     ((worker, reason),) = world.admin.execute("SELECT worker, dlq_reason FROM dead_letter").fetchall()
     assert (worker, reason) == ("tasks", "non_retriable_error")

@@ -14,7 +14,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
-from functions.watchdog.parts import PartsError
+from functions.watchdog.parts import StepsFailedError
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
@@ -144,7 +144,7 @@ def test_table_without_erasing_policy_stops_the_erasure(world: World) -> None:
     world.admin.execute("INSERT INTO added_later VALUES (%s)", [world.ours.id])
     world.request()
 
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         world.run()
 
     assert world.mentions("ours")["tenant_erasure"] == 1
@@ -162,10 +162,11 @@ def test_shared_mail_is_erased_with_its_last_tenant(world: World) -> None:
     assert [job["key"].split("/")[0] for job in rows(world.admin, "acquisition_job")] == ["(erased)"] * 2
 
 
-def test_job_of_an_erased_file_does_not_keep_the_mail(world: World) -> None:
+def test_job_of_erased_file_does_not_retain_mail(world: World) -> None:
     """The other tenant erased its document while this one still needed the mail."""
     world.admin.execute(
-        "UPDATE acquisition_job SET status = NULL, reason = 'The file was erased.' WHERE tenant_id = %s AND key = %s",
+        "UPDATE acquisition_job SET status = NULL, skip_reason = 'The file was erased.' "
+        "WHERE tenant_id = %s AND key = %s",
         [world.theirs.id, SHARED_MAIL],
     )
     world.request()
@@ -220,7 +221,7 @@ def test_interrupted_erasure_is_resumed(world: World, monkeypatch: pytest.Monkey
     broken = ServiceUnavailableError("S3 is away")
     with monkeypatch.context() as patch:
         patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(broken))
-        with pytest.raises(PartsError):
+        with pytest.raises(StepsFailedError):
             world.run()
     assert world.objects("uploads/ours/") > 0
     assert world.mentions("ours")["tenant_erasure"] == 1
@@ -231,7 +232,7 @@ def test_interrupted_erasure_is_resumed(world: World, monkeypatch: pytest.Monkey
     assert world.objects("uploads/ours/") == 0
 
 
-def test_more_purged_dead_letters_than_a_step_are_erased(world: World) -> None:
+def test_many_purged_dead_letters_are_erased_in_steps(world: World) -> None:
     for _ in range(2):
         world.ours.insert(world.admin, "dead_letter")
     world.admin.execute(PURGE_LETTERS)
@@ -327,14 +328,14 @@ def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
 def fill_outbox(world: World) -> None:
     """One row of the erased tenant after 3,000 of the other one."""
     world.admin.execute(
-        """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+        """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
            SELECT %s, 'matching', gen_random_uuid(), 1, 0, now(), now() FROM generate_series(1, 3000)""",
         [world.theirs.id],
     )
     world.ours.insert(world.admin, "outbox")
 
 
-def test_scan_of_a_large_table_times_out_and_finishes(world: World) -> None:
+def test_scan_of_large_table_times_out_and_finishes(world: World) -> None:
     fill_outbox(world)
     bound_visits(world.admin, "outbox", rows_visited=1_000)
     world.request()
@@ -361,7 +362,7 @@ def test_scan_that_always_times_out_fails(world: World) -> None:
     bound_visits(world.admin, "outbox", rows_visited=0)
     world.request()
 
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         world.run()
 
 
@@ -390,7 +391,7 @@ def test_failed_tenant_erasure_blocks_no_other(world: World, monkeypatch: pytest
         return erase_all(bucket, key, *args, **options)
 
     monkeypatch.setattr(objects, "erase", refuse)
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         world.run()
 
     assert world.objects("uploads/theirs/") == 0
@@ -419,13 +420,13 @@ def test_late_writes_of_an_attempt_are_erased(world: World) -> None:
     assert sum(world.rows_left(world.ours).values()) == 0
     world.put(f"children/{world.ours.id}/{uuid4()}/1-1.pdf")
     world.admin.execute(
-        "INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (%s, %s, now())",
+        "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now())",
         [f"tasks/{world.ours.id}/late", world.ours.id],
     )
 
     world.now += LONGEST_ATTEMPT
     world.run()
-    assert world.rows_left(world.ours)["payload_removal"] == 0
+    assert world.rows_left(world.ours)["payload_deletion"] == 0
     assert world.objects(f"children/{world.ours.id}/") == 0
 
 
@@ -450,13 +451,13 @@ def test_no_payload_removal_outlives_the_rows(world: World) -> None:
     """A removal after the objects were erased would add a delete marker."""
     key = f"tasks/{world.ours.id}/{uuid4()}.json"
     world.admin.execute(
-        "UPDATE task SET payload = NULL, payload_key = %s WHERE tenant_id = %s", [key, world.ours.id], prepare=False
+        "UPDATE task SET payload = NULL, payload_s3_key = %s WHERE tenant_id = %s", [key, world.ours.id], prepare=False
     )
     world.request()
 
     world.run()
 
-    assert world.rows_left(world.ours)["payload_removal"] == 0
+    assert world.rows_left(world.ours)["payload_deletion"] == 0
 
 
 def test_slug_hash_is_deleted_after_its_retention(world: World) -> None:

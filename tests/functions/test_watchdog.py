@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.outbox import CALL_SECONDS, MAX_DELAY, Outbox
-from counterfoil.delivery.work import Message, begin, enqueue
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.outbox import CALL_TIMEOUT_SECONDS, MAX_DELAY, Outbox
+from counterfoil.delivery.work import Message, enqueue, start_revision
+from counterfoil.kinds import WORK_KINDS
 from functions.watchdog import recovery
 from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
@@ -27,14 +27,14 @@ def watchdog(keeper_database: Database, clock: Clock, sqs: FakeSqs) -> Watchdog:
     return Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
 
 
-def test_a_message_whose_writer_died_before_sending_is_sent(
+def test_unsent_message_of_a_crashed_writer_is_sent(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
 ) -> None:
-    begin(admin, "matching", [pending().work_id], clock())
+    start_revision(admin, "matching", [pending().work_id], clock())
 
     assert watchdog.run().sent == 0  # its writer may be about to send it
     clock.pass_(seconds=61)
@@ -43,7 +43,7 @@ def test_a_message_whose_writer_died_before_sending_is_sent(
     assert len(sqs.sent[QUEUE_URL]) == 1
 
 
-def test_a_message_due_later_than_sqs_can_delay_is_sent_when_it_is_near(
+def test_message_beyond_the_sqs_delay_is_sent_later(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -53,7 +53,7 @@ def test_a_message_due_later_than_sqs_can_delay_is_sent_when_it_is_near(
     message = pending()
     tenant_id = admin.execute("SELECT tenant_id FROM document WHERE id = %s", [message.work_id]).fetchall()[0][0]
     due = clock() + timedelta(seconds=1800)
-    enqueue(admin, KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
+    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
 
     assert watchdog.run().sent == 0
     clock.now = due - MAX_DELAY
@@ -63,11 +63,11 @@ def test_a_message_due_later_than_sqs_can_delay_is_sent_when_it_is_near(
 
 
 def sent_long_ago(admin: Connection, clock: Clock, message: Message) -> None:
-    begin(admin, "matching", [message.work_id], clock())
+    start_revision(admin, "matching", [message.work_id], clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
 
-def test_pending_work_whose_queue_is_empty_gets_its_message_again(
+def test_pending_work_with_an_empty_queue_is_resent(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -88,7 +88,7 @@ def test_pending_work_whose_queue_is_empty_gets_its_message_again(
 
 
 @pytest.mark.parametrize("busy", ["first", "retries"])
-def test_lost_message_is_resent_while_a_queue_is_busy(
+def test_lost_message_is_resent_while_queue_is_busy(
     keeper_database: Database,
     admin: Connection,
     tenant: UUID,
@@ -101,7 +101,7 @@ def test_lost_message_is_resent_while_a_queue_is_busy(
     outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
     watchdog = Watchdog(chosen, keeper_database, outbox, clock)
     task_id = make_task(admin, tenant)
-    outbox.send(begin(admin, "tasks", [task_id], clock()))
+    outbox.send(start_revision(admin, "tasks", [task_id], clock()))
     sqs.depths[busy] = 1  # another message, delayed or hidden: the task's own was lost
     resent = []
     capsys.readouterr()
@@ -118,7 +118,7 @@ def test_lost_message_is_resent_while_a_queue_is_busy(
     assert sum(value for (value,) in measured) == 1
 
 
-def test_each_resend_to_a_busy_queue_doubles_the_wait(
+def test_each_resend_to_busy_queue_doubles_the_wait(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     sent_long_ago(admin, clock, pending())
@@ -135,12 +135,12 @@ def test_each_resend_to_a_busy_queue_doubles_the_wait(
         assert [resent(minutes) for minutes in (wait * 3 // 4, wait - 1, wait, wait + 1)] == [0, 0, 1, 0]
 
 
-def test_a_backlog_grows_by_a_hundred_resends_a_minute(
+def test_backlog_grows_by_a_hundred_resends_a_minute(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     works = [pending().work_id for _ in range(250)]
     lost = works[-1]
-    begin(admin, "matching", works, clock())
+    start_revision(admin, "matching", works, clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
     admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost])
     sqs.depths[QUEUE_URL] = 249
@@ -152,7 +152,7 @@ def test_a_backlog_grows_by_a_hundred_resends_a_minute(
     assert lost in first  # the longest wait comes first
 
 
-def test_work_without_an_outbox_row_is_resent_to_a_busy_queue(
+def test_work_without_outbox_row_is_resent(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(next_attempt_at=clock())
@@ -169,7 +169,7 @@ def test_work_without_an_outbox_row_is_resent_to_a_busy_queue(
     assert Message.model_validate_json(sent["MessageBody"]) == message
 
 
-def test_a_queue_that_does_not_say_how_full_it_is_may_hold_any_message(
+def test_queue_of_unknown_depth_counts_as_busy(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -180,7 +180,7 @@ def test_a_queue_that_does_not_say_how_full_it_is_may_hold_any_message(
     sent_long_ago(admin, clock, pending())
     may_answer = Event()
     monkeypatch.setattr(sqs, "get_queue_attributes", lambda **_: may_answer.wait(30), raising=False)
-    monkeypatch.setattr(recovery, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(recovery, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     clock.pass_(hours=2)
     assert watchdog.run(lambda: 60).resent == {"matching": 0}
@@ -189,7 +189,7 @@ def test_a_queue_that_does_not_say_how_full_it_is_may_hold_any_message(
     may_answer.set()
 
 
-def test_when_the_time_for_asking_is_over_no_further_queue_is_asked(
+def test_depth_requests_stop_at_the_time_limit(
     keeper_database: Database, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -201,23 +201,23 @@ def test_when_the_time_for_asking_is_over_no_further_queue_is_asked(
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)
-    chosen = settings(queue_urls={name: f"http://q/{name}" for name in KINDS})
+    chosen = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
     watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
 
-    assert set(watchdog.run(lambda: left[0]).resent) == set(KINDS)
-    assert len(asked) == 2 < len(KINDS)
+    assert set(watchdog.run(lambda: left[0]).resent) == set(WORK_KINDS)
+    assert len(asked) == 2 < len(WORK_KINDS)
 
 
-def test_what_there_is_no_time_to_send_is_sent_in_the_next_round(
+def test_messages_without_time_left_are_sent_next_run(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(
-        "INSERT INTO outbox (worker, work_id, revision, send_number, not_before, created_at) "
+        "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at) "
         "SELECT 'matching', gen_random_uuid(), 1, 0, %s, %s FROM generate_series(1, 35)",
         [clock(), clock()],
     )
     clock.pass_(seconds=61)
-    left = [CALL_SECONDS + 2.0]
+    left = [CALL_TIMEOUT_SECONDS + 2.0]
     send = sqs.send_message_batch
 
     def slow(**batch: Any) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def test_what_there_is_no_time_to_send_is_sent_in_the_next_round(
     assert watchdog.run(lambda: 60).sent == 5
 
 
-def test_work_in_progress_whose_worker_and_message_are_gone_gets_its_message_again(
+def test_lost_work_in_progress_gets_its_message_again(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -250,7 +250,7 @@ def test_work_in_progress_whose_worker_and_message_are_gone_gets_its_message_aga
     assert watchdog.run().resent == {"matching": 1}
 
 
-def test_work_that_waits_for_its_time_is_left_alone(
+def test_scheduled_work_is_not_resent(
     watchdog: Watchdog,
     admin: Connection,
     clock: Clock,

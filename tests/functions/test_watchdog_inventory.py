@@ -15,7 +15,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.watchdog import inventory as reading
 from functions.watchdog.inventory import Inventories
-from functions.watchdog.parts import PartsError
+from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.uploads import reconcile_uploads
 from tests.delivery.harness import Clock
 from tests.functions.test_watchdog_uploads import (
@@ -226,7 +226,7 @@ def test_a_large_inventory_is_read_over_many_runs(
     assert len(messages(admin)) == 30
 
 
-def test_half_read_inventory_is_finished_before_a_newer_one(
+def test_half_read_inventory_finishes_before_newer_one(
     run: Run, put: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
@@ -252,7 +252,7 @@ def position(admin: Connection) -> tuple[str, bool]:
     return manifest.split("/")[-2], is_complete
 
 
-def test_manifest_that_changes_while_half_read_is_read_from_its_start(
+def test_manifest_changed_while_half_read_is_read_again(
     run: Run, put: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
@@ -282,7 +282,7 @@ def damage(s3: Any, key: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "cut", "not gzip", "other rows", "other MD5"])
-def test_damaged_data_file_is_reported_and_nothing_is_lost(
+def test_damaged_data_file_is_reported_without_loss(
     run: Run,
     put: Put,
     publish: Publish,
@@ -301,7 +301,7 @@ def test_damaged_data_file_is_reported_and_nothing_is_lost(
     damage(s3, second, how)
 
     for _ in range(2):
-        with pytest.raises(PartsError):
+        with pytest.raises(StepsFailedError):
             run()
         clock.pass_(seconds=60)
     assert any("S3 Inventory file" in error and second in error for error in errors(caplog))
@@ -309,7 +309,7 @@ def test_damaged_data_file_is_reported_and_nothing_is_lost(
     assert position(admin) == (FOLDER, False)
 
     publish(NEXT)
-    with pytest.raises(PartsError):  # the last error of the old inventory
+    with pytest.raises(StepsFailedError):  # the last error of the old inventory
         run()
     run()
 
@@ -325,7 +325,7 @@ def test_damaged_manifest_is_reported(
     publish()
     s3.put_object(Bucket=INVENTORIES, Key=f"{BUCKET}/uploads/{FOLDER}/manifest.json", Body=b"{}")
 
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         run()
     assert any("manifest.json is damaged: its checksum differs" in error for error in errors(caplog))
 
@@ -339,7 +339,7 @@ def test_inventory_without_needed_columns_is_refused(
     manifest = {"creationTimestamp": "1700000000000", "fileFormat": "CSV", "fileSchema": "Bucket, Key", "files": []}
     put_manifest(s3, f"{BUCKET}/uploads/{FOLDER}/", manifest)
 
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         run()
 
     (error,) = errors(caplog)

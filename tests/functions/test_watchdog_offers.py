@@ -1,4 +1,4 @@
-"""The watchdog counts people by how far their offers of the day have come, and looks for offers that are twice."""
+"""The watchdog counts users by progress of their offers, and looks for duplicate offers."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import pool_list
-from counterfoil.offers.pool_list import LOOKED_BACK
+from counterfoil.offers.pool_list import LOOKBACK
 from functions.watchdog.measures import OffersWatch
 from tests.delivery.harness import Clock
 from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 def minute() -> float:
-    """The time that is left."""
+    """Return the remaining time."""
     return 60
 
 
@@ -43,7 +43,7 @@ def watch(keeper_database: Database, clock: Clock) -> OffersWatch:
 
 
 def shard(admin: Connection, tenant: UUID, size: int, *, at: datetime = NOW, name: str = "0", **ends: Any) -> UUID:
-    """A shard of a pool of its own whose 9:00 was `at`; `ends` are columns that it is changed to."""
+    """Store a shard in its own pool whose 9:00 was `at`; `ends` are changed columns."""
     pool = make_pool(admin, tenant, date=at.date(), offered_at=at, expires_at=at + timedelta(days=1))
     made = make_shard(
         *(admin, tenant, [uuid4() for _ in range(size)]), pool_id=pool, name=name, created_at=at, status="in-progress"
@@ -53,7 +53,7 @@ def shard(admin: Connection, tenant: UUID, size: int, *, at: datetime = NOW, nam
     return made
 
 
-def test_people_are_counted_by_how_their_offers_have_come_along(
+def test_users_are_counted_by_progress_of_their_offers(
     watch: OffersWatch, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     shard(admin, tenant, 10, completed=8, failed=2, status="succeeded")
@@ -67,14 +67,12 @@ def test_people_are_counted_by_how_their_offers_have_come_along(
         "offers_completed": 8,
         "offers_pending": 12,
         "offers_failed": 2,
-        "offers_late": 0,
+        "offers_late_users": 0,
         "offers_twice": 0,
     }
 
 
-def test_offers_of_a_day_that_is_over_count_no_more(
-    watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID
-) -> None:
+def test_offers_of_past_days_do_not_count(watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID) -> None:
     shard(admin, tenant, 3)
     clock.pass_(seconds=timedelta(days=1).total_seconds() - 1)
     assert watch.run(minute)["offers_pending"] == 3
@@ -88,24 +86,22 @@ def test_offers_of_a_day_that_is_over_count_no_more(
     ("name", "began_ago", "late"),
     [("0", HOUR, 0), ("0", HOUR * 1.01, 4), ("late/noon/0", HOUR, 0), ("late/noon/0", HOUR * 1.01, 4)],
 )
-def test_people_are_late_who_wait_for_more_than_an_hour(
+def test_users_are_late_after_an_hour(
     watch: OffersWatch, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
 ) -> None:
     made = shard(admin, tenant, 4, at=NOW - began_ago, name=name)
 
-    assert watch.run(minute)["offers_late"] == late
+    assert watch.run(minute)["offers_late_users"] == late
 
     admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 4 WHERE id = %s", [made])
-    assert watch.run(minute)["offers_late"] == 0
+    assert watch.run(minute)["offers_late_users"] == 0
 
 
-def test_who_came_late_is_not_late_because_the_morning_is_long_over(
-    watch: OffersWatch, admin: Connection, tenant: UUID
-) -> None:
+def test_late_joiner_is_not_late_at_once(watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
     made = shard(admin, tenant, 1, at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, made])
 
-    assert watch.run(minute)["offers_late"] == 0
+    assert watch.run(minute)["offers_late_users"] == 0
 
 
 OFFER = """
@@ -123,14 +119,14 @@ def offer(admin: Connection, shard_id: UUID, rank: int, candidate: UUID | None =
 
 @pytest.fixture
 def served(admin: Connection, tenant: UUID) -> UUID:
-    """A shard of somebody who was offered three people, and has ended as the real clock has it."""
+    """Store the shard of a user with three offers, ended by the real clock."""
     pool = make_pool(admin, tenant)
     made = make_shard(admin, tenant, [make_profile(admin, tenant)], pool_id=pool, status="in-progress")
     make_jobs(admin, made)
     for rank in (1, 2, 3):
         offer(admin, made, rank)
     admin.execute("UPDATE offer_shard SET status = 'succeeded' WHERE id = %s", [made])
-    admin.execute("UPDATE offer_shard SET ended_at = %s WHERE id = %s", [NOW, made])
+    admin.execute("UPDATE offer_shard SET completed_at = %s WHERE id = %s", [NOW, made])
     return made
 
 
@@ -144,9 +140,7 @@ def test_a_second_set_of_offers_is_seen(
     assert OffersWatch(keeper_database, clock).run(minute)["offers_twice"] == 2
 
 
-def test_an_offer_that_is_there_twice_is_seen_even_where_no_key_is_in_its_way(
-    watch: OffersWatch, admin: Connection, served: UUID
-) -> None:
+def test_duplicate_offer_is_detected_without_a_key(watch: OffersWatch, admin: Connection, served: UUID) -> None:
     first = offer(admin, served, 4)
     admin.execute("ALTER TABLE offers DROP CONSTRAINT offers_once")
     offer(admin, served, 5, first)
@@ -154,9 +148,7 @@ def test_an_offer_that_is_there_twice_is_seen_even_where_no_key_is_in_its_way(
     assert watch.run(minute)["offers_twice"] == 1
 
 
-def test_offers_are_looked_through_each_hour_and_those_of_older_shards_no_more(
-    watch: OffersWatch, clock: Clock, admin: Connection, served: UUID
-) -> None:
+def test_recent_shards_are_checked_hourly(watch: OffersWatch, clock: Clock, admin: Connection, served: UUID) -> None:
     offer(admin, served, 1)
     seen = []
     for _ in range(3 * 60):
@@ -164,17 +156,15 @@ def test_offers_are_looked_through_each_hour_and_those_of_older_shards_no_more(
         seen += [told["offers_twice"]] if "offers_twice" in told else []
         clock.pass_(seconds=60)
 
-    assert timedelta(hours=2) == LOOKED_BACK
+    assert timedelta(hours=2) == LOOKBACK
     assert seen == [1, 1, 1]
     clock.pass_(seconds=60)
     assert watch.run(minute)["offers_twice"] == 0
 
 
-def test_offers_that_take_too_long_to_look_through_cost_one_round_an_hour(
-    watch: OffersWatch, clock: Clock, admin: Connection
-) -> None:
+def test_slow_check_of_offers_costs_one_run(watch: OffersWatch, clock: Clock, admin: Connection) -> None:
     admin.execute("""
-        CREATE OR REPLACE FUNCTION duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
+        CREATE OR REPLACE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
         AS 'SELECT 0::bigint FROM pg_sleep(60)'
     """)
     with pytest.raises(DatabaseUnavailableError):
@@ -186,7 +176,7 @@ def test_offers_that_take_too_long_to_look_through_cost_one_round_an_hour(
         watch.run(lambda: 0.05)
 
 
-def test_what_is_counted_is_written_as_metrics_of_nobody(
+def test_counts_are_emitted_as_global_metrics(
     watch: OffersWatch, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shard(admin, tenant, 3, status="failed")
@@ -208,7 +198,7 @@ def test_what_is_counted_is_written_as_metrics_of_nobody(
     } == {()}
 
 
-def test_share_of_incomplete_offers_counts_an_hour_after_their_time(
+def test_incomplete_offers_count_an_hour_after_their_time(
     keeper_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     begun = NOW - HOUR * 1.01
@@ -219,16 +209,14 @@ def test_share_of_incomplete_offers_counts_an_hour_after_their_time(
     admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [done])
     make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=ours, name="1", status="pending")
     make_shard(admin, other, [uuid4(), uuid4()], pool_id=theirs, name="0/failed", status="failed")
-    shard(admin, tenant, 700, at=NOW - HOUR)  # not yet an hour
-    shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # its day has ended
+    shard(admin, tenant, 700, at=NOW - HOUR)  # less than an hour
+    shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # the day has ended
 
     with keeper_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
-def test_a_small_time_zone_is_not_hidden_by_a_large_one(
-    keeper_database: Database, admin: Connection, tenant: UUID
-) -> None:
+def test_large_zone_does_not_hide_a_small_one(keeper_database: Database, admin: Connection, tenant: UUID) -> None:
     shard(admin, tenant, 10_000, at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR
@@ -247,7 +235,7 @@ def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin
             [timedelta(seconds=seconds), made],
         )
         admin.execute("UPDATE offer_shard SET status = 'succeeded', claimed_at = NULL WHERE id = %s", [made])
-    admin.execute("UPDATE offer_shard SET ended_at = %s", [NOW - timedelta(minutes=14)])
+    admin.execute("UPDATE offer_shard SET completed_at = %s", [NOW - timedelta(minutes=14)])
 
     with keeper_database.delivery() as connection:
         assert pool_list.user_seconds(connection, NOW) == pytest.approx(40, abs=5)

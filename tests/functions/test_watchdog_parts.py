@@ -1,4 +1,4 @@
-"""Purging is many parts: one that fails fails the round, and stops none of the others."""
+"""A failing step of the purge fails the run and blocks no other step."""
 
 import importlib
 import json
@@ -14,8 +14,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import store
 from counterfoil.settings import settings
-from functions.watchdog.parts import PartsError, run_each
-from functions.watchdog.retention import keep_dead_letters, purge
+from functions.watchdog.parts import StepsFailedError, run_all
+from functions.watchdog.retention import maintain_dead_letters, purge
 from tests.dead_letters.letters import NOON, dying
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, called, sent
@@ -34,13 +34,13 @@ def failing(error: Exception) -> Callable[..., Any]:
 
 
 def there(admin: Connection, *tables: str) -> dict[str, int]:
-    """How many rows there are."""
+    """Return the numbers of rows."""
     return {table: row[0] for table in tables for row in admin.execute(f"SELECT count(*) FROM {table}".encode())}
 
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str) -> Iterator[ModuleType]:
-    """The handler, in an environment of its own."""
+    """Import the handler in a separate environment."""
     monkeypatch.setenv("DATABASE_URL", keeper_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps({}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
@@ -54,20 +54,20 @@ def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str) -> Iterat
 
 @pytest.fixture
 def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
-    """A message, a call, a dead letter and a payload that are past keeping: the payload's key."""
+    """Store an expired message, call, dead letter and payload. Return the payload's key."""
     sent(admin, LONG_AGO)
     called(admin, LONG_AGO)
     dying(database, tenant)()
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOON])
     key = f"tasks/{tenant}/1"
-    admin.execute("INSERT INTO payload_removal VALUES (%s, %s, %s)", [key, tenant, LONG_AGO])
+    admin.execute("INSERT INTO payload_deletion VALUES (%s, %s, %s)", [key, tenant, LONG_AGO])
     return key
 
 
-DUE = ("outbox", "llm_call", "dead_letter", "payload_removal")
+DUE = ("outbox", "llm_call", "dead_letter", "payload_deletion")
 
 
-def test_while_s3_refuses_a_payload_everything_else_is_purged(
+def test_s3_failure_does_not_block_other_purges(
     handler: ModuleType, everything_due: str, s3: FakeS3, admin: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     s3.refused = {everything_due}
@@ -76,7 +76,7 @@ def test_while_s3_refuses_a_payload_everything_else_is_purged(
         with pytest.raises(RuntimeError, match=r"failed in part: purge$"):
             handler.handle({}, Context())
 
-    assert there(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_removal": 1}
+    assert there(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_deletion": 1}
     told = [vars(record) for record in caplog.records if "part" in vars(record)]
     assert [(one["part"], one["error"]) for one in told] == [
         ("payload", "S3 did not delete 1 of 1 payloads: InternalError")
@@ -88,11 +88,11 @@ def test_while_s3_refuses_a_payload_everything_else_is_purged(
     ("broken", "left"),
     [
         ("purge", {"outbox", "llm_call"}),
-        ("keep_dead_letters", {"dead_letter"}),
-        ("remove_payloads", {"payload_removal"}),
+        ("maintain_dead_letters", {"dead_letter"}),
+        ("delete_payloads", {"payload_deletion"}),
     ],
 )
-def test_whichever_part_fails_the_others_run_and_the_round_fails(
+def test_failing_step_fails_the_run_after_the_others(
     handler: ModuleType,
     broken: str,
     left: set[str],
@@ -112,12 +112,12 @@ def test_whichever_part_fails_the_others_run_and_the_round_fails(
     assert "some column" not in str(told)
 
 
-def test_a_table_that_cannot_be_purged_stops_no_other(keeper_database: Database, admin: Connection) -> None:
+def test_unpurgeable_table_blocks_no_other(keeper_database: Database, admin: Connection) -> None:
     sent(admin, LONG_AGO)
     called(admin, LONG_AGO)
-    admin.execute("REVOKE DELETE ON outbox FROM counterfoil_keeper, counterfoil_delivery")
+    admin.execute("REVOKE DELETE ON outbox FROM counterfoil_maintenance, counterfoil_delivery")
 
-    with pytest.raises(PartsError, match=r"failed: outbox$"):
+    with pytest.raises(StepsFailedError, match=r"failed: outbox$"):
         purge(keeper_database, lambda: datetime.now(UTC))
 
     assert there(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
@@ -127,19 +127,19 @@ def test_failed_deletion_of_operations_stops_no_other(
     keeper_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due
-    monkeypatch.setattr(store, "forget", failing(ConflictError("A deadlock")))
+    monkeypatch.setattr(store, "delete_expired", failing(ConflictError("A deadlock")))
 
-    with pytest.raises(PartsError, match=r"failed: operation$"):
-        keep_dead_letters(keeper_database, lambda: NOW, timedelta(days=30))
+    with pytest.raises(StepsFailedError, match=r"failed: operation$"):
+        maintain_dead_letters(keeper_database, lambda: NOW, timedelta(days=30))
 
     assert there(admin, "dead_letter") == {"dead_letter": 0}
 
 
-def test_parts_within_parts_are_told_in_one() -> None:
-    assert run_each({"a": lambda: 1, "b": lambda: {"c": 2, "d": 3}}) == {"a": 1, "c": 2, "d": 3}
+def test_nested_steps_are_reported_together() -> None:
+    assert run_all({"a": lambda: 1, "b": lambda: {"c": 2, "d": 3}}) == {"a": 1, "c": 2, "d": 3}
 
 
-def test_once_the_database_is_away_nothing_more_is_asked_of_it() -> None:
+def test_unavailable_database_stops_further_queries() -> None:
     away = failing(DatabaseUnavailableError("PostgreSQL is not available"))
     ran: list[str] = []
 
@@ -147,9 +147,9 @@ def test_once_the_database_is_away_nothing_more_is_asked_of_it() -> None:
         ran.append("once more")
         return 1
 
-    with pytest.raises(PartsError, match=r"failed: a, c$"):  # each for a reason of its own
-        run_each({"a": away, "b": runs, "c": away, "d": runs})
+    with pytest.raises(StepsFailedError, match=r"failed: a, c$"):  # each with its own reason
+        run_all({"a": away, "b": runs, "c": away, "d": runs})
     assert len(ran) == 2
 
     with pytest.raises(DatabaseUnavailableError):
-        run_each({"a": away, "b": away, "c": lambda: pytest.fail("it would wait, too")})
+        run_all({"a": away, "b": away, "c": lambda: pytest.fail("it would wait, too")})

@@ -1,4 +1,4 @@
-"""The watchdog's round over the queues: a pause that was undone is put right, and the minute is written."""
+"""The watchdog restores undone pauses and records each minute."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,16 +8,16 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Message, start_revision
 from counterfoil.queues import PauseRequest, request_pause
-from counterfoil.settings import Queue
+from counterfoil.settings import QueueSettings
 from functions.watchdog.measures import update_queues
-from functions.watchdog.parts import PartsError
+from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.functions.mappings import MAPPING, FakeLambda, refusal
 
-QUEUES = {"matching": Queue(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
+QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
 Round = Callable[[], dict[str, int]]
 
 
@@ -33,17 +33,17 @@ def pause(database: Database, clock: Clock) -> None:
     request_pause(database, PauseRequest("matching", True, "Its model is unavailable", "kim", clock(), 0))
 
 
-def test_what_is_paused_is_paused_and_the_minute_is_written(
+def test_pauses_are_applied_and_minutes_recorded(
     look_after: Round, keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
 ) -> None:
     pause(keeper_database, clock)
-    sqs.depths[QUEUE_URL] = 3  # each of its three numbers
+    sqs.depths[QUEUE_URL] = 3  # for each of its three numbers
 
-    assert look_after() == {"queue_pause": 1, "queue_ends": 0, "queue_minute": 1}
+    assert look_after() == {"queue_pause": 1, "queue_ends": 0, "queue_minute_stats": 1}
 
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Disabled"
-    assert admin.execute("SELECT worker, pending, depth FROM queue_minute").fetchall() == [("matching", 0, 9)]
+    assert admin.execute("SELECT worker, pending, depth FROM queue_minute_stats").fetchall() == [("matching", 0, 9)]
     assert look_after()["queue_pause"] == 0
 
 
@@ -59,52 +59,52 @@ def test_a_mapping_in_transition_is_waited_for(
     assert lambda_.calls == [(MAPPING, False)]
 
 
-def test_a_lambda_that_does_not_answer_keeps_no_minute_from_being_written(
+def test_unavailable_lambda_does_not_block_minutes(
     look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
     pause(keeper_database, clock)
     lambda_.refuse[MAPPING] = refusal("ServiceException", "GetEventSourceMapping", 500)
-    assert look_after()["queue_minute"] == 1
+    assert look_after()["queue_minute_stats"] == 1
 
 
-def test_an_sqs_that_does_not_answer_leaves_the_depth_unknown(
+def test_unavailable_sqs_leaves_depth_unknown(
     look_after: Round, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch, admin: Connection
 ) -> None:
     def away(**_: object) -> dict[str, object]:
         raise refusal("InternalError", "GetQueueAttributes", 500)
 
     monkeypatch.setattr(sqs, "get_queue_attributes", away)
-    assert look_after()["queue_minute"] == 1
-    assert admin.execute("SELECT depth FROM queue_minute").fetchall() == [(None,)]
+    assert look_after()["queue_minute_stats"] == 1
+    assert admin.execute("SELECT depth FROM queue_minute_stats").fetchall() == [(None,)]
 
 
-def test_what_fails_is_told(look_after: Round, admin: Connection) -> None:
-    admin.execute("ALTER TABLE queue_minute RENAME TO elsewhere")
-    with pytest.raises(PartsError, match="queue_minute"):
+def test_failures_are_reported(look_after: Round, admin: Connection) -> None:
+    admin.execute("ALTER TABLE queue_minute_stats RENAME TO elsewhere")
+    with pytest.raises(StepsFailedError, match="queue_minute_stats"):
         look_after()
 
 
-def test_work_of_a_paused_queue_is_resent_after_retention(
+def test_work_of_paused_queue_is_resent_after_retention(
     keeper_database: Database,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
     pending: Callable[..., Message],
 ) -> None:
-    """The queue is not empty, since nobody reads it: what is in it is not doubled, however long it waits."""
+    """A paused queue is not empty, so its messages are not duplicated, however long they wait."""
     chosen = settings()
     watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
     pause(keeper_database, clock)
     waiting, begun = pending(), pending(status="in-progress")
     for message in (waiting, begun):
-        begin(admin, "matching", [message.work_id], clock())
+        start_revision(admin, "matching", [message.work_id], clock())
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s, matching_lease_expires_at = %s"
         " WHERE id = %s",
-        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker died when the queue was paused
+        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker crashed when the queue was paused
     )
     clock.pass_(seconds=61)
-    assert watchdog.run().sent == 2  # the outbox goes on
+    assert watchdog.run().sent == 2  # the outbox continues
     sqs.depths[QUEUE_URL] = 1
 
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""A round of the watchdog: every step runs whatever became of the others, and a failure is known at the end."""
+"""Every step of a watchdog run is executed despite failures, which fail the run at the end."""
 
 import importlib
 import json
@@ -17,7 +17,7 @@ from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.delivery import outbox
 from counterfoil.notifications import notifier
-from counterfoil.notifications.notifier import Notified
+from counterfoil.notifications.notifier import DeliveryStats
 from counterfoil.settings import settings
 from functions.watchdog import breakers, recovery
 from infra.worker_table import WORKERS
@@ -29,7 +29,7 @@ QUEUES = {"acquisition": "http://q/a", "ingestion": "http://q/i", "matching": "h
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
-    """The handler, in an environment of its own."""
+    """Import the handler in a separate environment."""
     monkeypatch.setenv("DATABASE_URL", keeper_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps(QUEUES))
     module = importlib.import_module("functions.watchdog.handler")
@@ -44,17 +44,19 @@ def emitted(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     done = handler.handle({}, Context())
 
     assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
     assert done["purge"] == {
-        **dict.fromkeys(("offers_completed", "offers_pending", "offers_failed", "offers_late", "offers_twice"), 0),
+        **dict.fromkeys(
+            ("offers_completed", "offers_pending", "offers_failed", "offers_late_users", "offers_twice"), 0
+        ),
         **dict.fromkeys(("matchmaking_jobs", "offer_pool", "offer_shard"), 0),
         "queue_pause": 0,
         "queue_ends": 0,
-        "queue_minute": 0,
+        "queue_minute_stats": 0,
         "outbox": 0,
         "llm_call": 0,
         "work_attempt": 0,
@@ -73,7 +75,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
 
 
 @pytest.mark.parametrize("broken", ["notifications", "recovery", "measures", "breakers", "purge"])
-def test_a_step_that_fails_stops_no_other_and_fails_the_round(
+def test_failing_step_fails_the_run_and_blocks_nothing(
     handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = handler.watchdog()
@@ -96,7 +98,7 @@ def test_a_step_that_fails_stops_no_other_and_fails_the_round(
         handler.handle({}, Context())
 
     assert ran == [name for name in steps if name != broken]
-    assert raised.value.__context__ is None  # Lambda would print it, and foreign errors can quote what they read
+    assert raised.value.__context__ is None  # Lambda would print it, and unknown errors can quote data
     assert "4711" not in capsys.readouterr().out
 
 
@@ -109,14 +111,12 @@ def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: py
         handler.handle({}, Context())
 
 
-def test_telling_people_leaves_time_to_the_steps_behind_it(
-    handler: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notifications_leave_time_to_later_steps(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
 
-    def run(_: object, time_left: Callable[[], float]) -> Notified:
+    def run(_: object, time_left: Callable[[], float]) -> DeliveryStats:
         left.append(time_left())
-        return Notified(0, 0, 0, 0, 0, 0)
+        return DeliveryStats(0, 0, 0, 0, 0, 0)
 
     monkeypatch.setattr(handler.Notifier, "run", run)
 
@@ -130,24 +130,22 @@ def test_each_step_leaves_enough_to_those_behind_it(handler: ModuleType) -> None
     (row,) = (row for row in WORKERS if row.name == "watchdog")
 
     assert list(handler.KEPT) == steps
-    assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.LEAST_SECONDS
-    for step, behind in pairwise(steps[:-1]):  # the last one may as well come in the next round
-        assert handler.KEPT[step] - handler.KEPT[behind] >= handler.LEAST_SECONDS
-    needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_SECONDS)
+    assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.MIN_SECONDS_LEFT
+    for step, behind in pairwise(steps[:-1]):  # the last step may run in the next round
+        assert handler.KEPT[step] - handler.KEPT[behind] >= handler.MIN_SECONDS_LEFT
+    needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_TIMEOUT_SECONDS)
     assert handler.KEPT["measures"] - handler.KEPT["breakers"] >= needed
     assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
 
 
-def test_a_step_for_which_no_time_is_left_is_named_and_the_others_run(
-    handler: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_without_time_left_is_named(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
 
     with pytest.raises(RuntimeError, match=r"failed in part: notifications$"):
-        handler.handle({}, Context(left=handler.KEPT["notifications"] + handler.LEAST_SECONDS - 1))
+        handler.handle({}, Context(left=handler.KEPT["notifications"] + handler.MIN_SECONDS_LEFT - 1))
 
 
-def test_queues_that_never_answer_stop_nothing_but_the_sending(
+def test_unresponsive_queues_block_only_sending(
     handler: ModuleType,
     admin: Connection,
     sqs: FakeSqs,
@@ -157,11 +155,11 @@ def test_queues_that_never_answer_stop_nothing_but_the_sending(
     may_answer = Event()
     for name in ("send_message_batch", "get_queue_attributes"):
         monkeypatch.setattr(sqs, name, lambda **_: may_answer.wait(30), raising=False)
-    monkeypatch.setattr(recovery, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(outbox, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(recovery, "REQUEST_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(outbox, "CALL_TIMEOUT_SECONDS", 0.05)
     admin.execute(
         """
-        INSERT INTO outbox (worker, work_id, revision, send_number, not_before, created_at)
+        INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at)
         VALUES ('matching', gen_random_uuid(), 1, 0, '2026-01-01', '2026-01-01')
         """
     )
@@ -177,7 +175,7 @@ def test_queues_that_never_answer_stop_nothing_but_the_sending(
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A language model that all of matching's work depends on, at an address where nobody answers."""
+    """An unresponsive language model on which all matching work depends."""
     values = {
         "LLM_PROVIDER": "openai",
         "LLM_MODEL": "m",
@@ -190,14 +188,14 @@ def model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("model")
-def test_a_queue_whose_work_needs_a_model_that_is_away_is_paused(
+def test_queue_with_an_unavailable_model_is_paused(
     handler: ModuleType, admin: Connection, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mappings = FakeLambda()
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "lambda": mappings}[service])
     admin.execute(
         """
-        INSERT INTO breaker (name, generation, openings, opened_at, open_until)
+        INSERT INTO breaker (name, generation, open_count, opened_at, open_until)
         VALUES ('llm:openai', 1, 1, now() - interval '2 minutes', now() + interval '2 minutes')
         """
     )
@@ -209,7 +207,7 @@ def test_a_queue_whose_work_needs_a_model_that_is_away_is_paused(
 
 
 @pytest.mark.usefixtures("model")
-def test_a_key_that_cannot_be_used_keeps_no_breaker_unreported_and_no_queue_paused(
+def test_unusable_key_blocks_no_breaker_report_or_pause(
     handler: ModuleType,
     admin: Connection,
     sqs: FakeSqs,
@@ -226,12 +224,12 @@ def test_a_key_that_cannot_be_used_keeps_no_breaker_unreported_and_no_queue_paus
     monkeypatch.setattr(aws, "client", clients.__getitem__)
     admin.execute(
         """
-        INSERT INTO breaker (name, generation, openings, opened_at, open_until)
+        INSERT INTO breaker (name, generation, open_count, opened_at, open_until)
         VALUES ('llm:openai', 1, 1, now() - interval '2 minutes', now() - interval '1 second'),
                ('ses', 1, 1, now() - interval '2 minutes', now() + interval '1 hour')
         """
     )
-    admin.execute("INSERT INTO mapping_pause VALUES (%s, 'paused', now(), now() - interval '1 hour')", [former])
+    admin.execute("INSERT INTO breaker_mapping_pause VALUES (%s, 'paused', now(), now() - interval '1 hour')", [former])
 
     done = handler.handle({}, Context())
 

@@ -15,7 +15,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import files
 from counterfoil.errors import RejectedRequestError
 from functions.watchdog import uploads as watchdog_uploads
-from functions.watchdog.parts import PartsError
+from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
 from tests.delivery.bodies import created, s3_event
@@ -239,7 +239,7 @@ def test_a_failed_page_is_listed_again(
         return real(**how)
 
     monkeypatch.setattr(s3, "list_object_versions", fails_once)
-    with pytest.raises(PartsError):
+    with pytest.raises(StepsFailedError):
         run()
     clock.pass_(seconds=60)
 
@@ -262,7 +262,7 @@ def test_queued_events_of_a_backlog_are_not_lost(
     assert admin.execute("SELECT sequencer FROM acquisition_job").fetchall() == [("0A",)]
 
 
-def test_lost_event_counts_once_when_the_queue_is_empty(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
+def test_lost_event_counts_once_when_queue_is_empty(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
     put("uploads/acme/a.xml")
     run(is_queue_empty=False)
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
@@ -274,9 +274,7 @@ def test_lost_event_counts_once_when_the_queue_is_empty(run: Run, put: Put, cloc
     assert measured("UploadsWithoutEvent") == [0, 0, 1, 0]
 
 
-def test_lost_event_counts_after_retention_while_the_queue_is_busy(
-    run: Run, put: Put, clock: Clock, measured: Measured
-) -> None:
+def test_lost_event_counts_after_retention_on_busy_queue(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
     put("uploads/acme/a.xml")
     run(is_queue_empty=False)
     clock.pass_(seconds=QUEUE_RETENTION.total_seconds() - 1)
@@ -303,7 +301,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     assert measured("UploadsWithoutEvent") == [0, 1]
 
 
-def test_objects_stored_before_versioning_are_left_to_their_events(run: Run, put: Put, s3: Any) -> None:
+def test_objects_before_versioning_are_left_to_events(run: Run, put: Put, s3: Any) -> None:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from counterfoil.documents.mail.attachments import Skipped
+from counterfoil.documents.mail.attachments import SkippedAttachment
 from counterfoil.documents.sandbox import parsers, process
 from tests.memory import peak_megabytes, peak_megabytes_of_children
 
@@ -16,7 +16,7 @@ def main() -> None:
     """Unpack the archive named on the command line."""
     files = parsers.take_archive_apart(Path(sys.argv[1]).read_bytes())
     assert files is not None
-    found = [file.reason if isinstance(file, Skipped) else len(file.content) for file in files]
+    found = [file.reason if isinstance(file, SkippedAttachment) else len(file.content) for file in files]
     process.close_idle()
     print(json.dumps([peak_megabytes(), peak_megabytes_of_children(), found]))  # noqa: T201
 

@@ -16,22 +16,27 @@ from uuid import UUID
 from counterfoil.delivery.work import Message
 from counterfoil.documents import files, page_images, pdf
 from counterfoil.documents.einvoice.extract import extract_xml
-from counterfoil.documents.filetype import FileKind, recognise
+from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import model
-from counterfoil.documents.reading.grounding import Grounds
+from counterfoil.documents.reading.grounding import Grounding
 from counterfoil.documents.splitting import split
-from counterfoil.documents.structured import DocumentType, structure
+from counterfoil.documents.structured import DocumentType, to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
-from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
+from counterfoil.errors import (
+    InvalidDocumentError,
+    InvalidLlmResponseError,
+    InvalidMessageError,
+    UnsupportedSchemaError,
+)
 from counterfoil.llm import answers
 from tests.documents.reading import papers
 from tools.sample_generator import generate
 
 EVENTS = Path(__file__).parents[1] / "events"
-REFUSALS = (InvalidDocumentError, InvalidMessageError, NewerSchemaError, InvalidAnswerError)
+REFUSALS = (InvalidDocumentError, InvalidMessageError, UnsupportedSchemaError, InvalidLlmResponseError)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def _samples() -> tuple[bytes, ...]:
 
 
 def _of(kind: FileKind) -> Iterator[bytes]:
-    return (content for content in _samples() if recognise(content) is kind)
+    return (content for content in _samples() if recognize(content) is kind)
 
 
 def _mails() -> Iterator[bytes]:
@@ -138,26 +143,26 @@ def _extract(content: bytes) -> None:
 
 def _extract_text(content: bytes) -> None:
     extract_xml(content, embedded=False)
-    if recognise(content) is FileKind.PDF:
+    if recognize(content) is FileKind.PDF:
         read = pages(content)
         pdf.find_scans(content, read)
         split(read)
         found = reading.read(read)
         if found is not None and found.type is not DocumentType.OTHER:
-            structure(found.type, found.fields)
+            to_structured_data(found.type, found.fields)
 
 
 def _mail(content: bytes) -> None:
     mail = message.parse(content)
     message.envelope(mail)
-    for found in attachments.of_mail(mail):
+    for found in attachments.mail_attachments(mail):
         assert found.name
         assert "/" not in found.name
         found.name.encode()
 
 
 def _archive(content: bytes) -> None:
-    for found in attachments.of_archive(archive.Archive(content)):
+    for found in attachments.archive_attachments(archive.Archive(content)):
         assert "/" not in found.name
 
 
@@ -185,17 +190,17 @@ def _split(content: bytes) -> None:
 
 
 @cache
-def _grounds() -> Grounds:
-    return Grounds([Page(595, 842, (Word("R-17", 10, 10, 40, 20), Word("119,00", 50, 10, 90, 20)))])
+def _grounds() -> Grounding:
+    return Grounding([Page(595, 842, (Word("R-17", 10, 10, 40, 20), Word("119,00", 50, 10, 90, 20)))])
 
 
 @cache
-def _form() -> type[model.Said]:
+def _form() -> type[model.LlmExtraction]:
     return model.form(_grounds())
 
 
 def _answer(content: bytes) -> None:
-    model.counted(answers.read(content.decode(errors="replace"), _form()), _grounds())
+    model.grounded_fields(answers.read(content.decode(errors="replace"), _form()), _grounds())
 
 
 def _verdict(content: bytes) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 from uuid import UUID
 
 from cli.output import Checklist
-from counterfoil.delivery.dead_letter import DeadLetter, Failure
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails
 from counterfoil.delivery.work import JOB_NAMESPACE
 from counterfoil.documents.extraction import extract
-from counterfoil.documents.files import Upload, job_of_tenant
+from counterfoil.documents.files import Upload, tenant_job_id
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import ocr
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.offers import pinning, profiles
 from counterfoil.offers.schedule import Due
 from counterfoil.webhooks.destinations import job_id
@@ -50,17 +50,17 @@ def digest(value: object) -> str:
 
 def identities() -> Values:
     """Return ids and hashes of stored rows."""
-    failure = Failure("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
+    failure = FailureDetails("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
     dead_letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
     return {
         "job_namespace": str(JOB_NAMESPACE),
-        **{f"dead_letter_job_id.{worker}": str(kind.job_id(_ID)) for worker, kind in KINDS.items()},
+        **{f"dead_letter_job_id.{worker}": str(kind.job_id(_ID)) for worker, kind in WORK_KINDS.items()},
         "dead_letter_fingerprint": dead_letter.fingerprint,
         "dead_letter_fingerprint_of_code": replace(
             dead_letter, failure=replace(failure, code="unknown_tenant")
         ).fingerprint,
         "upload_job_id": str(Upload("bucket", "uploads/acme/a.pdf", "1", 1).job_id),
-        "mail_job_id": str(job_of_tenant(_ID, _ID)),
+        "mail_job_id": str(tenant_job_id(_ID, _ID)),
         "output_job_id": str(job_id(_ID, "document", _ID)),
         "offer_pool_id": str(pinning.pool_id(_ID, Due("Europe/Berlin", date(2026, 1, 2), _AT, _AT))),
         "user_id": str(profiles.internal_id(_ID, _ID)),

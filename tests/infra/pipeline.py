@@ -5,29 +5,29 @@ from typing import Any
 
 import pytest
 
-from infra.worker_table import WORKERS, FedBy, Row, mappings
+from infra.worker_table import WORKERS, Trigger, WorkerSpec, mappings
 from tests.infra.synthesis import Template
 
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
 
 
-def function_of(template: Template, row: Row) -> dict[str, Any]:
+def function_of(template: Template, row: WorkerSpec) -> dict[str, Any]:
     return template.named("AWS::Lambda::Function", row.resource_name)
 
 
-def environment_of(template: Template, row: Row) -> dict[str, str]:
+def environment_of(template: Template, row: WorkerSpec) -> dict[str, str]:
     resolved: dict[str, str] = template.resolved(function_of(template, row)["Environment"]["Variables"])
     return resolved
 
 
-def queues_feeding(row: Row) -> set[str]:
-    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+def queues_feeding(row: WorkerSpec) -> set[str]:
+    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
         return {f"{source.resource_name}-dlq" for source in mappings(WORKERS, row)}
     return set(queues_of(mappings(WORKERS, row)))
 
 
-def queues_of(workers: Sequence[Row]) -> list[str]:
+def queues_of(workers: Sequence[WorkerSpec]) -> list[str]:
     """Return the queues of these workers, each followed by its retry queue."""
     suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in workers}
     return [f"{row.resource_name}{suffix}" for row in workers for suffix in suffixes[row.name]]

@@ -22,9 +22,9 @@ from counterfoil.delivery.work import Message
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
-from infra.alarm_table import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch, subjects_of
+from infra.alarm_table import ALARMS, MAX_ATTEMPT_FRACTION, NAMESPACE, THRESHOLDS, AlarmSpec, alarm_targets
 from infra.packaging import Package
-from infra.worker_table import WORKERS, FedBy, Row, queue_rows, shortened
+from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shortened
 from tests.delivery.bodies import created, s3_event
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
@@ -34,11 +34,11 @@ from tests.infra.synthesis import Synthesis, Template, synthesize
 
 __all__ = ["clock", "sqs", "tenant"]
 
-QUEUES = queue_rows(WORKERS)
+QUEUES = queue_workers(WORKERS)
 Metric = tuple[str, str, frozenset[tuple[str, str]]]
 """Namespace, name and dimensions, which identify a metric in CloudWatch."""
 
-watches = pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
+watches = pytest.mark.parametrize("watch", ALARMS, ids=lambda watch: watch.name)
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
@@ -52,9 +52,9 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
     }
 
 
-def alarms_of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
+def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str, Any]]:
     """Return the alarms of a watch by worker. The alarm about all workers has the key ""."""
-    subjects = ["" if row is None else row.name for row in subjects_of(watch, QUEUES)]
+    subjects = ["" if row is None else row.name for row in alarm_targets(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
 
@@ -112,7 +112,7 @@ def written(
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
-    archiver.settle("acquisition", SQSRecord(record(s3_event(created("uploads/acme/a.xml")))))
+    archiver.process("acquisition", SQSRecord(record(s3_event(created("uploads/acme/a.xml")))))
     s3 = Mock()
     s3.list_object_versions.return_value = {"IsTruncated": False}
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": sqs}[service])
@@ -121,7 +121,7 @@ def written(
         "QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES}),
         "RETRY_QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES if row.has_retry_queue}),
         "SLACK_WEBHOOK_URL": "http://127.0.0.1:1/hook",
-        "BREAKER_FAILURES": "1",
+        "BREAKER_FAILURE_THRESHOLD": "1",
         "UPLOADS_BUCKET": "uploads",
     }
     for name, value in environment.items():
@@ -145,7 +145,7 @@ def written(
         function.cache_clear()
 
 
-def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
+def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
     """Deliver three work items to a worker: one succeeds, one fails and one is retried."""
     outcomes: Sequence[Exception | None] = (
         None,
@@ -166,7 +166,7 @@ def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock
     consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
 
 
-def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
+def pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
     """Create a pending work item of a worker. Return its id."""
     if row.name == "acquisition":
         work_id = uuid4()
@@ -213,7 +213,7 @@ def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
 def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric]):
     found = alarms(aws.app)
 
-    assert len(found) == sum(len(subjects_of(watch, QUEUES)) for watch in WATCHES)
+    assert len(found) == sum(len(alarm_targets(watch, QUEUES)) for watch in ALARMS)
     assert unknown(found, emitted) == set()
 
 
@@ -277,7 +277,7 @@ def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric
 
 
 @watches
-def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, watch: Watch):
+def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, watch: AlarmSpec):
     pipeline = aws.app
     for worker, alarm in alarms_of_watch(pipeline, watch).items():
         sentence, link = alarm["AlarmDescription"].split(" What to do: ")
@@ -297,7 +297,7 @@ def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitte
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
-        f"grace-counterfoil-{watch.name}" for watch in WATCHES if watch.silence_counts
+        f"grace-counterfoil-{watch.name}" for watch in ALARMS if watch.silence_counts
     }
     assert all(watched_metrics(one) <= emitted for one in graces)
     created = [
@@ -308,7 +308,7 @@ def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitte
 
 
 @watches
-def test_alarm_settings_match_the_watch(aws: Synthesis, watch: Watch):
+def test_alarm_settings_match_the_watch(aws: Synthesis, watch: AlarmSpec):
     for worker, alarm in alarms_of_watch(aws.app, watch).items():
         row = next((row for row in QUEUES if row.name == worker), None)
         assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
@@ -350,20 +350,20 @@ def test_default_thresholds():
 
 
 @pytest.mark.parametrize("row", QUEUES, ids=lambda row: row.name)
-def test_thresholds_are_reachable(aws: Synthesis, row: Row):
+def test_thresholds_are_reachable(aws: Synthesis, row: WorkerSpec):
     found = alarms(aws.app)
 
     assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
     redelivered = Settings.model_fields["redelivery_max_attempts"].default
-    requeued = len(row.retry_waits) or Settings.model_fields["retry_max_attempts"].default
+    requeued = len(row.retry_delays) or Settings.model_fields["retry_max_attempts"].default
     attempts = requeued + 1 if row.has_retry_queue else redelivered
     assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
 
 
 def test_permanent_archiver_failure_keeps_the_alarm_raised(aws: Synthesis):
     alarm = alarms(aws.app)["counterfoil-dlq-consumer-failing"]
-    hidden_for = Settings.model_fields["protection_seconds"].default
-    (row,) = (row for row in WORKERS if row.fed_by is FedBy.DEAD_LETTER_QUEUES)
+    hidden_for = Settings.model_fields["min_visibility_seconds"].default
+    (row,) = (row for row in WORKERS if row.fed_by is Trigger.DEAD_LETTER_QUEUES)
 
     assert alarm["Period"] >= max(hidden_for, row.visibility) + row.timeout + row.batching_window
 
@@ -376,9 +376,9 @@ def test_deployment_overrides_thresholds(dependencies: Package, tmp_path: Path):
 
     assert found["counterfoil-retry-rate"]["Threshold"] == 1.5
     assert "1.5" in found["counterfoil-retry-rate"]["AlarmDescription"]
-    for row in queue_rows(shortened(WORKERS, 10)):
+    for row in queue_workers(shortened(WORKERS, 10)):
         assert found[f"counterfoil-{row.name}-queue-depth"]["Threshold"] == 5000
-        assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == LONGEST_TRY * 10
+        assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == MAX_ATTEMPT_FRACTION * 10
 
 
 def test_global_alarm_sums_all_workers(aws: Synthesis):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.commands.login import PORTS
-from counterfoil.settings import SignIn
+from counterfoil.settings import OidcSettings
 from functions.admin_api import console
 from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
 from infra.packaging import Package
@@ -27,10 +27,10 @@ def clients(template: Template) -> tuple[dict[str, Any], dict[str, Any]]:
     return programs, browsers
 
 
-def sign_in(template: Template) -> SignIn:
+def sign_in(template: Template) -> OidcSettings:
     """Return the sign-in settings of the admin API function."""
     function = template.resolved(template.named("AWS::Lambda::Function", "counterfoil-admin_api"))
-    return SignIn.model_validate(json.loads(function["Environment"]["Variables"]["SIGN_IN"]))
+    return OidcSettings.model_validate(json.loads(function["Environment"]["Variables"]["OIDC"]))
 
 
 def test_only_console_routes_need_no_token(aws: Synthesis, local: Synthesis) -> None:
@@ -143,7 +143,7 @@ def test_custom_issuer_replaces_the_user_pool(dependencies: Package, tmp_path: P
         "Audience": ["counterfoil"],
     }
     assert named.resources("AWS::Cognito::UserPool") == {}
-    assert sign_in(named) == SignIn(
+    assert sign_in(named) == OidcSettings(
         issuer="https://login.example.com/acme",
         client="counterfoil",
         discovery="https://login.example.com/acme/.well-known/openid-configuration",
@@ -167,8 +167,8 @@ def test_gateway_allows_twenty_five_idle_pages() -> None:
     from infra.api import REQUESTS_PER_SECOND
 
     leads, steady = (
-        float(re.findall(rf"{name} = ([0-9.]+);", (PAGES / "api.js").read_text())[0])
-        for name in ("LEADING_SECONDS", "STEADY_SECONDS")
+        float(re.findall(rf"{name} = ([0-9.]+);", (PAGES / "api.ts").read_text())[0])
+        for name in ("POLL_LEADER_SECONDS", "POLL_SLOW_SECONDS")
     )
     assert 25 * (1 / leads + 3 / steady) <= REQUESTS_PER_SECOND
 

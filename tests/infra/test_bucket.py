@@ -7,7 +7,7 @@ from typing import Any
 from counterfoil import tenant_erasure
 from counterfoil.dead_letters import export
 from infra.packaging import Package
-from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, FedBy
+from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, Trigger
 from tests.infra.pipeline import BUCKET
 from tests.infra.synthesis import Template, synthesize
 
@@ -18,7 +18,7 @@ def rules(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
+    (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
     bucket = pipeline.the("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
 
@@ -79,7 +79,7 @@ def test_dead_letter_exports_expire_after_a_week(pipeline: Template):
         "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
     }
-    assert timedelta(days=2) > export.LONGEST_WRITING
+    assert timedelta(days=2) > export.WRITE_TIMEOUT
     (bulk,) = [row for row in WORKERS if export.PREFIX in row.writes]
     assert bulk.name == "bulk"
     assert bulk.timeout < export.LEASE.total_seconds()

@@ -10,10 +10,10 @@ from counterfoil.settings import Settings
 from infra.alarm_table import THRESHOLDS
 from infra.context import (
     EMBEDDING_PROVIDERS,
-    OF_THE_STACK,
     PROVIDERS,
     RECOGNITIONS,
     SECRETS,
+    STACK_SETTINGS,
     TUNABLE,
     ContextError,
     Deployment,
@@ -31,8 +31,8 @@ def deployment(**context: Any) -> Deployment:
 def test_each_setting_belongs_to_exactly_one_group():
     known = {name.upper() for name in Settings.model_fields}
 
-    assert known == TUNABLE | SECRETS | OF_THE_STACK
-    assert len(TUNABLE) + len(SECRETS) + len(OF_THE_STACK) == len(known)
+    assert known == TUNABLE | SECRETS | STACK_SETTINGS
+    assert len(TUNABLE) + len(SECRETS) + len(STACK_SETTINGS) == len(known)
 
 
 def test_secret_settings_are_listed_as_secrets():
@@ -50,7 +50,7 @@ def test_providers_match_the_settings():
 
 
 def test_ocr_providers_match_the_settings():
-    assert Settings.model_fields["ocr"].annotation.__args__[0].__args__ == RECOGNITIONS  # type: ignore[union-attr]
+    assert Settings.model_fields["ocr_provider"].annotation.__args__[0].__args__ == RECOGNITIONS  # type: ignore[union-attr]
 
 
 def test_empty_context_deploys_to_aws_with_defaults():
@@ -91,7 +91,7 @@ def test_incomplete_or_plain_http_issuer_is_rejected(context: dict[str, str]):
 
 
 def test_settings_and_thresholds_accept_text_or_objects():
-    settings, alarms = {"RETRY_REDELIVER_DELAYS_SECONDS": "[3, 9]", "EMAIL_FROM": "a@b.example"}, {"queue-depth": 5000}
+    settings, alarms = {"REDELIVERY_DELAYS_SECONDS": "[3, 9]", "EMAIL_FROM": "a@b.example"}, {"queue-depth": 5000}
 
     as_text = deployment(settings=json.dumps(settings), alarms=json.dumps(alarms))
     as_objects = deployment(settings=settings, alarms=alarms)
@@ -110,7 +110,10 @@ def test_local_stage_accepts_timeout_and_secrets():
 @pytest.mark.parametrize(
     ("context", "message"),
     [
-        ({"settings": '{"RETRY_MAX": "1"}'}, r"There is no setting 'RETRY_MAX': known are BREAKER_FAILURES, "),
+        (
+            {"settings": '{"RETRY_MAX": "1"}'},
+            r"There is no setting 'RETRY_MAX': known are ALERT_EMAILS, BREAKER_FAILURE_THRESHOLD, ",
+        ),
         ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: write "\.\.\."'),
         ({"settings": "[]"}, r"The context 'settings' must be a JSON object, such as \{\}"),
         ({"settings": "{"}, r"The context 'settings' must be a JSON object: .* at 1"),
@@ -120,8 +123,11 @@ def test_local_stage_accepts_timeout_and_secrets():
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
         ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
         ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
-        ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be omitted, and is 'other'"),
-        ({"settings": '{"HTTP_REQUESTS": "true"}'}, r"HTTP_REQUESTS needs a way to the internet, .* -c webhooks=true"),
+        ({"settings": '{"OCR_PROVIDER": "other"}'}, r"OCR_PROVIDER must be textract, or be omitted, and is 'other'"),
+        (
+            {"settings": '{"HTTP_REQUEST_TASKS_ENABLED": "true"}'},
+            r"HTTP_REQUEST_TASKS_ENABLED needs a way to the internet, .* -c enableWebhooks=true",
+        ),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
         ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
         ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),
@@ -132,7 +138,7 @@ def test_local_stage_accepts_timeout_and_secrets():
         ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, and is '1'"),
         ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
-        ({"slack": "yes"}, r"The context 'slack' must be true or false, and is 'yes'"),
+        ({"enableSlack": "yes"}, r"The context 'enableSlack' must be true or false, and is 'yes'"),
         ({"mailDomain": "Acme.example"}, r"'mailDomain' must be a domain in lower case, such as in.example.com"),
         ({"mailDomain": "localhost"}, r"'mailDomain' must be a domain"),
         ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, 'counterfoil inge"),
@@ -149,11 +155,13 @@ def test_invalid_context_is_rejected(context: dict[str, Any], message: str):
 
 
 def test_http_requests_are_allowed_with_webhooks_or_locally():
-    http_settings = {"HTTP_REQUESTS": "true", "HTTP_REQUEST_ALLOWLIST": '["erp.internal:8080"]'}
+    http_settings = {"HTTP_REQUEST_TASKS_ENABLED": "true", "HTTP_REQUEST_ALLOWLIST": '["erp.internal:8080"]'}
 
-    assert deployment(settings=http_settings, webhooks="true").settings == http_settings
+    assert deployment(settings=http_settings, enableWebhooks="true").settings == http_settings
     assert deployment(**LOCAL, settings=http_settings).settings == http_settings
-    assert deployment(settings={"HTTP_REQUESTS": "false"}).settings == {"HTTP_REQUESTS": "false"}
+    assert deployment(settings={"HTTP_REQUEST_TASKS_ENABLED": "false"}).settings == {
+        "HTTP_REQUEST_TASKS_ENABLED": "false"
+    }
 
 
 def test_rejected_secret_is_not_quoted():

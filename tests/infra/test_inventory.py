@@ -7,7 +7,7 @@ import pytest
 
 from functions.watchdog.inventory import COLUMNS
 from infra.packaging import Package
-from infra.worker_table import ANNOUNCED
+from infra.worker_table import NOTIFIED_PREFIXES
 from tests.infra.synthesis import Synthesis, Template, synthesize
 
 
@@ -29,7 +29,7 @@ def test_announced_prefixes_have_daily_inventories_of_all_versions(template: Tem
     (_, uploads), (inventory_id, _) = buckets(template)
     found = uploads["InventoryConfigurations"]
 
-    assert [one["Prefix"] for one in found] == list(ANNOUNCED)
+    assert [one["Prefix"] for one in found] == list(NOTIFIED_PREFIXES)
     for one in found:
         assert one["Id"] == one["Prefix"].rstrip("/")
         assert one["Enabled"] is True

@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.documents import files
 from infra.packaging import Package
-from infra.worker_table import ANNOUNCED
+from infra.worker_table import NOTIFIED_PREFIXES
 from tests.infra.synthesis import Synthesis, Template, synthesize
 
 BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
@@ -62,5 +62,5 @@ def test_bucket_policy_allows_nothing_without_mail_domain(aws: Synthesis):
 def test_announced_prefixes_match_acquisition():
     from infra.data import INBOX
 
-    assert ANNOUNCED == (files.PREFIX, files.INBOX)
+    assert NOTIFIED_PREFIXES == (files.PREFIX, files.INBOX)
     assert INBOX == files.INBOX

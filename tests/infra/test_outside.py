@@ -9,7 +9,7 @@ import pytest
 from cli.local.tenants import LOCAL_ALLOWLIST
 from counterfoil.settings import Settings
 from infra.packaging import Package
-from infra.worker_table import WORKERS, Row
+from infra.worker_table import WORKERS, WorkerSpec
 from tests.infra.synthesis import Synthesis, Template, aslist, synthesize
 
 INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
@@ -17,7 +17,7 @@ BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
 ALWAYS = {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
 """AWS services that every deployment calls."""
-TEXTRACT = {"OCR": "textract"}
+TEXTRACT = {"OCR_PROVIDER": "textract"}
 TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}
 PAUSED = {"matching": "counterfoil-matching", "tasks": "counterfoil-tasks", "tasks-retry": "counterfoil-tasks-retry"}
 """Queues that are paused with the service they depend on, by mapping name."""
@@ -28,13 +28,13 @@ rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 @pytest.fixture(scope="module")
 def reaching(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with a model on the internet, Slack and email."""
-    return synthesize(tmp_path_factory.mktemp("reaching"), {"settings": INTERNET, "slack": "true"}, dependencies)
+    return synthesize(tmp_path_factory.mktemp("reaching"), {"settings": INTERNET, "enableSlack": "true"}, dependencies)
 
 
 @pytest.fixture(scope="module")
 def webhooks(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with webhooks and no other external service."""
-    return synthesize(tmp_path_factory.mktemp("webhooks"), {"webhooks": "true"}, dependencies)
+    return synthesize(tmp_path_factory.mktemp("webhooks"), {"enableWebhooks": "true"}, dependencies)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def paused(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> S
     """An app with Slack, an existing secret, and workers that depend on the model."""
     from infra import __main__ as program
 
-    context = {"slack": True, "secretArn": SECRET_ARN}
+    context = {"enableSlack": True, "secretArn": SECRET_ARN}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(program, "WORKERS", DEPENDENT)
         return synthesize(tmp_path_factory.mktemp("paused"), context, dependencies)
@@ -72,12 +72,12 @@ def secrets(template: Template) -> list[str]:
     return [id_ for id_, properties in found if properties.get("Name") == "counterfoil"]
 
 
-def environment(template: Template, row: Row) -> dict[str, Any]:
+def environment(template: Template, row: WorkerSpec) -> dict[str, Any]:
     variables = template.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
     return {name: template.resolved(value) for name, value in variables.items()}
 
 
-def granted(template: Template, row: Row, action: str) -> list[dict[str, Any]]:
+def granted(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
     """Return the statements that allow `row` an action."""
     role = template.role_of(template.named("AWS::Lambda::Function", row.resource_name))
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
@@ -90,14 +90,14 @@ def endpoints(synthesis: Synthesis) -> set[str]:
     return {str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
 
 
-def subnets(synthesis: Synthesis, row: Row) -> set[str]:
+def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
     """Return the names of a function's subnet groups."""
     placed = synthesis.app.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
     known = {"private", "egress", "public"}
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
 
-def reaches_internet(row: Row) -> bool:
+def reaches_internet(row: WorkerSpec) -> bool:
     """Return whether a row calls the model or Slack, which are on the internet."""
     return bool({"llm", "notifications"} & set(row.calls_out))
 
@@ -116,7 +116,7 @@ def test_internet_is_reached_through_one_nat_gateway(reaching: Synthesis):
 
 
 @rows
-def test_only_internet_callers_are_in_egress_subnets(reaching: Synthesis, row: Row):
+def test_only_internet_callers_are_in_egress_subnets(reaching: Synthesis, row: WorkerSpec):
     assert subnets(reaching, row) == ({"egress"} if reaches_internet(row) else {"private"})
 
 
@@ -130,7 +130,7 @@ def test_adding_egress_keeps_private_subnet_addresses(aws: Synthesis, reaching: 
 
 
 @rows
-def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: Row):
+def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: WorkerSpec):
     pipeline = reaching.app
     (secret,) = secrets(pipeline)
     read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
@@ -140,12 +140,12 @@ def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: Row):
 
 
 @rows
-def test_only_notifying_workers_get_the_slack_setting(reaching: Synthesis, aws: Synthesis, row: Row):
-    slack = environment(reaching.app, row).get("SLACK")
+def test_only_notifying_workers_get_the_slack_setting(reaching: Synthesis, aws: Synthesis, row: WorkerSpec):
+    slack = environment(reaching.app, row).get("SLACK_ENABLED")
 
     assert slack == ("true" if "notifications" in row.calls_out else None)
-    assert Settings.from_environment({"SLACK": slack or ""}).slack == ("notifications" in row.calls_out)
-    assert "SLACK" not in environment(aws.app, row)
+    assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == ("notifications" in row.calls_out)
+    assert "SLACK_ENABLED" not in environment(aws.app, row)
 
 
 def test_new_secret_is_empty_and_retained(reaching: Synthesis):
@@ -167,37 +167,42 @@ def test_existing_secret_is_used_unchanged(paused: Synthesis):
 
 
 @rows
-def test_webhooks_get_egress_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: Row):
+def test_webhooks_get_egress_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: WorkerSpec):
     pipeline = webhooks.app
     delivers = "webhooks" in row.calls_out
 
     assert len(webhooks["network"].resources("AWS::EC2::NatGateway")) == 1
     assert not secrets(pipeline)
     assert subnets(webhooks, row) == ({"egress"} if delivers else {"private"})
-    assert Settings.from_environment({"WEBHOOKS": environment(pipeline, row).get("WEBHOOKS", "")}).webhooks == delivers
-    assert "WEBHOOKS" not in environment(aws.app, row)
+    assert (
+        Settings.from_environment(
+            {"WEBHOOKS_ENABLED": environment(pipeline, row).get("WEBHOOKS_ENABLED", "")}
+        ).webhooks_enabled
+        == delivers
+    )
+    assert "WEBHOOKS_ENABLED" not in environment(aws.app, row)
 
 
 def test_webhook_allowlist_is_set_in_local_cloud_only(local: Synthesis, aws: Synthesis):
     output = next(row for row in WORKERS if "webhooks" in row.calls_out)
     configured = Settings.from_environment(
-        {name: environment(local.app, output).get(name, "") for name in ("WEBHOOKS", "WEBHOOK_ALLOWLIST")}
+        {name: environment(local.app, output).get(name, "") for name in ("WEBHOOKS_ENABLED", "WEBHOOK_ALLOWLIST")}
     )
 
-    assert configured.webhooks
+    assert configured.webhooks_enabled
     assert configured.webhook_allowlist == LOCAL_ALLOWLIST
     assert "WEBHOOK_ALLOWLIST" not in environment(aws.app, output)
 
 
 @rows
-def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: Row):
+def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
     bucket = environment(aws.app, row).get("UPLOADS_BUCKET")
 
     assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.uses_bucket else None)
 
 
 @rows
-def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: Row):
+def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: WorkerSpec):
     statements = granted(reaching.app, row, "ses:SendEmail")
 
     if "notifications" in row.calls_out:
@@ -208,7 +213,7 @@ def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: Row):
 
 
 @rows
-def test_settings_reach_every_function(reaching: Synthesis, row: Row):
+def test_settings_reach_every_function(reaching: Synthesis, row: WorkerSpec):
     assert INTERNET.items() <= environment(reaching.app, row).items()
 
 
@@ -219,7 +224,7 @@ def test_bedrock_needs_neither_internet_nor_secret(bedrock: Synthesis):
 
 
 @rows
-def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row: Row):
+def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row: WorkerSpec):
     statements = granted(bedrock.app, row, "bedrock:InvokeModel")
 
     if "llm" not in row.calls_out:
@@ -234,7 +239,7 @@ def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row:
 
 
 @rows
-def test_only_embedding_callers_may_invoke_embedding_model(embedding: Synthesis, row: Row):
+def test_only_embedding_callers_may_invoke_embedding_model(embedding: Synthesis, row: WorkerSpec):
     statements = granted(embedding.app, row, "bedrock:InvokeModel")
 
     assert not embedding["network"].resources("AWS::EC2::NatGateway")
@@ -262,17 +267,17 @@ def test_language_and_embedding_models_may_use_different_providers():
 
 
 @rows
-def test_only_ocr_workers_may_call_textract(textract: Synthesis, row: Row):
+def test_only_ocr_workers_may_call_textract(textract: Synthesis, row: WorkerSpec):
     statements = granted(textract.app, row, "textract:DetectDocumentText")
 
     assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
     assert endpoints(textract) == ALWAYS | {"textract"}
     assert not textract["network"].resources("AWS::EC2::NatGateway")
-    assert environment(textract.app, row)["OCR"] == "textract"
+    assert environment(textract.app, row)["OCR_PROVIDER"] == "textract"
 
 
 @pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)
-def test_only_watchdog_gets_mappings_of_dependent_workers(paused: Synthesis, row: Row):
+def test_only_watchdog_gets_mappings_of_dependent_workers(paused: Synthesis, row: WorkerSpec):
     pipeline = paused.app
     mappings = {
         pipeline.resolved(one["EventSourceArn"]): id_

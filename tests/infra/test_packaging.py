@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from infra import packaging
-from infra.packaging import LAMBDA, Package, PackagingError, Target, code_layer, function, this_machine, unzipped_size
-from infra.worker_table import WORKERS, Row
+from infra.packaging import LAMBDA, Package, PackagingError, Target, code_layer, function, local_target, unzipped_size
+from infra.worker_table import WORKERS, WorkerSpec
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)
@@ -43,7 +43,7 @@ def names_in(package: Package) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_function_package_has_own_and_extra_files_only(row: Row):
+def test_function_package_has_own_and_extra_files_only(row: WorkerSpec):
     packed = names_in(function(row.name, row.extra_files, UNKNOWN))
 
     assert f"functions/{row.name}/handler.py" in packed
@@ -69,12 +69,12 @@ def test_code_layer_is_on_the_lambda_import_path():
 
 
 def test_package_bytes_do_not_depend_on_file_times(project: Path):
-    first = function("one", (), this_machine(), root=project)
+    first = function("one", (), local_target(), root=project)
     before = first.path.read_bytes()
     first.path.unlink()
     os.utime(project / "functions/one/handler.py", (1, 1))
 
-    second = function("one", (), this_machine(), root=project)
+    second = function("one", (), local_target(), root=project)
 
     assert second == first
     assert second.path.read_bytes() == before
@@ -104,7 +104,7 @@ def test_moving_a_file_changes_the_hash(project: Path):
 
 
 def test_byte_code_is_packed_unchecked_for_this_interpreter(project: Path):
-    package = function("one", (), this_machine(), root=project)
+    package = function("one", (), local_target(), root=project)
     tag = sys.implementation.cache_tag
 
     with zipfile.ZipFile(package.path) as bundle:
@@ -119,7 +119,7 @@ def test_missing_interpreter_omits_byte_code_and_changes_hash(project: Path):
     without = function("one", (), UNKNOWN, root=project)
 
     assert names_in(without) == {"functions/__init__.py", "functions/one/handler.py"}
-    assert without.hash != function("one", (), this_machine(), root=project).hash
+    assert without.hash != function("one", (), local_target(), root=project).hash
 
 
 def test_caches_and_hidden_files_are_not_packed(project: Path):

@@ -18,8 +18,8 @@ def source(tmp_path: Path) -> Path:
     """A console with two modules."""
     folder = tmp_path / "pages"
     folder.mkdir()
-    (folder / "app.js").write_text('import { word } from "./word.js";\ndocument.title = word;\n')
-    (folder / "word.js").write_text('export const word = "first";\n')
+    (folder / "app.tsx").write_text('import { word } from "./word";\ndocument.title = word;\n')
+    (folder / "word.ts").write_text('export const word: string = "first";\n')
     (folder / "style.css").write_text("body { color: #000000; }\n")
     (folder / "icon.svg").write_text("<svg/>")
     (folder / "index.html").write_text('<link href="{root}a/{style.css}"><script src="{root}a/{app.js}"></script>')
@@ -33,7 +33,7 @@ def assets(built: dict[str, bytes]) -> dict[str, str]:
 
 
 def test_modules_are_bundled_and_linked_from_the_page(source: Path):
-    built = pages.make(source, NODE_MODULES)
+    built = pages.build_assets(source, NODE_MODULES)
     named = assets(built)
 
     assert named.keys() == {"app.js", "style.css", "icon.svg", "licenses.txt"}
@@ -44,13 +44,13 @@ def test_modules_are_bundled_and_linked_from_the_page(source: Path):
 
 
 def test_build_is_reproducible(source: Path):
-    assert pages.make(source, NODE_MODULES) == pages.make(source, NODE_MODULES)
+    assert pages.build_assets(source, NODE_MODULES) == pages.build_assets(source, NODE_MODULES)
 
 
 def test_changed_module_renames_only_its_script(source: Path):
-    before = pages.make(source, NODE_MODULES)
-    (source / "word.js").write_text('export const word = "second";\n')
-    after = pages.make(source, NODE_MODULES)
+    before = pages.build_assets(source, NODE_MODULES)
+    (source / "word.ts").write_text('export const word: string = "second";\n')
+    after = pages.build_assets(source, NODE_MODULES)
 
     assert {name for name, file in assets(before).items() if assets(after)[name] != file} == {"app.js"}
     assert before["index.html"] != after["index.html"]
@@ -58,15 +58,15 @@ def test_changed_module_renames_only_its_script(source: Path):
 
 
 def test_syntax_error_is_reported_with_its_line(source: Path):
-    (source / "word.js").write_text("export const = 1;\n")
+    (source / "word.ts").write_text("export const = 1;\n")
 
-    with pytest.raises(pages.PagesError, match=r"word\.js:1:13"):
-        pages.make(source, NODE_MODULES)
+    with pytest.raises(pages.PagesError, match=r"word\.ts:1:13"):
+        pages.build_assets(source, NODE_MODULES)
 
 
 def test_missing_bundler_error_names_make_setup(source: Path, tmp_path: Path):
     with pytest.raises(pages.PagesError, match="run 'make setup'"):
-        pages.make(source, tmp_path)
+        pages.build_assets(source, tmp_path)
 
 
 def test_package_contains_built_pages_without_sources():
@@ -77,7 +77,7 @@ def test_package_contains_built_pages_without_sources():
     with zipfile.ZipFile(packed.path) as bundle:
         names = {name for name in bundle.namelist() if "/pages/" in name}
     assert "functions/admin_api/pages/files.json" in names
-    assert not [name for name in names if name.endswith((".js", ".css"))]
+    assert not [name for name in names if name.endswith((".js", ".ts", ".tsx", ".css"))]
 
 
 def test_failed_page_build_fails_packaging(source: Path, tmp_path: Path):

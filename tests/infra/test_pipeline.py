@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.settings import Settings
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import DAY, WORKERS, Alarm, FedBy, Row, capped, queue_rows, targets
+from infra.worker_table import DAY, WORKERS, Alarm, Trigger, WorkerSpec, capped, queue_workers, targets
 from tests.infra.pipeline import (
     BUCKET,
     environment_of,
@@ -20,7 +20,7 @@ from tests.infra.synthesis import Synthesis, Template
 
 
 @rows
-def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: Row):
+def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpec):
     names = {queue["QueueName"] for queue in pipeline.resources("AWS::SQS::Queue").values()}
     if not row.has_queue:
         assert row.resource_name not in names
@@ -41,19 +41,19 @@ def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: Row):
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
-def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: Row):
+def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: WorkerSpec):
     main, retries = (pipeline.named("AWS::SQS::Queue", name) for name in queues_of([row]))
 
     assert pipeline.resolved(retries | {"QueueName": ""}) == pipeline.resolved(main | {"QueueName": ""})
 
 
 def test_only_queues_of_the_table_exist(pipeline: Template):
-    rows_ = queue_rows(WORKERS)
+    rows_ = queue_workers(WORKERS)
     assert len(pipeline.resources("AWS::SQS::Queue")) == len(rows_) + len(queues_of(rows_))
 
 
 @rows
-def test_function_settings_match_its_row(pipeline: Template, row: Row):
+def test_function_settings_match_its_row(pipeline: Template, row: WorkerSpec):
     function = function_of(pipeline, row)
 
     assert function["Handler"] == f"functions.{row.name}.handler.handle"
@@ -61,7 +61,7 @@ def test_function_settings_match_its_row(pipeline: Template, row: Row):
     assert (function["Timeout"], function["MemorySize"]) == (row.timeout, row.memory)
     assert function["ReservedConcurrentExecutions"] == row.reserved_concurrency
     assert len(function["Layers"]) == 2
-    assert function.get("RecursiveLoop") == ("Allow" if row.polls else None)
+    assert function.get("RecursiveLoop") == ("Allow" if row.has_event_source_mapping else None)
 
 
 def test_only_other_function_is_the_cdk_trigger(pipeline: Template):
@@ -75,7 +75,7 @@ def test_only_other_function_is_the_cdk_trigger(pipeline: Template):
 
 
 @rows
-def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: Template, row: Row):
+def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: Template, row: WorkerSpec):
     function = pipeline.id_of("AWS::Lambda::Function", row.resource_name)
     found = [
         mapping
@@ -99,7 +99,7 @@ def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: 
 
 
 @rows
-def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: Row):
+def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: WorkerSpec):
     variables = function_of(pipeline, row)["Environment"]["Variables"]
     if not row.pauses_mappings:
         assert "QUEUES" not in variables
@@ -114,7 +114,7 @@ def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: R
             "mappings": [ids[name] for name in queues_of([of])],
             "gate": of.reserved_concurrency * of.permits,
         }
-        for of in queue_rows(WORKERS)
+        for of in queue_workers(WORKERS)
     }
 
 
@@ -125,7 +125,7 @@ def test_template_does_not_enable_or_disable_mappings(pipeline: Template):
 
 
 @rows
-def test_environment_fits_the_lambda_limit(pipeline: Template, row: Row):
+def test_environment_fits_the_lambda_limit(pipeline: Template, row: WorkerSpec):
     """Lambda allows 4 KB. Real ids and URLs are longer than the names that are used here."""
     values = environment_of(pipeline, row)
     urls = sum(value.count("counterfoil-") for value in values.values())
@@ -134,7 +134,7 @@ def test_environment_fits_the_lambda_limit(pipeline: Template, row: Row):
 
 
 @rows
-def test_environment_has_row_settings_and_target_queues(pipeline: Template, row: Row):
+def test_environment_has_row_settings_and_target_queues(pipeline: Template, row: WorkerSpec):
     environment = environment_of(pipeline, row)
     settings = Settings.from_environment({**environment, "QUEUES": ""})  # its ids are not resolved here
 
@@ -151,15 +151,15 @@ def test_environment_has_row_settings_and_target_queues(pipeline: Template, row:
     assert settings.retry_queue_urls == {
         to.name: f"{to.resource_name}-retry" for to in targets(WORKERS, row) if to.has_retry_queue
     }
-    assert settings.retry_waits == {to.name: to.retry_waits for to in targets(WORKERS, row) if to.retry_waits}
-    consumes = row.fed_by is FedBy.DEAD_LETTER_QUEUES
+    assert settings.retry_delays == {to.name: to.retry_delays for to in targets(WORKERS, row) if to.retry_delays}
+    consumes = row.fed_by is Trigger.DEAD_LETTER_QUEUES
     assert settings.dead_letter_sources == (
-        {f"{source.resource_name}-dlq": source.name for source in queue_rows(WORKERS)} if consumes else {}
+        {f"{source.resource_name}-dlq": source.name for source in queue_workers(WORKERS)} if consumes else {}
     )
 
 
 @rows
-def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: Row):
+def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: WorkerSpec):
     environment = environment_of(pipeline, row)
 
     assert "DATABASE_URL" not in environment
@@ -174,14 +174,14 @@ def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: Row):
 
 
 @rows
-def test_local_function_signs_in_as_its_user(emulated: Template, row: Row):
+def test_local_function_signs_in_as_its_user(emulated: Template, row: WorkerSpec):
     user = "postgres" if row.database_user == "master" else row.database_user
 
     assert environment_of(emulated, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
 
 
 @rows
-def test_log_group_has_worker_name_and_retention(pipeline: Template, row: Row):
+def test_log_group_has_worker_name_and_retention(pipeline: Template, row: WorkerSpec):
     group = pipeline.named("AWS::Logs::LogGroup", f"/aws/lambda/{row.resource_name}")
 
     assert group["RetentionInDays"] == 90
@@ -191,7 +191,7 @@ def test_log_group_has_worker_name_and_retention(pipeline: Template, row: Row):
 
 
 @rows
-def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: Row):
+def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: WorkerSpec):
     alarms = {alarm["AlarmName"]: alarm for alarm in pipeline.resources("AWS::CloudWatch::Alarm").values()}
     ours = {name for name in alarms if name.removeprefix(f"{row.resource_name}-") in set(Alarm)}
 
@@ -208,7 +208,7 @@ def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: Row):
 
 
 def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
+    (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
     (alarm,) = [
         found
         for found in pipeline.resources("AWS::CloudWatch::Alarm").values()
@@ -220,7 +220,7 @@ def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
 
 
 @rows
-def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row: Row):
+def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row: WorkerSpec):
     if not row.has_queue:
         return
     (alarm,) = [
@@ -240,12 +240,12 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
     # Longer than any live process holds a message: a worker's lease, or an attempt of the archiver.
-    assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["protection_seconds"].default
+    assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["min_visibility_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 
 
-@pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE], ids=lambda row: row.name)
-def test_schedule_and_retries_match_the_row(pipeline: Template, row: Row):
+@pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is Trigger.SCHEDULE], ids=lambda row: row.name)
+def test_schedule_and_retries_match_the_row(pipeline: Template, row: WorkerSpec):
     expression, retries = {"minute": ("rate(1 minute)", 0), "hour": ("cron(1 * * * ? *)", 2)}[row.every]
     schedules = pipeline.resources("AWS::Scheduler::Schedule").values()
     (schedule,) = [one for one in schedules if one["Name"] == row.resource_name]
@@ -263,7 +263,7 @@ def test_schedule_and_retries_match_the_row(pipeline: Template, row: Row):
 
 
 def test_migrations_run_before_functions_are_updated(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is FedBy.DEPLOYMENT]
+    (row,) = [row for row in WORKERS if row.fed_by is Trigger.DEPLOYMENT]
     (trigger,) = pipeline.resources("Custom::Trigger")
     functions = {other.name: pipeline.id_of("AWS::Lambda::Function", other.resource_name) for other in WORKERS}
 
@@ -280,7 +280,7 @@ def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated
             if '"aws:SecureTransport": "false"' in json.dumps(resource)
         ]
 
-    queues = len(queue_rows(WORKERS)) + len(queues_of(queue_rows(WORKERS)))
+    queues = len(queue_workers(WORKERS)) + len(queues_of(queue_workers(WORKERS)))
     assert sorted(refusing(pipeline)) == sorted(
         ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy"] + ["AWS::SNS::TopicPolicy"] * 2
     )
@@ -288,7 +288,7 @@ def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated
 
 
 @rows
-def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: Row):
+def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: WorkerSpec):
     outputs = {name: pipeline.resolved(output["Value"]) for name, output in pipeline.document["Outputs"].items()}
 
     assert outputs["UploadsBucketName"] == BUCKET
@@ -300,8 +300,10 @@ def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: Row):
     if row.has_retry_queue:
         assert outputs[f"{row.logical_name}RetryQueueUrl"] == f"{row.resource_name}-retry"
         assert f"{row.logical_name}RetryMappingId" in outputs
-    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
-        assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_rows(WORKERS)} <= set(outputs)
+    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_workers(WORKERS)} <= set(
+            outputs
+        )
 
 
 def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, emulated: Template, pipeline: Template):
@@ -313,5 +315,5 @@ def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, em
     concurrency = {
         m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
     }
-    assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.polls}
+    assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.has_event_source_mapping}
     assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

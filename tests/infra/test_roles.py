@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.worker import MANAGE_PEOPLE
-from infra.worker_table import WORKERS, Row, queue_rows, targets
+from infra.worker_table import WORKERS, WorkerSpec, queue_workers, targets
 from tests.infra.pipeline import BUCKET, function_of, mappings_of_queues, queues_feeding, queues_of, rows
 from tests.infra.synthesis import Template
 
@@ -28,14 +28,14 @@ def switching(*, local: bool) -> set[str]:
     )
 
 
-def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
+def granted(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
     """Return the permissions of a row, without database and network access."""
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
     grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
     grants |= {("sqs:SendMessage", to) for to in queues_of(targets(WORKERS, row))}
     if row.measures_queues:
-        grants |= {("sqs:GetQueueAttributes", of) for of in queues_of(queue_rows(WORKERS))}
+        grants |= {("sqs:GetQueueAttributes", of) for of in queues_of(queue_workers(WORKERS))}
     if batches:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
     grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
@@ -53,27 +53,27 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
         grants |= {(action, USER_POOL) for action in MANAGE_PEOPLE}
     if row.pauses_mappings:
         mapping_arn = f"{ACCOUNT.format('lambda')}:event-source-mapping"  # mappings resolve to their function's name
-        paused = {f"{mapping_arn}:{of.resource_name}" for of in queue_rows(WORKERS)}
+        paused = {f"{mapping_arn}:{of.resource_name}" for of in queue_workers(WORKERS)}
         grants |= {(action, mapping) for action in switching(local=batches) for mapping in paused}
     objects = {f"{prefix}*" for prefix in row.reads}
     return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
 
 
-def allowed(template: Template, row: Row) -> set[tuple[str, str]]:
+def allowed(template: Template, row: WorkerSpec) -> set[tuple[str, str]]:
     statements = template.statements(template.role_of(function_of(template, row)))
     return {
         (action, resource.rpartition(f"{BUCKET}/")[2]) for effect, action, resource in statements if effect == "Allow"
     }
 
 
-def written(template: Template, row: Row) -> list[dict[str, Any]]:
+def written(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
     """Return the statements of a row's role."""
     policies = template.role_of(function_of(template, row))["Policies"]
     return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 
 
 @rows
-def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: Row):
+def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: WorkerSpec):
     of_lambda = {(action, "*") for action in INTERFACES | TRACING}
     rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
 
@@ -89,12 +89,12 @@ def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: Row):
 
 
 @rows
-def test_local_role_grants_exactly_its_row_permissions(emulated: Template, row: Row):
+def test_local_role_grants_exactly_its_row_permissions(emulated: Template, row: WorkerSpec):
     assert allowed(emulated, row) == granted(row, batches=True)
 
 
 @rows
-def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: Row):
+def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: WorkerSpec):
     conditions = [s["Condition"] for s in written(pipeline, row) if s["Action"] == "s3:ListBucketVersions"]
 
     prefixes = [f"{prefix}*" for prefix in row.lists]
@@ -102,7 +102,7 @@ def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: Row):
 
 
 @rows
-def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: Row):
+def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: WorkerSpec):
     named = [
         resource["Fn::Join"][1][-1]["Ref"]
         for statement in written(pipeline, row)
@@ -114,7 +114,7 @@ def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: Row):
 
 
 @rows
-def test_role_has_one_function_and_no_managed_policy(pipeline: Template, row: Row):
+def test_role_has_one_function_and_no_managed_policy(pipeline: Template, row: WorkerSpec):
     role = function_of(pipeline, row)["Role"]
     users = [f for f in pipeline.resources("AWS::Lambda::Function").values() if f["Role"] == role]
 
@@ -124,7 +124,7 @@ def test_role_has_one_function_and_no_managed_policy(pipeline: Template, row: Ro
 
 
 @rows
-def test_wildcards_are_limited_to_interfaces_and_traces(pipeline: Template, row: Row):
+def test_wildcards_are_limited_to_interfaces_and_traces(pipeline: Template, row: WorkerSpec):
     role = pipeline.role_of(function_of(pipeline, row))
     everything = {(effect, action) for effect, action, resource in pipeline.statements(role) if resource == "*"}
 

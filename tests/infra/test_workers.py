@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from infra.worker_table import (
-    EVERY_QUEUE,
+    ALL_QUEUES,
     WORKERS,
     Alarm,
-    FedBy,
-    Row,
+    Trigger,
+    WorkerSpec,
     WorkerTableError,
     capped,
     mappings,
-    queue_rows,
+    queue_workers,
     shortened,
     targets,
     validate,
 )
 
 ROOT = Path(__file__).parents[2]
-SOURCE = Row(
+SOURCE = WorkerSpec(
     name="source",
     does="feeds the other",
-    fed_by=FedBy.OUTBOX,
+    fed_by=Trigger.OUTBOX,
     timeout=60,
     memory=512,
     reserved_concurrency=4,
@@ -36,13 +36,13 @@ SOURCE = Row(
     alarms=(Alarm.DEAD_LETTERS,),
 )
 SINK = replace(SOURCE, name="sink")
-CLOCK = Row(name="clock", does="ticks", fed_by=FedBy.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1)
+CLOCK = WorkerSpec(name="clock", does="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1)
 UNDERTAKER = replace(
-    SOURCE, name="undertaker", fed_by=FedBy.DEAD_LETTER_QUEUES, maximum_concurrency=2, alarms=(), sends_to=EVERY_QUEUE
+    SOURCE, name="undertaker", fed_by=Trigger.DEAD_LETTER_QUEUES, maximum_concurrency=2, alarms=(), sends_to=ALL_QUEUES
 )
 
 
-def refusal(rows: Sequence[Row]) -> str | None:
+def refusal(rows: Sequence[WorkerSpec]) -> str | None:
     """Return the error of an invalid table, or None if it is valid."""
     try:
         validate(rows)
@@ -115,7 +115,7 @@ def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
         ({"writes": ("uploads/",)}, r"take uploads/ out of writes, because S3 announces"),
         ({"writes": ("inbox/",)}, r"take inbox/ out of writes, because S3 announces"),
         ({"depends_on": "llm"}, r"add 'llm' to calls_out, for all of its work depends on it"),
-        ({"fed_by": FedBy.S3_EVENTS}, r"put Alarm\.MESSAGE_AGE into alarms if S3 feeds it"),
+        ({"fed_by": Trigger.S3_EVENTS}, r"put Alarm\.MESSAGE_AGE into alarms if S3 feeds it"),
         ({"alarms": (Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE)}, r"put Alarm\.MESSAGE_AGE into alarms if S3 feeds it"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
@@ -147,8 +147,8 @@ def test_only_scheduled_workers_have_an_interval():
 
 
 def test_retry_waits_require_the_requeue_policy():
-    with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_waits out"):
-        validate([replace(SOURCE, retry_waits=(30,)), SINK])
+    with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_delays out"):
+        validate([replace(SOURCE, retry_delays=(30,)), SINK])
 
 
 def test_duplicate_row_name_is_rejected():
@@ -188,15 +188,15 @@ def test_worker_may_always_send_to_its_queue():
 def test_every_queue_includes_later_rows():
     rows = [SOURCE, UNDERTAKER, CLOCK, SINK]
 
-    assert targets(rows, UNDERTAKER) == mappings(rows, UNDERTAKER) == queue_rows(rows) == [SOURCE, SINK]
+    assert targets(rows, UNDERTAKER) == mappings(rows, UNDERTAKER) == queue_workers(rows) == [SOURCE, SINK]
 
 
 def test_capped_table_is_valid_with_lower_concurrency():
     rows = capped(WORKERS, 2)
 
     assert refusal(rows) is None
-    assert {row.maximum_concurrency for row in rows if row.polls} == {2}
-    assert {row.maximum_concurrency for row in rows if not row.polls} == {0}
+    assert {row.maximum_concurrency for row in rows if row.has_event_source_mapping} == {2}
+    assert {row.maximum_concurrency for row in rows if not row.has_event_source_mapping} == {0}
 
 
 def test_worker_without_queue_rejects_depends_on():
@@ -223,5 +223,5 @@ def test_matching_has_a_permit_per_batch_message():
 
 
 @pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (UNDERTAKER, 4), (CLOCK, 1)])
-def test_queue_worker_uses_two_connections_beyond_permits(row: Row, expected: int):
+def test_queue_worker_uses_two_connections_beyond_permits(row: WorkerSpec, expected: int):
     assert row.connections == expected

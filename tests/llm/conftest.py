@@ -12,7 +12,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.errors import CounterfoilError
-from counterfoil.llm import Llm, Question
+from counterfoil.llm import Llm, LlmRequest
 from counterfoil.settings import Settings
 from tests.factories import NOW, make_document
 from tests.llm.server import Server
@@ -27,7 +27,7 @@ class Time:
 
     left: float = inf
     waits: list[float] = field(default_factory=list)
-    cancelled: Event = field(default_factory=Event)
+    canceled: Event = field(default_factory=Event)
     on_wait: Callable[[], None] = lambda: None
 
     def wait(self, event: Event, seconds: float) -> bool:
@@ -112,7 +112,7 @@ def model(configured: Callable[..., Settings], database: Database, guards: Guard
 
 
 @pytest.fixture
-def question(admin: Connection, make_tenant: Callable[..., UUID]) -> Question:
+def question(admin: Connection, make_tenant: Callable[..., UUID]) -> LlmRequest:
     tenant_id = make_tenant()
     work_id = make_document(admin, tenant_id)
-    return Question("Answer in JSON.", "How many?", "matching", tenant_id, work_id)
+    return LlmRequest("Answer in JSON.", "How many?", "matching", tenant_id, work_id)

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from counterfoil.errors import InvalidAnswerError, sentence
+from counterfoil.errors import InvalidLlmResponseError, safe_message
 from counterfoil.llm.answers import PREVIEW, read
 
 
@@ -55,44 +55,44 @@ def test_characters_unsupported_by_postgresql_are_replaced(raw: str, expected: s
 
 @pytest.mark.parametrize("text", ["", " \n\t "])
 def test_empty_answer_is_invalid(text: str):
-    with pytest.raises(InvalidAnswerError, match=r"^The answer is empty$"):
+    with pytest.raises(InvalidLlmResponseError, match=r"^The answer is empty$"):
         read(text, Form)
 
 
 @pytest.mark.parametrize("text", ["Three.", '{"count": 3', '{"count": 3} and more', "```json\n```", "{'count': 3}"])
 def test_non_json_answer_is_invalid(text: str):
-    with pytest.raises(InvalidAnswerError, match="not valid JSON: '"):
+    with pytest.raises(InvalidLlmResponseError, match="not valid JSON: '"):
         read(text, Form)
 
 
 @pytest.mark.parametrize("text", ['{"count": "many"}', "{}", "[]", "null", '{"count": 3, "word": "maybe"}'])
 def test_answer_with_wrong_schema_is_invalid(text: str):
-    with pytest.raises(InvalidAnswerError, match=r"schema validation .*: '"):
+    with pytest.raises(InvalidLlmResponseError, match=r"schema validation .*: '"):
         read(text, Form)
 
 
 def test_error_quotes_first_200_characters_of_the_answer():
     text = "".join(chr(ord("a") + n % 26) for n in range(500))
-    with pytest.raises(InvalidAnswerError) as caught:
+    with pytest.raises(InvalidLlmResponseError) as caught:
         read(text, Form)
     assert str(caught.value) == f"The answer is not valid JSON: '{text[:PREVIEW]}'"
     assert PREVIEW == 200
 
 
 def test_quoted_preview_is_printable_and_unambiguous():
-    with pytest.raises(InvalidAnswerError) as caught:
+    with pytest.raises(InvalidLlmResponseError) as caught:
         read("line\nline\x00\x1b[31m\u202e\u2028'quoted'\ud800", Form)
     message = str(caught.value)
     assert message.isprintable()
     assert message.count("'") == 2  # only the delimiters, because errors are grouped by them
-    sentence(caught.value).encode()
+    safe_message(caught.value).encode()
 
 
 def test_logged_error_omits_the_answer():
     for text in ("Total 1190.00", '{"count": "Total 1190.00"}'):
-        with pytest.raises(InvalidAnswerError) as caught:
+        with pytest.raises(InvalidLlmResponseError) as caught:
             read(text, Form)
-        assert "1190" in sentence(caught.value)
-        assert "1190" not in sentence(caught.value, for_log=True)
+        assert "1190" in safe_message(caught.value)
+        assert "1190" not in safe_message(caught.value, for_log=True)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None

@@ -19,13 +19,13 @@ from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
     ContextWindowError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     InvalidSettingsError,
     RejectedRequestError,
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.llm import Llm, Question, RefusedQuestionError, Turn, client
+from counterfoil.llm import ChatTurn, Llm, LlmRequest, PromptRejectedError, client
 from counterfoil.settings import Settings
 from tests.factories import NOW
 from tests.llm.conftest import KEY, PROVIDERS, Guards, Time
@@ -50,13 +50,13 @@ def only(*names: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def ask(provider: str, model: Make, scripted: Server, question: Question, time: Time) -> Callable[..., Form]:
+def ask(provider: str, model: Make, scripted: Server, question: LlmRequest, time: Time) -> Callable[..., Form]:
     """`ask(*script, **settings)`: ask one question that is answered by the script."""
 
     def once(*script: Step, **more: str) -> Form:
         scripted.then(*script)
         more = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | more
-        return model(provider, **more).ask(question, Form, Deadline(lambda: time.left, time.cancelled)).said
+        return model(provider, **more).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).said
 
     return once
 
@@ -96,7 +96,9 @@ def test_slow_provider_is_retried(ask: Any, time: Time, scripted: Server):
     assert len(scripted.requests) == 3
 
 
-@pytest.mark.parametrize(("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidAnswerError)])
+@pytest.mark.parametrize(
+    ("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)]
+)
 def test_third_failure_raises_the_last_error(bad: Step, error: type[Exception], ask: Any, scripted: Server):
     with pytest.raises(error):
         ask(bad, bad, bad, GOOD)
@@ -120,17 +122,17 @@ def test_context_overflow_is_not_retried(bad: Step, ask: Any, scripted: Server):
 def test_missing_answer_is_not_an_empty_list(ask: Any, scripted: Server):
     assert ask(Answer('{"matches": []}')) == Form(matches=[])
     for silent in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
-        with pytest.raises((InvalidAnswerError, ServiceUnavailableError)):
+        with pytest.raises((InvalidLlmResponseError, ServiceUnavailableError)):
             ask(silent, silent, silent)
 
 
 # Conversations
 
 
-def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Server, question: Question, time: Time):
+def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Server, question: LlmRequest, time: Time):
     scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
-    message = replace(question, history=[Turn("Hello", "Good day")])
-    reply = model(provider).chat(message, Deadline(lambda: time.left, time.cancelled))
+    message = replace(question, history=[ChatTurn("Hello", "Good day")])
+    reply = model(provider).chat(message, Deadline(lambda: time.left, time.canceled))
     assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
 
@@ -138,25 +140,25 @@ def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Serve
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        (Answer("No.", refused=True), RefusedQuestionError),
-        (Answer("", refused=True), RefusedQuestionError),
+        (Answer("No.", refused=True), PromptRejectedError),
+        (Answer("", refused=True), PromptRejectedError),
         (Answer("Once upon", cut_off=True), ContextWindowError),
         (Failure(400, too_long=True), ContextWindowError),
-        (Failure(400), RefusedQuestionError),
+        (Failure(400), PromptRejectedError),
     ],
 )
 def test_unanswerable_chat_is_not_retried(
-    bad: Step, error: type[Exception], model: Make, provider: str, scripted: Server, question: Question, time: Time
+    bad: Step, error: type[Exception], model: Make, provider: str, scripted: Server, question: LlmRequest, time: Time
 ):
     scripted.then(bad, GOOD)
     with pytest.raises(error):
-        model(provider).chat(question, Deadline(lambda: time.left, time.cancelled))
+        model(provider).chat(question, Deadline(lambda: time.left, time.canceled))
     assert scripted.script == [GOOD]
 
 
 @pytest.mark.parametrize("text", [GOOD.text, "", "I would rather not."])
 def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], scripted: Server, admin: Connection):
-    with pytest.raises(RefusedQuestionError, match="declined to answer"):
+    with pytest.raises(PromptRejectedError, match="declined to answer"):
         ask(Answer(text, refused=True))
     assert [outcome for outcome, *_ in recorded_calls(admin)] == ["rejected"]
 
@@ -202,19 +204,19 @@ def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, scripte
 
 
 def test_own_time_limit_is_not_a_provider_failure(
-    provider: str, model: Make, question: Question, guards: Guards, scripted: Server, admin: Connection
+    provider: str, model: Make, question: LlmRequest, guards: Guards, scripted: Server, admin: Connection
 ):
     scripted.then(Raw(how="silent"))
     left = iter([1.0, 0.2, -0.1, -0.1])  # before, for and after the call
     with pytest.raises(CancelledError):
-        model(provider).ask(question, Form, Deadline(lambda: next(left)))
+        model(provider).complete_json(question, Form, Deadline(lambda: next(left)))
     assert guards.seen == [(f"llm:{provider}", "CancelledError")]
-    assert recorded_calls(admin) == [("cancelled", None, None)]
+    assert recorded_calls(admin) == [("canceled", None, None)]
 
 
 @only("anthropic")
 def test_cancellation_ends_the_delay(ask: Any, time: Time, scripted: Server):
-    time.on_wait = time.cancelled.set
+    time.on_wait = time.canceled.set
     with pytest.raises(CancelledError):
         ask(Failure(503), GOOD)
     assert (time.waits, scripted.script) == ([2], [GOOD])
@@ -222,7 +224,7 @@ def test_cancellation_ends_the_delay(ask: Any, time: Time, scripted: Server):
 
 @only("anthropic")
 def test_canceled_attempt_makes_no_call(ask: Any, time: Time, scripted: Server):
-    time.cancelled.set()
+    time.canceled.set()
     with pytest.raises(CancelledError):
         ask(GOOD)
     assert scripted.requests == []
@@ -230,22 +232,22 @@ def test_canceled_attempt_makes_no_call(ask: Any, time: Time, scripted: Server):
 
 @only("anthropic")
 def test_cancellation_ends_a_real_wait(
-    provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: Question,
+    provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
     scripted: Server,
 ):  # fmt: skip
     llm = Llm.from_settings(configured(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
     assert llm is not None
-    cancelled = Event()
+    canceled = Event()
     checks = count(1)
 
     def time_left() -> float:
         if next(checks) == 3:  # the last check before the delay
-            cancelled.set()
+            canceled.set()
         return inf
 
     scripted.then(Failure(503))
     with pytest.raises(CancelledError, match="while waiting"):
-        llm.ask(question, Form, Deadline(time_left, cancelled))
+        llm.complete_json(question, Form, Deadline(time_left, canceled))
 
 
 # Circuit breaker
@@ -254,7 +256,7 @@ def test_cancellation_ends_a_real_wait(
 def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards: Guards):
     ask(Failure(503), Answer("?"), GOOD)
     name = f"llm:{provider}"
-    assert guards.seen == [(name, "ServiceUnavailableError"), (name, "InvalidAnswerError"), (name, "ok")]
+    assert guards.seen == [(name, "ServiceUnavailableError"), (name, "InvalidLlmResponseError"), (name, "ok")]
 
 
 @only("anthropic")
@@ -269,7 +271,9 @@ def test_open_breaker_prevents_call_and_record(
 
 @only("openai")
 @pytest.mark.parametrize(
-    ("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidAnswerError)], ids=["503", "?"]
+    ("bad", "error"),
+    [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)],
+    ids=["503", "?"],
 )
 def test_breaker_opening_between_attempts_raises_last_error(
     bad: Step, error: type[Exception], ask: Any, guards: Guards, scripted: Server, time: Time
@@ -285,7 +289,7 @@ def test_breaker_opening_between_attempts_raises_last_error(
 
 @only("openai")
 def test_failure_opens_breaker_for_the_next_question(
-    provider: str, configured: Any, database: Database, question: Question, scripted: Server, time: Time
+    provider: str, configured: Any, database: Database, question: LlmRequest, scripted: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
     llm = Llm.from_settings(configured(provider), database, breakers)
@@ -293,9 +297,9 @@ def test_failure_opens_breaker_for_the_next_question(
     llm._wait = time.wait
     scripted.then(Failure(503), Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
-        llm.ask(question, Form, Deadline())
+        llm.complete_json(question, Form, Deadline())
     with pytest.raises(BreakerOpenError) as caught:
-        llm.ask(question, Form, Deadline())
+        llm.complete_json(question, Form, Deadline())
     assert caught.value.until >= NOW + timedelta(seconds=30)
     assert scripted.script == [GOOD]
 
@@ -303,7 +307,7 @@ def test_failure_opens_breaker_for_the_next_question(
 # Call records
 
 
-def test_every_call_is_recorded(provider: str, ask: Any, question: Question, admin: Connection):
+def test_every_call_is_recorded(provider: str, ask: Any, question: LlmRequest, admin: Connection):
     ask(Failure(503), Answer("?"), GOOD)
     assert recorded_calls(admin) == [("unavailable", None, None), ("invalid_answer", 120, 30), ("answered", 120, 30)]
     rows = admin.execute(
@@ -379,14 +383,14 @@ def test_unknown_commit_writes_the_record_once(
     ask(GOOD)
     assert len(written) == 2
     assert recorded_calls(admin) == [("answered", 120, 30)]
-    assert admin.execute("SELECT calls FROM llm_day").fetchall() == [(1,)]
+    assert admin.execute("SELECT calls FROM llm_daily_usage").fetchall() == [(1,)]
 
 
 def test_logs_omit_question_answer_and_key(
-    provider: str, ask: Any, question: Question, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    provider: str, ask: Any, question: LlmRequest, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     caplog.set_level(logging.INFO)
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidLlmResponseError):
         ask(Answer("Total elevenninety"), Answer("Total elevenninety"), Answer("Total elevenninety"))
     logged = caplog.text + "".join(capsys.readouterr()) + repr(question)
     assert not [secret for secret in ("elevenninety", KEY, question.user, question.system) if secret in logged]

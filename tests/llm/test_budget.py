@@ -14,7 +14,7 @@ from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
-from counterfoil.llm import CHAT, BudgetSpentError, Llm, Question
+from counterfoil.llm import CHAT, BudgetExceededError, Llm, LlmRequest
 from counterfoil.settings import Settings
 from tests.factories import NOW, make_document
 from tests.llm.conftest import Time
@@ -29,29 +29,29 @@ class Form(BaseModel):
 
 
 @pytest.fixture
-def ask(model: Callable[..., Llm], scripted: Server, question: Question) -> Ask:
+def ask(model: Callable[..., Llm], scripted: Server, question: LlmRequest) -> Ask:
     """`ask(about=..., at=..., **settings)`: ask one question of a model that always answers."""
     scripted._otherwise = lambda _: GOOD
 
-    def once(about: Question = question, at: datetime = NOW, **more: str) -> Any:
+    def once(about: LlmRequest = question, at: datetime = NOW, **more: str) -> Any:
         llm = model("openai", **more)
         llm._clock = lambda: at
-        return llm.ask(about, Form, Deadline())
+        return llm.complete_json(about, Form, Deadline())
 
     return once
 
 
-def other_work(admin: Connection, question: Question) -> Question:
+def other_work(admin: Connection, question: LlmRequest) -> LlmRequest:
     assert question.tenant_id is not None
     return replace(question, work_id=make_document(admin, question.tenant_id))
 
 
 def call_counts(admin: Connection) -> list[Any]:
-    return admin.execute("SELECT day, calls FROM llm_day ORDER BY day").fetchall()
+    return admin.execute("SELECT day, calls FROM llm_daily_usage ORDER BY day").fetchall()
 
 
 @pytest.fixture
-def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
+def say(model: Callable[..., Llm], question: LlmRequest, ask: Ask) -> Ask:
     """`say(**settings)`: send the same chat message."""
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
@@ -65,9 +65,9 @@ def test_daily_budget_refuses_further_calls(
     ask: Ask, scripted: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     for _ in range(2):
-        ask(LLM_QUESTIONS_PER_DAY="2")
-    with pytest.raises(BudgetSpentError) as refused:
-        ask(LLM_QUESTIONS_PER_DAY="2")
+        ask(LLM_CALLS_PER_DAY="2")
+    with pytest.raises(BudgetExceededError) as refused:
+        ask(LLM_CALLS_PER_DAY="2")
     assert str(refused.value) == (
         f"The language model was not asked: today's budget of 2 questions is used up ({NOW:%Y-%m-%d}, UTC)."
     )
@@ -77,18 +77,18 @@ def test_daily_budget_refuses_further_calls(
     assert capsys.readouterr().out.count('"LlmBudgetExceeded": [1.0]') == 1
 
 
-def test_documents_have_separate_budgets(ask: Ask, question: Question, admin: Connection):
-    ask(LLM_QUESTIONS_PER_DOCUMENT="1")
-    with pytest.raises(BudgetSpentError, match=r"today's budget of 1 questions for one document is used up"):
-        ask(LLM_QUESTIONS_PER_DOCUMENT="1")
-    ask(other_work(admin, question), LLM_QUESTIONS_PER_DOCUMENT="1")
+def test_documents_have_separate_budgets(ask: Ask, question: LlmRequest, admin: Connection):
+    ask(LLM_CALLS_PER_DOCUMENT="1")
+    with pytest.raises(BudgetExceededError, match=r"today's budget of 1 questions for one document is used up"):
+        ask(LLM_CALLS_PER_DOCUMENT="1")
+    ask(other_work(admin, question), LLM_CALLS_PER_DOCUMENT="1")
     assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call did not count for the tenant
 
 
 def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Connection):
-    budget = {"LLM_QUESTIONS_PER_DAY": "2", "CHAT_QUESTIONS_PER_DAY": "1"}
+    budget = {"LLM_CALLS_PER_DAY": "2", "CHAT_CALLS_PER_DAY": "1"}
     say(**budget)
-    with pytest.raises(BudgetSpentError) as refused:
+    with pytest.raises(BudgetExceededError) as refused:
         say(**budget)
     assert str(refused.value) == (
         "The language model was not asked: "
@@ -96,24 +96,24 @@ def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Con
     )
     for _ in range(2):
         ask(**budget)
-    with pytest.raises(BudgetSpentError, match="budget of 2 questions is used up"):
+    with pytest.raises(BudgetExceededError, match="budget of 2 questions is used up"):
         ask(**budget)
-    say(CHAT_QUESTIONS_PER_DAY="2")
-    assert admin.execute("SELECT calls, chats FROM llm_day").fetchall() == [(2, 2)]
+    say(CHAT_CALLS_PER_DAY="2")
+    assert admin.execute("SELECT calls, chat_calls FROM llm_daily_usage").fetchall() == [(2, 2)]
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (4,)
 
 
 def test_document_budget_does_not_limit_chat_attempts(say: Ask, scripted: Server):
     for _ in range(3):
-        say(LLM_QUESTIONS_PER_DOCUMENT="1")
+        say(LLM_CALLS_PER_DOCUMENT="1")
     assert len(scripted.requests) == 3
 
 
 def test_tenants_do_not_share_a_budget(
-    ask: Ask, question: Question, make_tenant: Callable[..., UUID], scripted: Server, admin: Connection
+    ask: Ask, question: LlmRequest, make_tenant: Callable[..., UUID], scripted: Server, admin: Connection
 ):
-    ask(LLM_QUESTIONS_PER_DAY="1")
-    ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_QUESTIONS_PER_DAY="1")
+    ask(LLM_CALLS_PER_DAY="1")
+    ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_CALLS_PER_DAY="1")
     assert len(scripted.requests) == 2
     assert call_counts(admin) == [(NOW.date(), 1), (NOW.date(), 1)]
 
@@ -121,17 +121,17 @@ def test_tenants_do_not_share_a_budget(
 def test_budget_resets_at_midnight_utc(ask: Ask, admin: Connection):
     east = timezone(timedelta(hours=9))
     last, first = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC), datetime(2026, 3, 2, 9, 0, tzinfo=east)
-    budget = {"LLM_QUESTIONS_PER_DAY": "1", "LLM_QUESTIONS_PER_DOCUMENT": "1"}
+    budget = {"LLM_CALLS_PER_DAY": "1", "LLM_CALLS_PER_DOCUMENT": "1"}
     ask(at=last, **budget)
-    with pytest.raises(BudgetSpentError):
+    with pytest.raises(BudgetExceededError):
         ask(at=last.replace(hour=0), **budget)
     ask(at=first, **budget)
     assert call_counts(admin) == [(date(2026, 3, 1), 1), (date(2026, 3, 2), 1)]
 
 
 def test_zero_budget_allows_no_call(ask: Ask, scripted: Server):
-    for name in ("LLM_QUESTIONS_PER_DAY", "LLM_QUESTIONS_PER_DOCUMENT"):
-        with pytest.raises(BudgetSpentError):
+    for name in ("LLM_CALLS_PER_DAY", "LLM_CALLS_PER_DOCUMENT"):
+        with pytest.raises(BudgetExceededError):
             ask(**{name: "0"})
     assert scripted.requests == []
 
@@ -144,18 +144,18 @@ def test_failed_calls_count(ask: Ask, scripted: Server, admin: Connection):
 
 def test_budget_exhausted_between_attempts_raises_budget_error(ask: Ask, scripted: Server):
     scripted.then(Failure(503))
-    with pytest.raises(BudgetSpentError):
-        ask(LLM_QUESTIONS_PER_DAY="1")
+    with pytest.raises(BudgetExceededError):
+        ask(LLM_CALLS_PER_DAY="1")
 
 
-@pytest.mark.parametrize("budget", [{"LLM_QUESTIONS_PER_DAY": "7"}, {"LLM_QUESTIONS_PER_DOCUMENT": "7"}])
+@pytest.mark.parametrize("budget", [{"LLM_CALLS_PER_DAY": "7"}, {"LLM_CALLS_PER_DOCUMENT": "7"}])
 def test_concurrent_calls_never_exceed_the_budget(
     budget: dict[str, str], ask: Ask, scripted: Server, admin: Connection
 ):
     def is_answered(_: int) -> bool:
         try:
             ask(**budget)
-        except BudgetSpentError:
+        except BudgetExceededError:
             return False
         return True
 
@@ -165,7 +165,7 @@ def test_concurrent_calls_never_exceed_the_budget(
 
 
 def test_refused_question_does_not_affect_the_breaker(
-    configured: Callable[..., Settings], database: Database, question: Question, scripted: Server
+    configured: Callable[..., Settings], database: Database, question: LlmRequest, scripted: Server
 ):
     now = [NOW]
     breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
@@ -177,7 +177,7 @@ def test_refused_question_does_not_affect_the_breaker(
         return llm
 
     def ask(llm: Llm) -> Any:
-        return llm.ask(question, Form, Deadline()).said
+        return llm.complete_json(question, Form, Deadline()).said
 
     scripted.then(Failure(503))
     with pytest.raises(ServiceUnavailableError):
@@ -185,8 +185,8 @@ def test_refused_question_does_not_affect_the_breaker(
     with pytest.raises(BreakerOpenError):
         ask(make_llm())
     now[0] += timedelta(seconds=31)
-    with pytest.raises(BudgetSpentError):
-        ask(make_llm(LLM_QUESTIONS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
+    with pytest.raises(BudgetExceededError):
+        ask(make_llm(LLM_CALLS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
     scripted.then(Answer(GOOD))
     assert ask(make_llm()) == Form(matches=[1])
 

@@ -11,12 +11,12 @@ from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.errors import (
     ContextWindowError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     InvalidSettingsError,
     RejectedRequestError,
     ServiceUnavailableError,
 )
-from counterfoil.llm import Question, Vector
+from counterfoil.llm import LlmRequest, Vector
 from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, Guards, Time
@@ -52,8 +52,8 @@ def embed(
         scripted.then(*script)
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
-        question = Question("", TEXT, "embedding", tenant_id, tenant_id)
-        return model.ask(question, Vector, Deadline()).said.vector
+        question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
+        return model.complete_json(question, Vector, Deadline()).said.vector
 
     return ask
 
@@ -91,14 +91,17 @@ def test_failed_attempt_is_retried(embed: Any, scripted: Server):
         (Failure(429), ServiceUnavailableError),
         (Failure(403), RejectedRequestError),
         (Failure(400, too_long=True), ContextWindowError),
-        (Raw(200, b""), InvalidAnswerError),
-        (Raw(200, b'{"data": []}'), InvalidAnswerError),
-        (Raw(200, b'{"embedding": null, "data": [{"embedding": null}]}'), InvalidAnswerError),
-        (Raw(200, b'{"embedding": [1e999], "data": [{"embedding": [1e999]}]}'), InvalidAnswerError),
-        (Raw(200, b'{"embedding": [1e308, 1.7e308], "data": [{"embedding": [1e308, 1.7e308]}]}'), InvalidAnswerError),
-        (Answer("[]"), InvalidAnswerError),
-        (Answer("[0.0, -0.0]"), InvalidAnswerError),
-        (Answer(json.dumps([0.1] * 16_001)), InvalidAnswerError),
+        (Raw(200, b""), InvalidLlmResponseError),
+        (Raw(200, b'{"data": []}'), InvalidLlmResponseError),
+        (Raw(200, b'{"embedding": null, "data": [{"embedding": null}]}'), InvalidLlmResponseError),
+        (Raw(200, b'{"embedding": [1e999], "data": [{"embedding": [1e999]}]}'), InvalidLlmResponseError),
+        (
+            Raw(200, b'{"embedding": [1e308, 1.7e308], "data": [{"embedding": [1e308, 1.7e308]}]}'),
+            InvalidLlmResponseError,
+        ),
+        (Answer("[]"), InvalidLlmResponseError),
+        (Answer("[0.0, -0.0]"), InvalidLlmResponseError),
+        (Answer(json.dumps([0.1] * 16_001)), InvalidLlmResponseError),
     ],
 )
 def test_failures_raise_product_errors(step: Step, error: type[Exception], embed: Any):

@@ -12,9 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.work import Message
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.llm import Llm, Question
+from counterfoil.llm import Llm, LlmRequest
 from counterfoil.llm.answers import Reply
-from counterfoil.llm.client import Budget, Limits
+from counterfoil.llm.client import Budget, LlmLimits
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 
@@ -55,11 +55,11 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
         return False
 
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
-    llm = Llm(provider, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
+    llm = Llm(provider, database, breakers, LlmLimits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
-        llm.ask(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
+        question = LlmRequest("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
+        llm.complete_json(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
         return Succeeded(lambda _connection: Effects())
 
     consumer, delays = make_consumer(database, work, clock), list[int]()
@@ -75,7 +75,7 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
     assert (row["status"], row["attempts"]) == ("failed", 3)
     (dead_letter,) = rows(admin, "dead_letter")
     assert (dead_letter["dlq_reason"], dead_letter["attempts"]) == ("max_retries_exceeded", 3)
-    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidAnswerError"
+    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidLlmResponseError"
 
 
 def test_failing_question_exhausts_attempts_and_dead_letters(
@@ -88,11 +88,11 @@ def test_failing_question_exhausts_attempts_and_dead_letters(
         return False
 
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
-    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
+    llm = Llm(failing, database, breakers, LlmLimits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
-        llm.ask(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
+        question = LlmRequest("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
+        llm.complete_json(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
         return Succeeded(lambda _connection: Effects())
 
     consumer, attempts, receives = make_consumer(database, work, clock), 0, 1
@@ -105,5 +105,5 @@ def test_failing_question_exhausts_attempts_and_dead_letters(
     assert (row["status"], row["attempts"], attempts) == ("failed", 3, 3)
     assert clock.now - begun < timedelta(hours=1)
     assert [dead_letter["attempts"] for dead_letter in rows(admin, "dead_letter")] == [3]
-    assert len(rows(admin, "notification")) == 1
+    assert len(rows(admin, "failure_event")) == 1
     assert failing.calls > 3

@@ -9,13 +9,13 @@ import pytest
 
 from counterfoil.errors import (
     ContextWindowError,
-    InvalidAnswerError,
+    InvalidLlmResponseError,
     InvalidSettingsError,
     RejectedRequestError,
     ServiceUnavailableError,
     TransientError,
 )
-from counterfoil.llm.answers import RefusedQuestionError, Reply, Turn, is_too_long
+from counterfoil.llm.answers import ChatTurn, PromptRejectedError, Reply, is_context_overflow
 from counterfoil.llm.client import _provider
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, PROVIDERS
@@ -70,7 +70,7 @@ def test_history_precedes_the_question(provider: str, configured: Configure, scr
     scripted.then(Answer("yes"))
     found = _provider(configured(provider))
     assert found is not None
-    found.reply("The rules.", "And then?", history=[Turn("Hello", "Good day")], max_tokens=77, total=5)
+    found.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
     request = scripted.requests[0]
     assert request.said == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
     assert request.system == "The rules."
@@ -118,7 +118,7 @@ def test_retry_after_is_reported(reply: Any):
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, RefusedQuestionError),
+        (400, PromptRejectedError),
         (401, RejectedRequestError),
         (403, RejectedRequestError),
         (404, RejectedRequestError),
@@ -132,7 +132,7 @@ def test_client_errors_are_permanent(status: int, kind: type[Exception], reply: 
 
 @OVER_HTTP
 @pytest.mark.parametrize(
-    ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, RefusedQuestionError)]
+    ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, PromptRejectedError)]
 )
 def test_payment_error_is_not_a_question_error(status: int, kind: type[Exception], reply: Any):
     with pytest.raises(RejectedRequestError) as caught:
@@ -179,7 +179,7 @@ def test_connection_reset_is_transient(reply: Any):
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
 def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any):
     # botocore treats an unreadable response as no response.
-    with pytest.raises(InvalidAnswerError if provider != "bedrock" else TransientError):
+    with pytest.raises(InvalidLlmResponseError if provider != "bedrock" else TransientError):
         reply(Raw(body=body))
 
 
@@ -293,7 +293,7 @@ def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configured: C
     ],
 )
 def test_context_overflow_messages_are_recognized(message: str):
-    assert is_too_long(message)
+    assert is_context_overflow(message)
 
 
 @pytest.mark.parametrize(
@@ -306,4 +306,4 @@ def test_context_overflow_messages_are_recognized(message: str):
     ],
 )
 def test_other_messages_are_not_context_overflows(message: str):
-    assert not is_too_long(message)
+    assert not is_context_overflow(message)

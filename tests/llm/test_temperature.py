@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil.llm import answers
-from counterfoil.llm.answers import RefusedQuestionError, Reply, is_about_the_temperature
+from counterfoil.llm.answers import PromptRejectedError, Reply, is_temperature_error
 from counterfoil.llm.client import _provider
 from counterfoil.settings import Settings
 from tests.llm.conftest import PROVIDERS
@@ -65,7 +65,7 @@ def test_model_without_temperature_support_is_remembered(provider: str, reply: A
 
 def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, scripted: Server):
     scripted.then(refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes"))
-    with pytest.raises(RefusedQuestionError):
+    with pytest.raises(PromptRejectedError):
         reply()
     assert reply().temperature == 0
 
@@ -81,9 +81,9 @@ def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, scripted
     ],
 )
 def test_temperature_refusals_are_recognized(message: str):
-    assert is_about_the_temperature(message)
+    assert is_temperature_error(message)
 
 
 @pytest.mark.parametrize("message", ["Invalid value for temperature", "This model does not support tools.", ""])
 def test_other_refusals_are_not_about_temperature(message: str):
-    assert not is_about_the_temperature(message)
+    assert not is_temperature_error(message)

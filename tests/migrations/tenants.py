@@ -11,11 +11,12 @@ from tests import factories
 JOB = """INSERT INTO {} (id, tenant_id, bucket, key, sequencer, size, created_at)
          VALUES (%(id)s, %(tenant)s, 'uploads', %(id)s::text, '00', 1, now())"""
 MESSAGE = "(tenant_id, worker, work_id, revision, {}) VALUES (%(tenant)s, 'matching', %(id)s, 1, {})"
-PROFILE = """(user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude,
-              reach_km, changed_at)
+PROFILE = """(user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age, latitude,
+              longitude, max_distance_km, updated_at)
              VALUES (%(id)s, %(id)s, %(tenant)s, 'Europe/Berlin', '1990-01-01', 'woman', '{{man}}', 18, 40, 52.5, 13.4,
                      50, now())"""
-POOL = """(id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest, pinned_at)
+POOL = """(id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, user_count, profiles_hash,
+pinned_at)
           VALUES (%(id)s, %(tenant)s, '2026-01-01', %(id)s::text, now(), now() + '1 day', 1, '{{}}', 1, sha256('a'),
                   now())"""
 ROWS = {
@@ -23,15 +24,15 @@ ROWS = {
     "source": """INSERT INTO {} (tenant_id, job_id, kind, bucket, key, received_at)
                  VALUES (%(tenant)s, %(job)s, 'upload', 'uploads', 'key', now())""",
     "document": """INSERT INTO {} (tenant_id, source_id, bucket, key, file_name, size, content_hash,
-                                   received_at, last_seen_at)
+                                   received_at, last_duplicate_at)
                    VALUES (%(tenant)s, %(source)s, 'uploads', 'key', 'name', 1, sha256(%(id)s::text::bytea),
                            now(), now())""",
     "ingestion_job": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(a)s, %(tenant)s, now())",
-    "document_key": """INSERT INTO {} (tenant_id, document_id, type, key)
+    "document_key": """INSERT INTO {} (tenant_id, document_id, type, value)
                        VALUES (%(tenant)s, %(a)s, 'number', %(id)s::text)""",
     "document_word": """INSERT INTO {} (tenant_id, document_id, word, received_at)
                         VALUES (%(tenant)s, %(a)s, %(id)s::text, now())""",
-    "key_loss": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
+    "key_deletion": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
     "document_embedding": """INSERT INTO {} (tenant_id, document_id, text_hash, model, signature, vector)
                              VALUES (%(tenant)s, CASE WHEN EXISTS (SELECT FROM document_embedding
                                                                    WHERE document_id = %(a)s)
@@ -40,33 +41,35 @@ ROWS = {
     "document_match": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, score, confidence, evidence,
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
-    "match_decision": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, verdict, decided_by, decided_at)
+    "match_decision": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, decision, decided_by, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
-    "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, verdict, decided_by,
+    "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, decision, decided_by,
                                                 decided_at)
                             VALUES (%(tenant)s, %(a)s, 'price_mismatch', 1, 2, 'accepted', 'somebody', now())""",
-    "document_review": """INSERT INTO {} (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)
+    "document_review": """INSERT INTO {}
+        (document_id, tenant_id, type, ambiguous_matches, probability, weights_version, opened_at, changed_at)
                           VALUES (%(a)s, %(tenant)s, 'invoice', '[]', 0.5, 'w', now(), now())""",
     "llm_call": """INSERT INTO {} (id, tenant_id, work_id, purpose, provider, model, outcome, latency_ms, created_at)
                    VALUES (%(id)s, %(tenant)s, %(a)s, 'matching', 'openai', 'm', 'answered', 1, now())""",
-    "judgement": """INSERT INTO {} (tenant_id, document_id, question, answer, model, judged_at)
+    "llm_judgment": """INSERT INTO {} (tenant_id, document_id, question, answer, model, answered_at)
                     VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
-    "judgement_candidate": """WITH made AS (
-                                  INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
+    "llm_judgment_candidate": """WITH made AS (
+                                  INSERT INTO llm_judgment (tenant_id, document_id, question, answer, model,
+                                      answered_at)
                                   VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())
                                   RETURNING tenant_id, document_id, question)
-                              INSERT INTO {} (tenant_id, document_id, question, label, candidate_id, says)
+                              INSERT INTO {} (tenant_id, document_id, question, label, candidate_id, document_text)
                               SELECT tenant_id, document_id, question, 'A1', %(b)s, '{{}}' FROM made""",
-    "llm_day": """INSERT INTO {} (tenant_id, day, calls)
-                  VALUES (%(tenant)s, now()::date + (SELECT count(*)::int FROM llm_day), 1)""",
-    "reading": """INSERT INTO {} (tenant_id, document_id, question, answer, read_by, read_at)
+    "llm_daily_usage": """INSERT INTO {} (tenant_id, day, calls)
+                  VALUES (%(tenant)s, now()::date + (SELECT count(*)::int FROM llm_daily_usage), 1)""",
+    "page_reading_cache": """INSERT INTO {} (tenant_id, document_id, cache_key, answer, provider, created_at)
                   VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
-    "outbox": "INSERT INTO {} " + MESSAGE.format("send_number, not_before, created_at", "0, now(), now()"),
+    "outbox": "INSERT INTO {} " + MESSAGE.format("send_number, scheduled_at, created_at", "0, now(), now()"),
     "dead_letter": """INSERT INTO {} (job_id, task_type, payload, metadata, attempts, fingerprint,
                                       dlq_reason, dlq_timestamp, tenant_id, worker, work_id, revision)
                       VALUES (%(id)s, 'matching', '{{}}', '{{}}', 3, 'f',
                               'max_retries_exceeded', now(), %(tenant)s, 'matching', %(id)s, 1)""",
-    "dead_letter_group": """INSERT INTO {} (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+    "dead_letter_group": """INSERT INTO {} (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
                             VALUES (%(tenant)s, %(id)s::text, 'matching', 'Error', '', '{{}}', now())""",
     "dead_letter_word": """WITH made AS (
                                INSERT INTO dead_letter (job_id, task_type, payload, metadata, attempts, fingerprint,
@@ -75,13 +78,13 @@ ROWS = {
                                        %(tenant)s, 'matching') RETURNING job_id, tenant_id)
                            INSERT INTO {} (job_id, tenant_id, word, dlq_timestamp)
                            SELECT job_id, tenant_id, 'word', now() FROM made""",
-    "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, number, last_at)
+    "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, delta, last_at)
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
-    "operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, stepped_at)
+    "operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, last_step_at)
                                 VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())""",
     "operation_item": """WITH made AS (
                                          INSERT INTO operation (tenant_id, action, rate, requested_by,
-                                                                            requested_at, stepped_at)
+                                                                            requested_at, last_step_at)
                                          VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())
                                          RETURNING id, tenant_id)
                                      INSERT INTO {} (operation_id, number, tenant_id, job_id)
@@ -95,26 +98,27 @@ ROWS = {
                             ORDER BY number DESC LIMIT 1) AS last""",
     "audit_head": """INSERT INTO {} (tenant_id, number, hash) VALUES (%(tenant)s, 1, sha256('entry'))
                      ON CONFLICT DO NOTHING""",
-    "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+    "failure_event": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                        VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
     "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
     "tenant_address": "INSERT INTO {} (tenant_id, address) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
-    "notice": "INSERT INTO {} (id, tenant_id, fingerprint, created_at) VALUES (%(id)s, %(tenant)s, 'f', now())",
-    "notice_delivery": """WITH made AS (
-                              INSERT INTO notice (id, tenant_id, fingerprint, created_at)
+    "notification_digest": """INSERT INTO {} (id, tenant_id, fingerprint, created_at)
+                              VALUES (%(id)s, %(tenant)s, 'f', now())""",
+    "notification_delivery": """WITH made AS (
+                              INSERT INTO notification_digest (id, tenant_id, fingerprint, created_at)
                               VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
-                          INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
+                          INSERT INTO {} (digest_id, tenant_id, channel, recipient, next_attempt_at)
                           SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
-    "document_removal": """INSERT INTO {} (document_id, tenant_id, source_id, bucket, key, file_name, content_hash,
-                                           received_at, removed_at, removed_by)
+    "document_deletion": """INSERT INTO {} (document_id, tenant_id, source_id, bucket, key, file_name, content_hash,
+                                           received_at, deleted_at, deleted_by)
                            VALUES (%(id)s, %(tenant)s, %(source)s, 'uploads', 'key', 'name',
                                    sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
     "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
                                VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
-    "document_copy": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
+    "document_duplicate_file": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
                         VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
-    "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
+    "tolerance": "INSERT INTO {} (tenant_id, variance_type, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
     "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)
                       VALUES (%(tenant)s, %(id)s::text, 's3', 'out', '{{cluster}}', now())""",
     "destination_secret": """INSERT INTO {} (id, tenant_id, destination_id, secret, created_at, expires_at)
@@ -127,18 +131,18 @@ ROWS = {
     "task": """INSERT INTO {} (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key,
                                created_at)
                VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, %(id)s::text, now())""",
-    "payload_removal": """INSERT INTO {} (key, tenant_id, due_at)
+    "payload_deletion": """INSERT INTO {} (key, tenant_id, due_at)
                           VALUES ('tasks/' || %(tenant)s || '/' || %(id)s, %(tenant)s, now())""",
-    "work_ended": """INSERT INTO {} (tenant_id, worker, outcome, ended_at)
+    "finished_work": """INSERT INTO {} (tenant_id, worker, outcome, ended_at)
                      VALUES (%(tenant)s, 'tasks', 'succeeded', now())""",
-    "queue_minute": """INSERT INTO {} (tenant_id, worker, minute, pending)
+    "queue_minute_stats": """INSERT INTO {} (tenant_id, worker, minute, pending)
                        SELECT %(tenant)s, 'tasks', coalesce(max(minute), '2026-01-01'::timestamptz) + '1 minute', 1
-                       FROM queue_minute WHERE tenant_id = %(tenant)s""",
-    "change_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
-    "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+                       FROM queue_minute_stats WHERE tenant_id = %(tenant)s""",
+    "rate_limit_bucket": "INSERT INTO {} (tenant_id, tokens, refilled_at) VALUES (%(tenant)s, 1, now())",
+    "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
     "profile": "INSERT INTO {} " + PROFILE,
-    "profile_block": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id)
+    "user_block": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id)
                          INSERT INTO {{}} (user_id, blocked_id, blocked_external_id, tenant_id, created_at)
                          SELECT user_id, %(a)s, %(a)s, %(tenant)s, now() FROM made""",
     "offer_pool": "INSERT INTO {} " + POOL,

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import LIFE_CYCLE
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.work import LIFECYCLE_COLUMNS
+from counterfoil.kinds import WORK_KINDS
 from tests.factories import NOW
 from tests.migrations.tenants import Tenant, refused, rows
 
@@ -39,7 +39,7 @@ def test_delivery_sees_life_cycles_but_no_content(database: Database, worker: Co
         assert refused(worker, f"SELECT {column} FROM document")
     for column in ("sender", "subject", "key", "*"):  # id and tenant only, to find the tenant of held mail
         assert refused(worker, f"SELECT {column} FROM source")
-    for table in ("document_key", "document_match", "judgement", "reading", "llm_call", "organization"):
+    for table in ("document_key", "document_match", "llm_judgment", "page_reading_cache", "llm_call", "organization"):
         assert refused(worker, f"SELECT 1 FROM {table}")
 
 
@@ -47,19 +47,19 @@ def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection
     changeable = admin.execute(
         """SELECT table_name, column_name FROM information_schema.column_privileges
            WHERE grantee = 'counterfoil_delivery' AND privilege_type = 'UPDATE' AND table_name = ANY (%s)""",
-        [[kind.table for kind in KINDS.values()]],
+        [[kind.table for kind in WORK_KINDS.values()]],
     ).fetchall()
-    life_cycle = {(kind.table, kind.prefix + name) for kind in KINDS.values() for name in LIFE_CYCLE}
+    life_cycle = {(kind.table, kind.prefix + name) for kind in WORK_KINDS.values() for name in LIFECYCLE_COLUMNS}
     # The tenant of files that arrived before it, and the sequencer of an event that arrived after a listing.
     assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id"), ("acquisition_job", "sequencer")}
 
 
 def test_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
-    for table in ("outbox", "dead_letter", "dead_letter_audit", "notification", "ingestion_job"):
+    for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event", "ingestion_job"):
         for tenant in (ours, theirs):
             tenant.insert(admin, table)
         assert keeper.execute(f"SELECT count(DISTINCT tenant_id) FROM {table}".encode()).fetchone() == (2,)
-    for table in ("outbox", "dead_letter", "dead_letter_audit", "notification"):
+    for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event"):
         theirs.insert(keeper, table)
     keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
     outputs = 4  # two failed documents for the destination of each tenant
@@ -75,8 +75,8 @@ FORBIDDEN_TO_WORKERS = (
     "UPDATE document SET key = 'elsewhere'",
     "UPDATE source SET key = 'elsewhere'",
     "UPDATE outbox SET sent_at = now()",
-    "UPDATE notification SET notice_id = NULL",
-    "UPDATE notice_delivery SET sent_at = now()",
+    "UPDATE failure_event SET digest_id = NULL",
+    "UPDATE notification_delivery SET sent_at = now()",
     "INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'me@example.com' FROM tenant",
     "INSERT INTO tenant_address (tenant_id, address) SELECT id, 'me@example.com' FROM tenant",
     "UPDATE source SET message_id = 'another'",
@@ -93,18 +93,22 @@ def test_worker_changes_only_its_own_columns(worker: Connection, ours: Tenant):
 def test_notification_recipients_are_hidden_from_other_tenants(
     admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
 ):
-    for table in ("tenant_admin", "notice_delivery"):
+    for table in ("tenant_admin", "notification_delivery"):
         theirs.insert(admin, table)
     assert len(keeper.execute("SELECT email FROM tenant_admin").fetchall()) == 1
-    assert keeper.execute("SELECT recipient FROM notice_delivery").fetchall() == [("them@example.com",)]
+    assert keeper.execute("SELECT recipient FROM notification_delivery").fetchall() == [("them@example.com",)]
     assert len(keeper.execute("SELECT name FROM tenant").fetchall()) == 2
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
     assert worker.execute("SELECT email FROM tenant_admin").fetchall() == []
-    assert refused(worker, "SELECT recipient FROM notice_delivery")
+    assert refused(worker, "SELECT recipient FROM notification_delivery")
     worker.execute("SET ROLE counterfoil_delivery")
-    for statement in ("SELECT email FROM tenant_admin", "SELECT 1 FROM notice_delivery", "SELECT name FROM tenant"):
+    for statement in (
+        "SELECT email FROM tenant_admin",
+        "SELECT 1 FROM notification_delivery",
+        "SELECT name FROM tenant",
+    ):
         assert refused(worker, statement)
-    assert refused(worker, "SET ROLE counterfoil_keeper")
+    assert refused(worker, "SET ROLE counterfoil_maintenance")
 
 
 def test_dead_letter_audit_trail_is_append_only(
@@ -136,7 +140,8 @@ def test_delivery_reads_but_cannot_change_tenant_addresses(
 SETUP = (
     "INSERT INTO tenant_admin (tenant_id, email) VALUES (%(tenant)s, 'me@example.com')",
     "INSERT INTO tenant_address (tenant_id, address) VALUES (%(tenant)s, 'me@example.com')",
-    "INSERT INTO tolerance (tenant_id, key, supplier, upper_percent) VALUES (%(tenant)s, 'price', 'Nordwind', 2)",
+    "INSERT INTO tolerance (tenant_id, variance_type, supplier, upper_percent) "
+    "VALUES (%(tenant)s, 'price', 'Nordwind', 2)",
     "INSERT INTO destination (tenant_id, name, kind, prefix, events, created_at)"
     " VALUES (%(tenant)s, 'files', 's3', 'out', ARRAY['cluster'], now())",
 )
@@ -152,7 +157,7 @@ def test_api_configures_only_the_current_tenant(api: Connection, ours: Tenant, t
     assert api.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
     assert api.execute("UPDATE tenant SET name = 'Ours'").rowcount == 1
     assert refused(api, "UPDATE tenant SET slug = 'theirs-2'")
-    assert refused(api, "SET ROLE counterfoil_keeper")
+    assert refused(api, "SET ROLE counterfoil_maintenance")
 
 
 def test_functions_cannot_change_the_schema(worker: Connection, keeper: Connection):
@@ -178,7 +183,7 @@ def test_definer_functions_are_not_executable_by_public(admin: Connection):
 @pytest.mark.parametrize(
     "role",
     [
-        *("public", "counterfoil_owner", "counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper"),
+        *("public", "counterfoil_owner", "counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance"),
         "counterfoil_api",
     ],
 )
@@ -188,7 +193,7 @@ def test_temporary_tables_are_refused(admin: Connection, migrated_template: str,
     assert found == (False,)
 
 
-@pytest.mark.parametrize("function", ["tell_ingestion", "tell_matching"])
+@pytest.mark.parametrize("function", ["on_ingestion_status_change", "on_matching_status_change"])
 def test_temporary_table_trigger_cannot_forge_a_delivery(keeper: Connection, function: str):
     keeper.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
     create = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"

@@ -216,7 +216,7 @@ def test_master_user_of_rds_can_migrate(rds: str):
         ).fetchall()
     assert [member for (member,) in members] == [
         "counterfoil_api",
-        "counterfoil_keeper",
+        "counterfoil_maintenance",
         "counterfoil_worker",
         "master",
     ]

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import LIFE_CYCLE, WorkKind
-from counterfoil.kinds import KINDS
+from counterfoil.delivery.work import LIFECYCLE_COLUMNS, WorkKind
+from counterfoil.kinds import WORK_KINDS
 from tests.migrations.tenants import Tenant
 from tools.schema import HEADER, SCHEMA, schema
 
@@ -45,7 +45,7 @@ def test_partial_index_on_matching_status_is_exact(admin: Connection):
     assert index == [(expected,)]
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
     found = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
@@ -55,7 +55,7 @@ def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
         for name, type_, nullable in found
         if name.startswith(kind.prefix)
     }
-    assert {name: form.get(name) for name in LIFE_CYCLE} == {
+    assert {name: form.get(name) for name in LIFECYCLE_COLUMNS} == {
         "status": ("text", "YES"),
         "error": ("text", "YES"),
         "attempts": ("integer", "NO"),
@@ -66,12 +66,12 @@ def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
         "lease_expires_at": ("timestamp with time zone", "YES"),
         "next_attempt_at": ("timestamp with time zone", "YES"),
         "send_number": ("integer", "NO"),
-        "returns": ("integer", "NO"),
-        "reason": ("text", "YES"),
+        "dlq_returns": ("integer", "NO"),
+        "skip_reason": ("text", "YES"),
     }
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 def test_work_kinds_have_the_same_states(kind: WorkKind, admin: Connection, ours: Tenant):
     if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
         ours.insert(admin, kind.table)

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import enqueue
 from counterfoil.errors import RejectedStatementError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.factories import NOW, make_task
 
 Bodies = Callable[..., dict[UUID, Any]]
@@ -28,14 +28,14 @@ def bodies(database: Database) -> Bodies:
 
     def ask(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:
-            return dict(connection.execute(str(KINDS["tasks"].envelope).encode(), {"ids": list(ids)}).fetchall())
+            return dict(connection.execute(str(WORK_KINDS["tasks"].envelope).encode(), {"ids": list(ids)}).fetchall())
 
     return ask
 
 
 def enqueued_task(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
     task = make_task(admin, tenant, **columns)
-    enqueue(admin, KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
+    enqueue(admin, WORK_KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
     return task
 
 
@@ -63,7 +63,7 @@ def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUI
         at = NOW + timedelta(minutes=minute)
         admin.execute(
             """
-            INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+            INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                       error_type, error)
             VALUES (%(tenant)s, 'tasks', %(task)s, %(revision)s, %(number)s, %(at)s, %(at)s, 'retry', 'Away', %(error)s)
             """,
@@ -77,7 +77,7 @@ def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUI
 
 
 def test_large_payload_is_sent_as_claim_check(admin: Connection, tenant: UUID, bodies: Bodies):
-    task = enqueued_task(admin, tenant, payload=None, payload_key="tasks/1.json")
+    task = enqueued_task(admin, tenant, payload=None, payload_s3_key="tasks/1.json")
     assert bodies(task)[task]["payload"] == {"$claim_check": {"key": "tasks/1.json"}}
 
 
@@ -92,7 +92,9 @@ def test_body_requires_an_unsent_message(admin: Connection, tenant: UUID, bodies
     assert bodies(never, sent, uuid4()) == {never: None, sent: None}
 
 
-@pytest.mark.parametrize("column", ["payload", "payload_key", "payload_hash", "idempotency_key", "user_id", "result"])
+@pytest.mark.parametrize(
+    "column", ["payload", "payload_s3_key", "payload_hash", "idempotency_key", "user_id", "result"]
+)
 def test_delivery_cannot_read_task_content(column: str, database: Database):
     with pytest.raises(RejectedStatementError, match="Insufficient"), database.delivery() as connection:
         connection.execute(f"SELECT {column} FROM task".encode())
@@ -109,12 +111,12 @@ def test_worker_cannot_call_task_messages(database_url: str):
 @pytest.mark.parametrize(
     "columns",
     [
-        {"payload_key": "and a payload"},
+        {"payload_s3_key": "and a payload"},
         {"payload": None},
         {"max_retry": 21},
         {"max_retry": -1},
         {"payload_hash": b"short"},
-        {"status": "cancelled"},
+        {"status": "canceled"},
     ],
 )
 def test_invalid_task_is_rejected(columns: dict[str, Any], admin: Connection, tenant: UUID):

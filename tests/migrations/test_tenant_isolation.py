@@ -35,21 +35,21 @@ def test_tables_without_tenant_are_closed_to_functions(admin: Connection):
     open_to = {
         (name, role)
         for (name,) in found
-        for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper")
+        for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")
         if admin.execute("SELECT has_any_column_privilege(%s, %s, 'SELECT')", [role, name]).fetchone() == (True,)
     }
     assert open_to == {
-        *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper")),
+        *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")),
         # Its id is the tenant: a test below shows that row-level security applies.
         *(
             (name, role)
             for name in (
-                *("audit_salt_of_nobody", "breaker", "mapping_pause", "queue_pause"),
+                *("audit_salt_global", "breaker", "breaker_mapping_pause", "queue_pause"),
                 *("upload_event_check", "upload_inventory", "upload_listing"),
             )
-            for role in ("counterfoil_delivery", "counterfoil_keeper")
+            for role in ("counterfoil_delivery", "counterfoil_maintenance")
         ),
-        *((name, "counterfoil_keeper") for name in ("object_erasure", "tenant_erasure")),
+        *((name, "counterfoil_maintenance") for name in ("object_erasure", "tenant_erasure")),
     }
 
 
@@ -118,9 +118,9 @@ def test_worker_cannot_move_rows_to_another_tenant(admin: Connection, worker: Co
         "document_key",
         "document_match",
         "document_word",
-        "judgement",
-        "judgement_candidate",
-        "reading",
+        "llm_judgment",
+        "llm_judgment_candidate",
+        "page_reading_cache",
     ],
 )
 def test_row_never_references_another_tenant(table: str, admin: Connection, ours: Tenant, theirs: Tenant):
@@ -142,8 +142,8 @@ def test_deleting_a_tenant_deletes_its_rows(admin: Connection, ours: Tenant, the
     admin.execute("DELETE FROM tenant WHERE id = %s", [ours.id])
     for table in ROWS:
         left = admin.execute(SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))).fetchall()
-        # The audit trail and objects in S3 outlive their tenant. Rows of work_ended have no content and are deleted
+        # The audit trail and objects in S3 outlive their tenant. Rows of finished_work have no content and are deleted
         # within a minute.
-        retained = {"dead_letter_audit", "audit_entry", "audit_head", "payload_removal", "work_ended"}
+        retained = {"dead_letter_audit", "audit_entry", "audit_head", "payload_deletion", "finished_work"}
         expected = {ours.id, theirs.id} if table in retained else {theirs.id}
         assert {tenant for (tenant,) in left} == expected, table

@@ -8,13 +8,13 @@ import pytest
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.notifications.notifier import CHANNELS, Notified, Notifier
+from counterfoil.notifications.notifier import CHANNELS, DeliveryStats, Notifier
 from counterfoil.settings import Settings
 from tests.delivery.harness import Clock
 from tests.notifications import harness
 from tests.notifications.harness import FakeChannel, Webhook
 
-Run = Callable[..., Notified]
+Run = Callable[..., DeliveryStats]
 Fail = Callable[..., list[UUID]]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.delivery.work import Message
-from counterfoil.kinds import KINDS
-from counterfoil.notifications.notice import Text
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.notifications.notice import RenderedNotification
 from tests.delivery.harness import Clock
 
 
@@ -21,7 +21,7 @@ from tests.delivery.harness import Clock
 class Sent:
     """A sent notice with its recipient and idempotency key."""
 
-    text: Text
+    text: RenderedNotification
     recipient: str
     key: str
 
@@ -37,7 +37,7 @@ class FakeChannel:
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
         return [*self.to, *admins]
 
-    def send(self, text: Text, recipient: str, key: str) -> None:
+    def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
         self.on_send()
         self.sent.append(Sent(text, recipient, key))
 
@@ -76,13 +76,13 @@ def fail(
             work_id = uuid4()
             message = Message(work_id=work_id, revision=1, send_number=0) if readable else None
             dead_letter = DeadLetter(
-                job_id=KINDS[worker].job_id(work_id),
+                job_id=WORK_KINDS[worker].job_id(work_id),
                 tenant_id=tenant_id,
                 worker=worker,
                 message=message,
                 payload={},
                 attempts=3 if readable else 0,
-                failure=Failure("max_retries_exceeded", "InvalidDocumentError", error, 3, worker),
+                failure=FailureDetails("max_retries_exceeded", "InvalidDocumentError", error, 3, worker),
                 created_at=clock(),
             )
             write_dead_letter(admin, dead_letter, clock())
@@ -94,7 +94,7 @@ def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
     """Return these columns of every delivery, ordered by notice."""
     names = ", ".join(columns)
     return admin.execute(
-        f"SELECT {names} FROM notice_delivery d JOIN notice n ON n.id = d.notice_id "
+        f"SELECT {names} FROM notification_delivery d JOIN notification_digest n ON n.id = d.digest_id "
         f"ORDER BY n.created_at, n.id, channel, recipient".encode()
     ).fetchall()
 

@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.work import Message
-from counterfoil.errors import InvalidAnswerError
+from counterfoil.errors import InvalidLlmResponseError
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
 from tests.notifications.conftest import Run
 from tests.notifications.harness import FakeChannel
@@ -42,7 +42,7 @@ def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
 
 def answering(answer: str) -> Callable[[TenantAttempt], NoReturn]:
     def work(_: TenantAttempt) -> NoReturn:
-        raise InvalidAnswerError("The model's answer is not valid JSON", preview=answer)
+        raise InvalidLlmResponseError("The model's answer is not valid JSON", preview=answer)
 
     return work
 

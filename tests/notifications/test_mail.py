@@ -17,19 +17,19 @@ from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.notifications import channels
-from counterfoil.notifications.notifier import Notified, Notifier
+from counterfoil.notifications.notifier import DeliveryStats, Notifier
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail
 from tests.notifications.harness import deliveries
 
 SENDER = "counterfoil@example.com"
-Run = Callable[[], Notified]
+Run = Callable[[], DeliveryStats]
 
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier]) -> Run:
     """Run a notifier with e-mail only."""
-    notifier = make_notifier(email_from=SENDER, email_to=["ops@example.com"])
+    notifier = make_notifier(email_from=SENDER, alert_emails=["ops@example.com"])
     return lambda: notifier.run(lambda: 60)
 
 

@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.notifications import store
-from counterfoil.notifications.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, Notifier, wait_after
+from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, LONGEST_WAIT, RETENTION, Notifier, backoff
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import Failing, FakeChannel, deliveries, metrics
@@ -123,7 +123,7 @@ def test_delivery_locked_by_another_watchdog_is_skipped(
     assert run().failed == 2
     clock.pass_(minutes=1)
     with admin.transaction():
-        admin.execute("SELECT FROM notice_delivery ORDER BY next_attempt_at, notice_id LIMIT 1 FOR UPDATE")
+        admin.execute("SELECT FROM notification_delivery ORDER BY next_attempt_at, digest_id LIMIT 1 FOR UPDATE")
         assert run().sent == 1
     assert run().sent == 1
 
@@ -161,7 +161,7 @@ def test_no_transaction_is_open_while_a_channel_sends(
     def record_state() -> None:
         seen.extend(
             admin.execute(
-                "SELECT state FROM pg_stat_activity WHERE usename = 'counterfoil_keeper' AND datname = %s",
+                "SELECT state FROM pg_stat_activity WHERE usename = 'counterfoil_maintenance' AND datname = %s",
                 [migrated_database],
             ).fetchall()
         )
@@ -198,8 +198,8 @@ def test_failed_delivery_is_retried_with_growing_delays(
 
 
 def test_retry_delays_double_up_to_an_hour():
-    assert [wait_after(n).total_seconds() for n in range(1, 10)] == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
-    assert wait_after(10**6) == LONGEST_WAIT
+    assert [backoff(n).total_seconds() for n in range(1, 10)] == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert backoff(10**6) == LONGEST_WAIT
 
 
 @pytest.mark.parametrize(("retry_after", "waited"), [(600, 600), (5, 30), (None, 30), (1e12, 3600)])
@@ -305,14 +305,14 @@ def test_notice_is_abandoned_after_three_days(
     fail()
     channel.on_send = failing = Failing(*[UNAVAILABLE] * 1000)
     began = clock()
-    while clock() <= began + TRIED_FOR:
+    while clock() <= began + GIVE_UP_AFTER:
         run()
         clock.pass_(minutes=10)
     capsys.readouterr()
     before = failing.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
-    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
+    assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.pass_(days=1)
     assert (run().abandoned, failing.calls) == (0, before)
     assert 70 < before < 85  # hourly, after the first minutes
@@ -324,7 +324,7 @@ def test_disabled_channel_abandons_its_deliveries(
     fail()
     channel.on_send = Failing(UNAVAILABLE)
     run()
-    clock.now += TRIED_FOR + timedelta(seconds=1)
+    clock.now += GIVE_UP_AFTER + timedelta(seconds=1)
     assert make_notifier({}).run(lambda: 60).abandoned == 1
 
 
@@ -357,8 +357,8 @@ def test_without_channels_failures_are_only_recorded(
     for _ in range(10):
         without_channels.run(lambda: 60)
         clock.pass_(minutes=1)
-    assert counted(admin, "notification WHERE notice_id IS NULL") == 0
-    assert (counted(admin, "notification"), counted(admin, "notice_delivery")) == (20, 0)
+    assert counted(admin, "failure_event WHERE digest_id IS NULL") == 0
+    assert (counted(admin, "failure_event"), counted(admin, "notification_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
     assert channel.sent == []  # no flood of old failures once a channel exists
 
@@ -375,7 +375,11 @@ def test_old_notices_are_purged_with_their_rows(
     clock.pass_(seconds=1)
     fail()
     assert run().purged == 2
-    assert [counted(admin, table) for table in ("notice", "notification", "notice_delivery")] == [1, 1, 1]
+    assert [counted(admin, table) for table in ("notification_digest", "failure_event", "notification_delivery")] == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_tenant_admins_get_only_their_failures(

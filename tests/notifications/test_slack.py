@@ -12,20 +12,20 @@ from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from counterfoil.notifications import channels
-from counterfoil.notifications.notifier import Notified, Notifier
+from counterfoil.notifications.notifier import DeliveryStats, Notifier
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail
 from tests.notifications.harness import Answer, Webhook, deliveries
 
 
 @pytest.fixture
-def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[], Notified]:
+def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[], DeliveryStats]:
     """Run a notifier with Slack only."""
     notifier = make_notifier(slack_webhook_url=webhook.url, console_url="https://console.example.com")
     return lambda: notifier.run(lambda: 60)
 
 
-Run = Callable[[], Notified]
+Run = Callable[[], DeliveryStats]
 
 
 def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook: Webhook):

@@ -157,7 +157,7 @@ def test_only_one_of_two_watchdogs_makes_notices(fail: Fail, run: Run, channel: 
 def test_zero_window_sends_everything_on_next_run(
     fail: Fail, make_notifier: Callable[..., Notifier], channel: FakeChannel, clock: Clock
 ):
-    notifier = make_notifier({"pager": channel}, notification_digest_seconds=0)
+    notifier = make_notifier({"pager": channel}, notification_digest_interval_seconds=0)
     fail(times=3)
     for _ in range(2):
         clock.pass_(minutes=1)

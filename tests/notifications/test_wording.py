@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.notifications import channels
-from counterfoil.notifications.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
+from counterfoil.notifications.notice import SUBJECTS, Failure, NotificationDigest, Tenant, one_line, render
 
 DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")
 JOB = UUID("0198c0de-0000-7000-8000-00000000000b")
@@ -29,16 +29,16 @@ def failure(number: int = 1, **changes: Any) -> Failure:
     return Failure(**(values | changes))
 
 
-def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Notice:
-    return Notice(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
+def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> NotificationDigest:
+    return NotificationDigest(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
 
 
-def in_slack(one: Notice, console_url: str | None = CONSOLE) -> str:
-    return channels.layout(worded(one, console_url, 300))
+def in_slack(one: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.layout(render(one, console_url, 300))
 
 
-def in_mail(one: Notice, console_url: str | None = CONSOLE) -> str:
-    return channels.body(worded(one, console_url, 300))
+def in_mail(one: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.body(render(one, console_url, 300))
 
 
 def test_a_single_failure_in_slack():
@@ -145,7 +145,7 @@ def test_long_error_is_cut_before_escaping():
     ],
 )
 def test_name_cannot_inject_a_mail_header(name: str):
-    text = worded(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
+    text = render(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
     assert channels.subject(text) == (
         "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
     )
@@ -159,7 +159,7 @@ def test_error_cannot_start_a_new_line():
 
 
 def test_subject_length_is_bounded():
-    text = worded(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
+    text = render(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
     assert len(channels.subject(text)) <= 150
 
 
@@ -175,14 +175,14 @@ def test_one_line(text: str, line: str):
     [(300, "5 minutes"), (60, "minute"), (90, "90 seconds"), (3600, "60 minutes")],
 )
 def test_closing_names_the_digest_window(seconds: float, expected: str):
-    assert f" every {expected}." in worded(notice(), None, seconds).closing
+    assert f" every {expected}." in render(notice(), None, seconds).closing
 
 
 def test_without_digest_closing_promises_nothing():
-    assert worded(notice(), None, 0).closing == "It stays failed until a person acts."
+    assert render(notice(), None, 0).closing == "It stays failed until a person acts."
 
 
-@pytest.mark.parametrize("worker", KINDS)
+@pytest.mark.parametrize("worker", WORK_KINDS)
 def test_every_worker_has_a_subject(worker: str):
     assert worker in SUBJECTS
 

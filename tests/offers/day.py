@@ -10,7 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import Message
-from functions.offers.work import Pools, serve
+from functions.offers.work import Pools, compute_shard
 from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.offers.harness import jobs, make_people, pin, user
@@ -47,12 +47,12 @@ class Day:
         """Send each message in its own batch. Return the ids of failed messages."""
         consumer = make_consumer(
             self.database,
-            do or partial(serve, pools=self.pools),
+            do or partial(compute_shard, pools=self.pools),
             self.clock,
             worker=WORKER,
             queue_urls=QUEUES,
             retry_queue_urls={"offers": "offers-retry"},
-            retry_waits={"offers": ROW.retry_waits},
+            retry_delays={"offers": ROW.retry_delays},
         )
         failed = []
         for one in messages:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from counterfoil.offers.compute import Pool, compute
-from counterfoil.offers.pool import EXCLUSION, ROW, UNIT, People, documents
+from counterfoil.offers.pool import PACKED_EXCLUSION, PACKED_ROW, UNIT, ProfileArrays, documents
 from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, NONBINARY, WOMAN
 
@@ -22,10 +22,10 @@ NINE = datetime(2026, 11, 23, 8, tzinfo=UTC)
 POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
-def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> People:
+def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
     """Return people ordered by id; about a fifth of neighbors suit each other."""
     random = np.random.default_rng(seed)
-    rows = np.zeros(count, ROW)
+    rows = np.zeros(count, PACKED_ROW)
     ids = random.integers(0, 256, (count, 16), dtype=np.uint8)
     rows["id"] = rows["external_id"] = np.sort(ids.view("S16").ravel())
     sizes = 1 / np.arange(1, cities + 1)
@@ -37,25 +37,25 @@ def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 1
     sphere = np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)
     rows["place"] = np.rint(UNIT * np.stack(sphere, axis=1))
     age = np.minimum(18 + random.gamma(2.2, 7, count).astype(int), 85)
-    rows["born"] = (DAY.year - age) * 10_000 + random.integers(1, 13, count) * 100 + random.integers(1, 29, count)
+    rows["birth_date"] = (DAY.year - age) * 10_000 + random.integers(1, 13, count) * 100 + random.integers(1, 29, count)
     gender = random.choice([WOMAN, MAN, NONBINARY], count, p=[0.48, 0.49, 0.03])
     other = np.where(gender == WOMAN, MAN, np.where(gender == MAN, WOMAN, random.choice([WOMAN, MAN], count)))
     kind = random.random(count)
     rows["gender"] = gender
-    rows["seeks"] = np.select([kind < 0.88, kind < 0.93, kind < 0.97], [other, gender, WOMAN | MAN], 7)
+    rows["seeks_genders"] = np.select([kind < 0.88, kind < 0.93, kind < 0.97], [other, gender, WOMAN | MAN], 7)
     rows["min_age"] = np.maximum(18, age - random.integers(3, 12, count))
     rows["max_age"] = age + random.integers(3, 12, count)
-    rows["reach_km"] = random.choice([10, 25, 50, 100, 300, 20_100], count, p=[0.15, 0.3, 0.3, 0.15, 0.08, 0.02])
+    rows["max_distance_km"] = random.choice([10, 25, 50, 100, 300, 20_100], count, p=[0.15, 0.3, 0.3, 0.15, 0.08, 0.02])
     rows["traits"] = np.rint(random.normal(0, 50, (count, 16))).clip(-127, 127)
-    return People(rows)
+    return ProfileArrays(rows)
 
 
 def no_exclusions() -> np.ndarray:
     """Return an empty array of exclusions."""
-    return np.empty(0, EXCLUSION)
+    return np.empty(0, PACKED_EXCLUSION)
 
 
-def written(pool: Pool, users: People, rules: Rules = RULES) -> list[bytes]:
+def written(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
     """Return each user's offers as stored, including ids."""
     made = compute(pool, users, no_exclusions(), rules)
     candidates = pool.people.ids[made.candidates]
@@ -70,5 +70,5 @@ def digest(texts: Iterable[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    golden_people = People.read(POOL.read_bytes())
+    golden_people = ProfileArrays.read(POOL.read_bytes())
     sys.stdout.write(digest(written(Pool(golden_people, DAY), golden_people)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from counterfoil.db import Connection
 from counterfoil.offers import store
-from counterfoil.offers.store import Results
+from counterfoil.offers.store import ShardResults
 from tests.factories import NOW, make_pool, make_profile, make_shard
 
 DAY = NOW.date()
@@ -48,13 +48,13 @@ def pin(
         timezone=zone,
         offered_at=NOW + (day - DAY),
         expires_at=NOW + (day - DAY) + timedelta(days=1),
-        people=len(users),
-        digest=hashlib.sha256(b"".join(packed)).digest(),
+        user_count=len(users),
+        profiles_hash=hashlib.sha256(b"".join(packed)).digest(),
         **columns,
     )
     ids = []
     for number, (part, people) in enumerate(zip(parts, packed, strict=True)):
-        ids.append(make_shard(admin, tenant_id, part, pool_id=pool_id, name=str(number), people=people))
+        ids.append(make_shard(admin, tenant_id, part, pool_id=pool_id, name=str(number), profiles=people))
         queue(admin, tenant_id, part, ids[-1], day=day, zone=zone)
     return ids
 
@@ -72,14 +72,16 @@ def queue(
 
 def _packed(admin: Connection, users: Sequence[UUID]) -> bytes:
     with admin.cursor(binary=True) as cursor:
-        cursor.execute("SELECT packed FROM profile WHERE user_id = ANY(%s) ORDER BY user_id", [list(users)])
+        cursor.execute("SELECT packed_row FROM profile WHERE user_id = ANY(%s) ORDER BY user_id", [list(users)])
         return b"".join(packed for (packed,) in cursor)
 
 
-def results(offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()) -> Results:
+def results(
+    offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()
+) -> ShardResults:
     """Return results with these offers in order, with made-up scores and ids."""
     whose = [(who, candidate, rank) for who, some in offered for rank, candidate in enumerate(some, 1)]
-    return Results(
+    return ShardResults(
         version=1,
         users=store.uuids(_ids([who for who, _ in offered])),
         documents=store.jsonbs([f'["{who}", {len(some)}]'.encode() for who, some in offered]),

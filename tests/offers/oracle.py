@@ -39,16 +39,16 @@ def stand(person: Person) -> tuple[int, bytes]:
 
 def may_suit(candidate: Person, user: Person, day: date) -> bool:
     years = age(user, day) // 5 * 5
-    genders = candidate.gender & user.seeks and user.gender & candidate.seeks
+    genders = candidate.gender & user.seeks_genders and user.gender & candidate.seeks_genders
     return bool(genders) and candidate.min_age <= years + 4 and candidate.max_age >= years
 
 
 def suits(one: Person, other: Person, day: date) -> bool:
-    return bool(one.seeks & other.gender) and one.min_age <= age(other, day) <= one.max_age
+    return bool(one.seeks_genders & other.gender) and one.min_age <= age(other, day) <= one.max_age
 
 
 def age(person: Person, day: date) -> int:
-    year, month_day = divmod(person.born, 10_000)
+    year, month_day = divmod(person.birth_date, 10_000)
     return day.year - year - ((day.month, day.day) < divmod(month_day, 100))
 
 
@@ -57,12 +57,12 @@ def apart(one: Person, other: Person) -> int:
 
 
 def reach(one: Person, other: Person) -> bool:
-    return apart(one, other) <= squared_line(min(one.reach_km, other.reach_km))
+    return apart(one, other) <= squared_line(min(one.max_distance_km, other.max_distance_km))
 
 
 def score(one: Person, other: Person, day: date) -> int:
     lengths = math.sqrt(sum(t * t for t in one.traits)) * math.sqrt(sum(t * t for t in other.traits))
     alike = sum(a * b for a, b in zip(one.traits, other.traits, strict=True)) / lengths if lengths else 0.0
-    far = math.sqrt(apart(one, other) / squared_line(min(one.reach_km, other.reach_km)))
+    far = math.sqrt(apart(one, other) / squared_line(min(one.max_distance_km, other.max_distance_km)))
     years = min(abs(age(one, day) - age(other, day)), 20)
     return int(3000.0 * alike - 2500.0 * far + (7000.5 - 75.0 * years))

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 import numpy as np
 
-from counterfoil.offers.pool import ROW, UNIT, People
+from counterfoil.offers.pool import PACKED_ROW, UNIT, ProfileArrays
 
 WOMAN, MAN, NONBINARY = 1, 2, 4
 
@@ -19,12 +19,12 @@ class Person:
     id: UUID
     latitude: float = 52.5
     longitude: float = 13.4
-    born: int = 1990_01_01
+    birth_date: int = 1990_01_01
     gender: int = WOMAN
-    seeks: int = WOMAN
+    seeks_genders: int = WOMAN
     min_age: int = 18
     max_age: int = 120
-    reach_km: int = 100
+    max_distance_km: int = 100
     traits: Sequence[int] = field(default=(0,) * 16)
 
     @property
@@ -48,18 +48,18 @@ def packed(people: Iterable[Person]) -> bytes:
             p.id.bytes,
             p.external_id.bytes,
             p.place,
-            p.born,
+            p.birth_date,
             p.gender,
-            p.seeks,
+            p.seeks_genders,
             p.min_age,
             p.max_age,
-            p.reach_km,
+            p.max_distance_km,
             tuple(p.traits),
         )
         for p in people
     ]
-    return np.array(rows, ROW).tobytes()
+    return np.array(rows, PACKED_ROW).tobytes()
 
 
-def people(*persons: Person) -> People:
-    return People.read(packed(persons))
+def people(*persons: Person) -> ProfileArrays:
+    return ProfileArrays.read(packed(persons))

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.capped import LAST, NOBODY, capped, places
+from counterfoil.offers.capped import LAST, NOBODY, apply_exposure_cap, assign_slots
 from counterfoil.offers.compute import Pool, compute
-from counterfoil.offers.pool import EXCLUSION
+from counterfoil.offers.pool import PACKED_EXCLUSION
 from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
 
@@ -48,7 +48,7 @@ def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: i
         left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
         return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
 
-    made = capped(more, len(scores), np.array(already), offers, most)
+    made = apply_exposure_cap(more, len(scores), np.array(already), offers, most)
     return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
 
 
@@ -71,11 +71,12 @@ def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, m
 def test_popular_person_is_offered_to_best_scores():
     rules = Rules(offers=5, candidates=1000, most_offered=2, repeat_days=30)
     women = [
-        Person(UUID(int=number), 50 + far, 13.0, seeks=MAN) for number, far in enumerate([0.3, 0.1, 0.4, 0.2, 0.5])
+        Person(UUID(int=number), 50 + far, 13.0, seeks_genders=MAN)
+        for number, far in enumerate([0.3, 0.1, 0.4, 0.2, 0.5])
     ]
     pool = people(*women, Person(UUID(int=9), 50.0, 13.0, gender=MAN))
 
-    found = compute(Pool(pool, date(2026, 11, 23)), pool, np.empty(0, EXCLUSION), rules)
+    found = compute(Pool(pool, date(2026, 11, 23)), pool, np.empty(0, PACKED_EXCLUSION), rules)
 
     assert found.counts.tolist() == [0, 1, 0, 1, 0, 5]
 
@@ -84,7 +85,7 @@ def test_unreached_cap_changes_nothing():
     rules = Rules(offers=3, candidates=1000, most_offered=None, repeat_days=30)
     persons = [Person(UUID(int=number), 50 + number % 9 / 10, 13.0) for number in range(1, 40)]
     pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))
-    excluded = np.array([(0, UUID(int=38).bytes), (7, UUID(int=3).bytes)], EXCLUSION)
+    excluded = np.array([(0, UUID(int=38).bytes), (7, UUID(int=3).bytes)], PACKED_EXCLUSION)
 
     free, capped_ = (compute(pool, users, excluded, replace(rules, most_offered=most)) for most in (None, 39))
 
@@ -97,10 +98,10 @@ def test_unreached_cap_changes_nothing():
 def test_shards_share_capped_places_evenly_in_rotation(parts: int, most: int, after: int):
     day = date(2026, 11, 23)
 
-    shared = np.array([places(7, part, parts, most, day) for part in range(parts)])
+    shared = np.array([assign_slots(7, part, parts, most, day) for part in range(parts)])
 
     assert shared.sum(axis=0).tolist() == [most] * 7
     assert (shared.max(axis=0) - shared.min(axis=0) <= 1).all()
     tomorrow = day + timedelta(days=after)
     for part in range(parts):
-        assert places(7, (part + after) % parts, parts, most, tomorrow).tolist() == shared[part].tolist()
+        assert assign_slots(7, (part + after) % parts, parts, most, tomorrow).tolist() == shared[part].tolist()

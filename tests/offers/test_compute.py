@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.compute import EARTH_KM, EVERYWHERE, Pool, compute, highest_of, squared_line
-from counterfoil.offers.pool import EXCLUSION, UNIT
+from counterfoil.offers.compute import EARTH_KM, UNLIMITED_REACH, Pool, compute, squared_line, top_k
+from counterfoil.offers.pool import PACKED_EXCLUSION, UNIT
 from counterfoil.offers.schedule import Rules
 from tests.offers import oracle
 from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
@@ -33,7 +33,7 @@ def computed(
 ) -> list[list[tuple[UUID, int]]]:
     """Return each user's offers with their scores."""
     made = Pool(people(*pool), day)
-    rows = np.array([(user, candidate.bytes) for user, candidate in excluded], EXCLUSION)
+    rows = np.array([(user, candidate.bytes) for user, candidate in excluded], PACKED_EXCLUSION)
     users = pool if users is None else users
     found = compute(made, people(*users), rows, rules)
     ids = sorted(person.id for person in pool)
@@ -52,12 +52,12 @@ _persons = st.builds(
     lambda number, city, **more: Person(UUID(int=number), *city, **more),
     number=st.integers(1, 60) | st.integers(1 << 127, (1 << 127) + 5),
     city=st.sampled_from(_cities),
-    born=st.dates(date(1960, 1, 1), date(2009, 1, 1)).map(lambda day: int(day.strftime("%Y%m%d"))),
+    birth_date=st.dates(date(1960, 1, 1), date(2009, 1, 1)).map(lambda day: int(day.strftime("%Y%m%d"))),
     gender=st.sampled_from([WOMAN, MAN, NONBINARY]),
-    seeks=st.integers(1, 7),
+    seeks_genders=st.integers(1, 7),
     min_age=st.integers(18, 40),
     max_age=st.integers(40, 80),
-    reach_km=st.sampled_from([1, 10, 25, 300, 1000, ANYWHERE]),
+    max_distance_km=st.sampled_from([1, 10, 25, 300, 1000, ANYWHERE]),
     traits=st.tuples(*[st.integers(-127, 127)] * 16) | st.sampled_from([(0,) * 16, (127,) * 16, (0,) * 15 + (-128,)]),
 )
 
@@ -98,14 +98,17 @@ def test_person_alone_gets_no_offers():
 
 def test_unsought_person_is_not_offered():
     woman, other = Person(UUID(int=1)), Person(UUID(int=2))
-    man = Person(UUID(int=3), gender=MAN, seeks=WOMAN)
+    man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
     assert offered(woman, other, man) == [[2], [1], []]
 
 
 def test_preferences_must_match_both_ways():
-    man, woman = Person(UUID(int=1), gender=MAN, seeks=WOMAN), Person(UUID(int=2), gender=WOMAN, seeks=WOMAN | MAN)
-    nonbinary = Person(UUID(int=3), gender=NONBINARY, seeks=MAN)
+    man, woman = (
+        Person(UUID(int=1), gender=MAN, seeks_genders=WOMAN),
+        Person(UUID(int=2), gender=WOMAN, seeks_genders=WOMAN | MAN),
+    )
+    nonbinary = Person(UUID(int=3), gender=NONBINARY, seeks_genders=MAN)
 
     assert offered(man, woman, nonbinary) == [[2], [1], []]
 
@@ -114,7 +117,7 @@ def test_person_with_invalid_trait_is_left_out():
     broken = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
     pool = people(Person(UUID(int=1)), broken, Person(UUID(int=3)))
 
-    found = compute(Pool(pool, DAY), pool, np.empty(0, EXCLUSION), RULES)
+    found = compute(Pool(pool, DAY), pool, np.empty(0, PACKED_EXCLUSION), RULES)
 
     assert found.faults == {1: "A trait of the profile is not a number"}
     assert found.counts.tolist() == [1, 0, 1]
@@ -122,7 +125,7 @@ def test_person_with_invalid_trait_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("born", "day", "together"),
+    ("birth_date", "day", "together"),
     [
         (2000_11_24, DAY, False),
         (2000_11_23, DAY, True),
@@ -130,32 +133,32 @@ def test_person_with_invalid_trait_is_left_out():
         (2000_02_29, date(2026, 3, 1), True),
     ],
 )
-def test_minimum_age_is_reached_on_the_birthday(born: int, day: date, together: bool):
-    seeks = Person(UUID(int=1), min_age=26)
-    young = Person(UUID(int=2), born=born)
+def test_minimum_age_is_reached_on_the_birthday(birth_date: int, day: date, together: bool):
+    older = Person(UUID(int=1), min_age=26)
+    young = Person(UUID(int=2), birth_date=birth_date)
 
-    assert offered(seeks, young, day=day) == ([[2], [1]] if together else [[], []])
+    assert offered(older, young, day=day) == ([[2], [1]] if together else [[], []])
 
 
 def test_neighbors_across_the_antimeridian_are_near():
-    east = Person(UUID(int=1), -17.8, 179.99, reach_km=3)
-    west = Person(UUID(int=2), -17.8, -179.99, reach_km=3)
+    east = Person(UUID(int=1), -17.8, 179.99, max_distance_km=3)
+    west = Person(UUID(int=2), -17.8, -179.99, max_distance_km=3)
 
     assert offered(east, west) == [[2], [1]]
 
 
-@pytest.mark.parametrize(("reach_km", "together"), [(111, False), (112, True)])
-def test_smaller_reach_of_two_people_decides(reach_km: int, together: bool):
+@pytest.mark.parametrize(("max_distance_km", "together"), [(111, False), (112, True)])
+def test_smaller_reach_of_two_people_decides(max_distance_km: int, together: bool):
     # A degree of latitude is 111.195 km.
-    near = Person(UUID(int=1), 50, 8, reach_km=reach_km)
-    far = Person(UUID(int=2), 51, 8, reach_km=ANYWHERE)
+    near = Person(UUID(int=1), 50, 8, max_distance_km=max_distance_km)
+    far = Person(UUID(int=2), 51, 8, max_distance_km=ANYWHERE)
 
     assert offered(near, far) == ([[2], [1]] if together else [[], []])
 
 
 def test_unlimited_reach_spans_the_globe():
-    here = Person(UUID(int=1), 40.4, -3.7, reach_km=ANYWHERE)
-    there = Person(UUID(int=2), -40.4, 176.3, reach_km=ANYWHERE)
+    here = Person(UUID(int=1), 40.4, -3.7, max_distance_km=ANYWHERE)
+    there = Person(UUID(int=2), -40.4, 176.3, max_distance_km=ANYWHERE)
 
     assert computed([here, there]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
 
@@ -163,7 +166,7 @@ def test_unlimited_reach_spans_the_globe():
 def test_equal_traits_score_highest_and_opposites_lowest():
     one = Person(UUID(int=1), traits=(90, -20) * 8)
     same = Person(UUID(int=2), traits=(45, -10) * 8)
-    opposite = Person(UUID(int=3), born=1960_01_01, traits=(-90, 20) * 8)
+    opposite = Person(UUID(int=3), birth_date=1960_01_01, traits=(-90, 20) * 8)
 
     assert computed([one, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
@@ -185,12 +188,12 @@ def test_chord_lengths_agree_with_trigonometry(km: int):
 def test_longer_reach_is_a_longer_chord():
     lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
 
-    assert all(one < other or other == EVERYWHERE for one, other in pairwise(lines))
-    assert lines[-1] == EVERYWHERE
+    assert all(one < other or other == UNLIMITED_REACH for one, other in pairwise(lines))
+    assert lines[-1] == UNLIMITED_REACH
 
 
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=80), st.integers(1, 80))
 def test_highest_scores_equal_sorted_scores(numbers: list[int], depth: int):
     found = np.array([numbers, numbers[::-1]])
 
-    assert highest_of(found, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2
+    assert top_k(found, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterfoil.offers.schedule import CATCH_UP, Due, current, due, names, nine_oclock, zone_info
+from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, current, due, names, nine_am, zone_info
 
 pytestmark = pytest.mark.slow
 
@@ -94,15 +94,15 @@ def test_nine_oclock_is_correct_in_every_zone(
         wanted = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
         for number, zone in enumerate(zones):
             some = slice(number % 7, None, 7 if number else 1)  # all dates of one zone, every seventh of its equals
-            assert [nine_oclock(zone, day) for day in days[some]] == wanted[some], zone
+            assert [nine_am(zone, day) for day in days[some]] == wanted[some], zone
 
 
 class World:
     """People in zones, and an hourly scheduler with outages."""
 
-    def __init__(self, years: dict[str, Years], chance: random.Random) -> None:
+    def __init__(self, years: dict[str, Years], rng: random.Random) -> None:
         self.years = years
-        self.chance = chance
+        self.rng = rng
         self.zones = sorted(years)
         self.homes = [zone for zone in self.zones for _ in range(3)]
         """The zone of each user, by number. Every third user moves occasionally."""
@@ -115,7 +115,7 @@ class World:
     def _outages(self) -> Iterator[bool]:
         hour = 0
         while hour < HOURS:
-            up, down = self.chance.randint(1, 400), self.chance.choice([1, 1, 2, 5, 23, 24, 25, 60])
+            up, down = self.rng.randint(1, 400), self.rng.choice([1, 1, 2, 5, 23, 24, 25, 60])
             yield from ([True] * up + [False] * down)[: HOURS - hour]
             hour += up + down
 
@@ -124,10 +124,10 @@ class World:
         for user, zone in enumerate(self.homes):
             at_home[zone].add(user)
         for hour in range(HOURS):
-            for _ in range(self.chance.random() < 0.3):
-                user = self.chance.randrange(0, len(self.homes), 3)
+            for _ in range(self.rng.random() < 0.3):
+                user = self.rng.randrange(0, len(self.homes), 3)
                 at_home[self.homes[user]].discard(user)
-                self.homes[user] = self.chance.choice(self.zones)
+                self.homes[user] = self.rng.choice(self.zones)
                 at_home[self.homes[user]].add(user)
                 self.moved.add(user)
             if self.is_alive[hour]:
@@ -146,7 +146,7 @@ class World:
             if not self.jobs[user][self._day(found)] and (found.zone, found.date) in self.queued:
                 self.queue(user, found, hour)
             assert self.years[found.zone].at(hour) in {None, (found.date - EPOCH).days}
-            assert self.jobs[user][self._day(found)] == 1 or now - found.offered_at > CATCH_UP
+            assert self.jobs[user][self._day(found)] == 1 or now - found.offered_at > CATCH_UP_WINDOW
         self.moved.clear()
 
     @staticmethod
@@ -163,8 +163,8 @@ class World:
 
 def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
     """One random zone of each group with equal clocks takes part."""
-    chance = random.Random(random.getrandbits(32))
-    world = World({chance.choice(zones): Years.of(changes) for changes, zones in zones_by_changes.items()}, chance)
+    rng = random.Random(random.getrandbits(32))
+    world = World({rng.choice(zones): Years.of(changes) for changes, zones in zones_by_changes.items()}, rng)
 
     world.run()
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from counterfoil.offers import schedule as due_module
-from counterfoil.offers.schedule import CATCH_UP, Due, NoSuchDateError, current, due, of_date
+from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, NoSuchDateError, current, due, due_on
 
 
 def at(text: str) -> datetime:
@@ -40,16 +40,16 @@ def test_missed_date_is_due_for_one_day():
     queued = frozenset({("UTC", date(2026, 1, 4))})
     assert dates(at("2026-01-06T08:59:59"), "UTC", queued=queued) == [("UTC", "2026-01-05")]
     assert dates(at("2026-01-06T09:00:00"), "UTC", queued=queued) == [("UTC", "2026-01-06")]
-    longest = of_date("Europe/Berlin", date(2026, 10, 24))  # 25 hours
-    assert dates(longest.offered_at + CATCH_UP, "Europe/Berlin") == [("Europe/Berlin", "2026-10-24")]
-    assert dates(longest.offered_at + CATCH_UP + timedelta(seconds=1), "Europe/Berlin") == []
+    longest = due_on("Europe/Berlin", date(2026, 10, 24))  # 25 hours
+    assert dates(longest.offered_at + CATCH_UP_WINDOW, "Europe/Berlin") == [("Europe/Berlin", "2026-10-24")]
+    assert dates(longest.offered_at + CATCH_UP_WINDOW + timedelta(seconds=1), "Europe/Berlin") == []
 
 
 def test_skipped_date_is_never_due():
-    before, after = of_date("Pacific/Apia", date(2011, 12, 29)), of_date("Pacific/Apia", date(2011, 12, 31))
+    before, after = due_on("Pacific/Apia", date(2011, 12, 29)), due_on("Pacific/Apia", date(2011, 12, 31))
     assert before.expires_at == after.offered_at == at("2011-12-30T19:00:00")
     with pytest.raises(NoSuchDateError):
-        of_date("Pacific/Apia", date(2011, 12, 30))
+        due_on("Pacific/Apia", date(2011, 12, 30))
     hours = [at("2011-12-29T00:00:00") + timedelta(hours=hour) for hour in range(67)]
     days = {current("Pacific/Apia", hour).date.day for hour in hours}
     assert days == {28, 29, 31}
@@ -61,7 +61,7 @@ def test_repeated_date_is_one_date():
     found = [current("Kwajalein", hour) for hour in hours]
     days = [one.date for one in found]
     assert days == sorted(days)
-    twice = of_date("Kwajalein", date(1969, 9, 30))
+    twice = due_on("Kwajalein", date(1969, 9, 30))
     assert (twice.offered_at, twice.expires_at) == (at("1969-09-29T22:00:00"), at("1969-10-01T21:00:00"))
     assert found.count(twice) == 47
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from counterfoil.offers.compute import Pool
-from counterfoil.offers.pool import People
+from counterfoil.offers.pool import ProfileArrays
 from counterfoil.offers.schedule import VERSION
 from tests.offers.generated import DAY, POOL, RULES, digest, generated, written
 
@@ -20,11 +20,11 @@ GOLDEN = json.loads((POOL.parent / "offers.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def golden_people() -> People:
-    return People.read(POOL.read_bytes())
+def golden_people() -> ProfileArrays:
+    return ProfileArrays.read(POOL.read_bytes())
 
 
-def test_offers_never_change(golden_people: People):
+def test_offers_never_change(golden_people: ProfileArrays):
     texts = written(Pool(golden_people, DAY), golden_people)
 
     assert GOLDEN["version"] == VERSION
@@ -33,27 +33,27 @@ def test_offers_never_change(golden_people: People):
 
 
 @pytest.mark.parametrize("rules", [{"most_offered": 5}, {"candidates": 40}], ids=["capped", "narrow"])
-def test_offers_under_other_rules_never_change(golden_people: People, rules: dict[str, int]):
+def test_offers_under_other_rules_never_change(golden_people: ProfileArrays, rules: dict[str, int]):
     (name,) = rules
 
     assert digest(written(Pool(golden_people, DAY), golden_people, replace(RULES, **rules))) == GOLDEN[name]
 
 
 @pytest.mark.parametrize("users", [1, 7, 100, 499])
-def test_offers_do_not_depend_on_shards(golden_people: People, users: int):
+def test_offers_do_not_depend_on_shards(golden_people: ProfileArrays, users: int):
     pool, texts = Pool(golden_people, DAY), list[bytes]()
     for start in range(0, len(golden_people), users):
-        texts += written(pool, People(golden_people.rows[start : start + users]))
+        texts += written(pool, ProfileArrays(golden_people.rows[start : start + users]))
 
     assert digest(texts) == GOLDEN["digest"]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_offers_do_not_depend_on_input_order(golden_people: People, seed: int):
+def test_offers_do_not_depend_on_input_order(golden_people: ProfileArrays, seed: int):
     shuffled = np.random.default_rng(seed).permutation(len(golden_people))
-    pool = Pool(People(golden_people.rows[shuffled]), DAY)
+    pool = Pool(ProfileArrays(golden_people.rows[shuffled]), DAY)
 
-    texts = written(pool, People(golden_people.rows[shuffled]))
+    texts = written(pool, ProfileArrays(golden_people.rows[shuffled]))
 
     assert digest(texts[at] for at in np.argsort(shuffled)) == GOLDEN["digest"]
 
@@ -90,5 +90,5 @@ def test_offers_do_not_depend_on_batch_size():
 
     together = written(pool, people)
 
-    assert together[:50] == written(pool, People(people.rows[:50]))
-    assert together[-1:] == written(pool, People(people.rows[-1:]))
+    assert together[:50] == written(pool, ProfileArrays(people.rows[:50]))
+    assert together[-1:] == written(pool, ProfileArrays(people.rows[-1:]))

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.offers.pool import EXCLUSION, MATCHMAKING_NAMESPACE, People, documents, inputs_hashes
+from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, PACKED_EXCLUSION, ProfileArrays, documents, inputs_hashes
 from counterfoil.offers.schedule import Rules
 from tests.offers.people import Person, people
 
@@ -86,7 +86,7 @@ def test_documents_contain_every_offer_in_order(day: date, offered: list[tuple[U
 
 
 def hashes(
-    users: People | None = None,
+    users: ProfileArrays | None = None,
     *,
     pool: bytes = b"p",
     rules: Rules = RULES,
@@ -94,7 +94,7 @@ def hashes(
 ) -> list[bytes]:
     users = people(Person(ONE), Person(TWO)) if users is None else users
     rows = [(number, candidate.bytes) for number, candidate in excluded or []]
-    return inputs_hashes(pool, rules, users, np.array(rows, EXCLUSION))
+    return inputs_hashes(pool, rules, users, np.array(rows, PACKED_EXCLUSION))
 
 
 def test_hash_does_not_depend_on_the_shard():
@@ -113,7 +113,7 @@ def test_every_other_input_changes_the_hash():
         hashes(rules=replace(RULES, most_offered=9)),
         hashes(excluded=[(0, TWO)]),
         hashes(excluded=[(0, THREE)]),
-        hashes(people(Person(ONE, reach_km=99))),
+        hashes(people(Person(ONE, max_distance_km=99))),
     ]
 
     assert len({one[0] for one in others}) == len(others)

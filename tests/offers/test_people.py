@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.pool import ROW, UNIT, People
+from counterfoil.offers.pool import PACKED_ROW, UNIT, ProfileArrays
 from tests.offers.people import Person, packed, people
 
 
 def test_row_of_76_bytes_is_read_as_packed(admin: psycopg.Connection):
     user, external_id = UUID("ffeeddcc-bbaa-9988-7766-554433221100"), UUID(int=1 << 120)
     row = admin.execute(
-        "SELECT packed_person(%s, %s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
+        "SELECT pack_profile(%s, %s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
         " '{1,-1,0.5,NULL,NaN,-7}'::real[])",
         [user, external_id],
     ).fetchone()
     assert row
 
-    read = People.read(row[0])
+    read = ProfileArrays.read(row[0])
 
-    assert ROW.itemsize == 76 == len(row[0])
+    assert PACKED_ROW.itemsize == 76 == len(row[0])
     assert (read.ids.tobytes(), read.external_ids.tobytes()) == (user.bytes, external_id.bytes)
     assert len(read) == 1
     assert read.rows["place"].tolist() == [[0, UNIT, 0]]
-    assert read.rows[["born", "gender", "seeks", "min_age", "max_age", "reach_km"]].tolist() == [
+    assert read.rows[["birth_date", "gender", "seeks_genders", "min_age", "max_age", "max_distance_km"]].tolist() == [
         (1988_02_29, 4, 5, 25, 40, 300)
     ]
     assert read.rows["traits"].tolist() == [[127, -127, 64, 0, -128, -127] + [0] * 10]
@@ -38,7 +38,7 @@ def test_fixture_people_are_packed_like_database_rows(admin: psycopg.Connection)
     person = Person(UUID(int=7), 52.5, -13.4, 1990_06_05, 2, 3, 20, 50, 80)
 
     row = admin.execute(
-        "SELECT packed_person(%s, %s, '1990-06-05', 'man', '{woman,man}', 20, 50, 52.5, -13.4, 80, '{}')",
+        "SELECT pack_profile(%s, %s, '1990-06-05', 'man', '{woman,man}', 20, 50, 52.5, -13.4, 80, '{}')",
         [person.id, person.external_id],
     ).fetchone()
 
@@ -61,11 +61,11 @@ def test_invalid_trait_is_a_fault_of_that_person():
 
 def test_truncated_rows_raise_value_error():
     with pytest.raises(ValueError, match="buffer size"):
-        People.read(packed([Person(UUID(int=1))])[:-1])
+        ProfileArrays.read(packed([Person(UUID(int=1))])[:-1])
 
 
 @pytest.mark.parametrize(
-    ("born", "day", "age"),
+    ("birth_date", "day", "age"),
     [
         (date(2000, 6, 15), date(2026, 6, 14), 25),
         (date(2000, 6, 15), date(2026, 6, 15), 26),
@@ -75,8 +75,8 @@ def test_truncated_rows_raise_value_error():
         (date(2026, 1, 2), date(2026, 1, 1), -1),
     ],
 )
-def test_an_age_changes_on_the_birthday(born: date, day: date, age: int):
-    person = Person(UUID(int=1), born=int(born.strftime("%Y%m%d")))
+def test_an_age_changes_on_the_birthday(birth_date: date, day: date, age: int):
+    person = Person(UUID(int=1), birth_date=int(birth_date.strftime("%Y%m%d")))
 
     assert people(person).ages(day).tolist() == [age]
 

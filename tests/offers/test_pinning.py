@@ -12,21 +12,21 @@ from uuid import UUID, uuid5
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.errors import RejectedStatementError
 from counterfoil.offers import pinning
 from counterfoil.offers.pinning import pin, pin_late
-from counterfoil.offers.schedule import Due, Rules, of_date
+from counterfoil.offers.schedule import Due, Rules, due_on
 from tests.delivery.harness import rows
 from tests.factories import make_profile
 
 RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
-BERLIN = of_date("Europe/Berlin", date(2026, 1, 5))
-LISBON = of_date("Europe/Lisbon", date(2026, 1, 5))
+BERLIN = due_on("Europe/Berlin", date(2026, 1, 5))
+LISBON = due_on("Europe/Lisbon", date(2026, 1, 5))
 NOW = BERLIN.offered_at + timedelta(hours=1, minutes=2)
 LATER = NOW + timedelta(hours=1)
 
-Pin = Callable[[Connection, UUID, Due, Rules, int, datetime], list[Send]]
+Pin = Callable[[Connection, UUID, Due, Rules, int, datetime], list[OutboxMessage]]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ class Town:
 
     def pin(
         self, due: Due = BERLIN, now: datetime = NOW, *, by: Pin = pin, each: int = 10, rules: Rules = RULES
-    ) -> list[Send]:
+    ) -> list[OutboxMessage]:
         with self.database.tenant(self.tenant_id) as connection:
             return by(connection, self.tenant_id, due, rules, each, now)
 
@@ -72,8 +72,8 @@ def make_people(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
     """Create varied people in Berlin. Return their ids in order."""
     found = admin.execute(
         """
-        INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age,
-                             latitude, longitude, reach_km, traits, changed_at)
+        INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age,
+                             max_age, latitude, longitude, max_distance_km, traits, updated_at)
         SELECT gen_random_uuid(), gen_random_uuid(), %s, 'Europe/Berlin', '1970-01-01'::date + n %% 9000,
                (ARRAY['woman', 'man', 'nonbinary'])[1 + n %% 3], '{woman,man}', 20, 60, n %% 90, n %% 180, 100,
                ARRAY[(n %% 100) / 100.0, NULL, -1]::real[], now()
@@ -86,20 +86,20 @@ def make_people(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
 
 def test_twenty_thousand_people_are_pinned_in_shards(town: Town, admin: Connection, tenant: UUID):
     user_ids = make_people(admin, tenant, 20_000)
-    packed: dict[UUID, bytes] = dict(admin.execute("SELECT user_id, packed FROM profile").fetchall())
+    packed: dict[UUID, bytes] = dict(admin.execute("SELECT user_id, packed_row FROM profile").fetchall())
 
     sends = town.pin(each=3_000)
 
     (pool,) = rows(admin, "offer_pool")
-    shards = admin.execute("SELECT id, name, users, people, status, revision FROM offer_shard").fetchall()
+    shards = admin.execute("SELECT id, name, users, profiles, status, revision FROM offer_shard").fetchall()
     shards.sort(key=lambda shard: int(shard[1]))
     assert [name for _, name, *_ in shards] == [str(number) for number in range(7)]
     assert [len(users) for _, _, users, *_ in shards] == [3_000] * 6 + [2_000]
     assert [user for _, _, users, *_ in shards for user in users] == user_ids
     people = [part for _, _, _, part, *_ in shards]
     assert b"".join(people) == b"".join(packed[user] for user in user_ids)
-    assert pool["people"] == 20_000
-    assert pool["digest"] == "\\x" + hashlib.sha256(b"".join(people)).hexdigest()
+    assert pool["user_count"] == 20_000
+    assert pool["profiles_hash"] == "\\x" + hashlib.sha256(b"".join(people)).hexdigest()
     assert {(status, revision) for *_, status, revision in shards} == {("pending", 1)}
     shard_of: dict[UUID, UUID] = dict(
         admin.execute("SELECT user_id, shard_id FROM matchmaking_jobs WHERE status = 'pending'").fetchall()
@@ -113,7 +113,7 @@ def test_twenty_thousand_people_are_pinned_in_shards(town: Town, admin: Connecti
 def test_bounded_pool_has_its_own_shard_size(
     town: Town, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pinning, "BOUNDED_USERS", 400)
+    monkeypatch.setattr(pinning, "CAPPED_POOL_SHARD_SIZE", 400)
     user_ids = make_people(admin, tenant, 1_000)
 
     town.pin(each=10, rules=replace(RULES, most_offered=3))
@@ -168,7 +168,9 @@ def test_concurrent_pins_pin_a_pool_once(town: Town):
     assert town.counts() == [1, 3, 25, 3]
 
 
-def at_once(town: Town, first: Due, between: Callable[[], None], second: Due) -> tuple[Sequence[Send], Sequence[Send]]:
+def at_once(
+    town: Town, first: Due, between: Callable[[], None], second: Due
+) -> tuple[Sequence[OutboxMessage], Sequence[OutboxMessage]]:
     """Pin two pools. The second starts before the first commits, after `between`."""
     with ThreadPoolExecutor(1) as thread:
         with town.database.tenant(town.tenant_id) as connection:
@@ -231,7 +233,7 @@ def test_waiting_query_skips_jobs_of_other_days(town: Town, admin: Connection):
     admin.execute("VACUUM ANALYZE matchmaking_jobs")
 
     with town.database.tenant(town.tenant_id) as connection:
-        (waits,) = pinning.waiting(connection, town.tenant_id, [BERLIN])
+        (waits,) = pinning.pending_pools(connection, town.tenant_id, [BERLIN])
         whole = connection.execute("SELECT pg_stat_get_xact_tuples_returned('matchmaking_jobs'::regclass)").fetchone()
 
     assert waits.people == 300
@@ -265,9 +267,9 @@ def test_late_user_gets_a_late_shard(town: Town, admin: Connection):
     (send,) = town.pin(now=LATER, by=pin_late)
 
     assert town.shards() == [("0", [early]), (f"late/{LATER.isoformat()}/0", sorted([new, away, elsewhere]))]
-    people = admin.execute("SELECT people FROM offer_shard WHERE id = %s", [send.message.work_id]).fetchone()
+    people = admin.execute("SELECT profiles FROM offer_shard WHERE id = %s", [send.message.work_id]).fetchone()
     assert people == (None,)
-    assert admin.execute("SELECT people FROM offer_pool").fetchone() == (1,)
+    assert admin.execute("SELECT user_count FROM offer_pool").fetchone() == (1,)
     assert set(town.jobs()) == {early, new, away, elsewhere}
     assert town.pin(now=LATER + timedelta(hours=1), by=pin_late) == []
     assert town.counts() == [1, 2, 4, 2]
@@ -290,7 +292,7 @@ def test_moved_user_gets_no_second_job(town: Town):
     town.pin(LISBON)
     assert town.pin(LISBON, LATER, by=pin_late) == []
     assert town.jobs()[mover] == "Europe/Berlin"
-    tomorrow = of_date("Europe/Lisbon", date(2026, 1, 6))
+    tomorrow = due_on("Europe/Lisbon", date(2026, 1, 6))
     town.pin(tomorrow, tomorrow.offered_at)
     assert len(rows(town.admin, "matchmaking_jobs")) == 4
 
@@ -333,16 +335,16 @@ def test_waiting_people_are_counted_per_zone(town: Town):
         town.add_person()
     town.add_person("Europe/Lisbon")
     with town.database.tenant(town.tenant_id) as connection:
-        assert pinning.pinned(connection, town.tenant_id, []) == set()
-        assert pinning.pinned(connection, town.tenant_id, [BERLIN, LISBON]) == set()
-        assert pinning.waiting(connection, town.tenant_id, [BERLIN, LISBON]) == [(BERLIN, 3), (LISBON, 1)]
+        assert pinning.pinned_pools(connection, town.tenant_id, []) == set()
+        assert pinning.pinned_pools(connection, town.tenant_id, [BERLIN, LISBON]) == set()
+        assert pinning.pending_pools(connection, town.tenant_id, [BERLIN, LISBON]) == [(BERLIN, 3), (LISBON, 1)]
     town.pin()
     with town.database.tenant(town.tenant_id) as connection:
-        assert pinning.pinned(connection, town.tenant_id, [BERLIN, LISBON]) == {("Europe/Berlin", BERLIN.date)}
-        assert pinning.waiting(connection, town.tenant_id, [BERLIN, LISBON]) == [(LISBON, 1)]
+        assert pinning.pinned_pools(connection, town.tenant_id, [BERLIN, LISBON]) == {("Europe/Berlin", BERLIN.date)}
+        assert pinning.pending_pools(connection, town.tenant_id, [BERLIN, LISBON]) == [(LISBON, 1)]
 
 
 def test_unknown_zone_is_pinned_like_any_other(town: Town):
     town.add_person("Mars/Olympus")
-    assert len(town.pin(of_date("Mars/Olympus", date(2026, 1, 5)))) == 1
+    assert len(town.pin(due_on("Mars/Olympus", date(2026, 1, 5)))) == 1
     assert list(town.jobs().values()) == ["Mars/Olympus"]

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import StaleClaimError
 from counterfoil.offers import store
-from counterfoil.offers.store import Given, Written
+from counterfoil.offers.store import ShardInput, Written
 from tests.delivery.conftest import tenant
 from tests.delivery.harness import rows
 from tests.factories import NOW, make_profile, make_shard
@@ -28,14 +28,14 @@ def shards(admin: Connection, tenant: UUID) -> list[UUID]:
     return pin(admin, tenant, make_people(admin, tenant, ALL), shards=2)
 
 
-def read_shard(database: Database, tenant: UUID, shard_id: UUID) -> Given:
+def read_shard(database: Database, tenant: UUID, shard_id: UUID) -> ShardInput:
     with database.tenant(tenant) as connection:
-        found = store.given(connection, shard_id)
+        found = store.load_shard(connection, shard_id)
     assert found is not None
     return found
 
 
-def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.Results) -> Written:
+def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.ShardResults) -> Written:
     shard = read_shard(database, tenant, shard_id)
     with database.tenant(tenant) as connection:
         return store.write(connection, shard, outcome, NOW)
@@ -46,8 +46,8 @@ def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards:
 
     assert (shard.name, shard.date, shard.timezone, shard.pool_people) == ("1", DAY, "Europe/Berlin", 6)
     assert list(shard.users) == [user(number) for number in (4, 5, 6)]
-    assert shard.people is not None
-    assert shard.people[::76] == bytes(3)
+    assert shard.profiles is not None
+    assert shard.profiles[::76] == bytes(3)
     assert (shard.offered_at, shard.expires_at) == (NOW, NOW + timedelta(days=1))
     assert not shard.is_aside
 
@@ -57,20 +57,20 @@ def test_shard_of_another_tenant_is_not_found(
 ):
     other = make_tenant("other")  # type: ignore[operator]
     with database.tenant(other) as connection:
-        assert store.given(connection, shards[0]) is None
+        assert store.load_shard(connection, shards[0]) is None
 
 
 def test_pool_people_follow_the_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     first, second = (read_shard(database, tenant, id_) for id_ in shards)
     make_shard(admin, tenant, [user(0)], pool_id=first.pool_id, name="late/now/0")
     with database.tenant(tenant) as connection:
-        assert store.pool_people(connection, first.pool_id) == (first.people or b"") + (second.people or b"")
+        assert store.pool_people(connection, first.pool_id) == (first.profiles or b"") + (second.profiles or b"")
 
 
 def test_deleted_users_are_left_out_on_reread(database: Database, admin: Connection, tenant: UUID):
     make_people(admin, tenant, (1, 3))
     with database.tenant(tenant) as connection:
-        numbers, people = store.read_anew(connection, [user(1), user(2), user(3)])
+        numbers, people = store.reload_profiles(connection, [user(1), user(2), user(3)])
     assert list(numbers) == [0, 2]
     assert [people[:16], people[76:92]] == [user(1).bytes, user(3).bytes]
 
@@ -80,7 +80,7 @@ def test_blocked_and_recently_offered_people_are_excluded(
 ):
     def block(blocker: int, blocked: int) -> None:
         admin.execute(
-            "INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())",
+            "INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())",
             [user(blocker), user(blocked), tenant],
         )
 
@@ -123,11 +123,11 @@ def test_offers_of_other_dates_do_not_count(database: Database, admin: Connectio
     assert [(int(row["number"]), UUID(bytes=row["candidate"])) for row in counts] == [(1, user(5))]
 
 
-def hold(connection: Connection, shard: Given) -> None:
+def hold(connection: Connection, shard: ShardInput) -> None:
     """Lock the shard's pool, or fail at once."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
-    store.hold_pool(connection, shard, candidates, numbers, most=1)
+    store.reserve_exposure(connection, shard, candidates, numbers, most=1)
 
 
 def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):
@@ -140,7 +140,7 @@ def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, t
 
 def test_planner_settings_are_restored_after_write(database: Database, tenant: UUID, shards: list[UUID]):
     with database.tenant(tenant) as connection:
-        found = store.given(connection, shards[0])
+        found = store.load_shard(connection, shards[0])
         assert found is not None
         store.write(connection, found, results([(user(1), [])]), NOW)
         assert connection.execute("SHOW enable_nestloop").fetchone() == ("on",)
@@ -196,7 +196,7 @@ def test_failed_users_are_quarantined_and_others_served(
     assert found[user(3)] == ("failed", None, "A trait is not a number")
     (send,) = written.sends
     quarantined = read_shard(database, tenant, send.message.work_id)
-    assert (quarantined.name, list(quarantined.users), quarantined.people, quarantined.is_aside) == (
+    assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_aside) == (
         "0/failed",
         [user(2), user(3)],
         None,

@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.errors import PermanentError
 from counterfoil.offers import schedule
-from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_oclock
+from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_am
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_
     ],
 )
 def test_nine_oclock_follows_local_clocks(zone: str, day: str, instant: str):
-    assert nine_oclock(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
+    assert nine_am(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
 
 def test_skipped_nine_oclock_is_the_clock_jump():
-    assert nine_oclock("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # from 9:00 to 10:00
-    assert nine_oclock("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
+    assert nine_am("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # from 9:00 to 10:00
+    assert nine_am("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
 
 
 def test_repeated_nine_oclock_is_the_first():
     """Kwajalein set its clocks back by 23 hours at the end of a day."""
-    assert nine_oclock("Kwajalein", date(1969, 9, 30)) == datetime(1969, 9, 29, 22, tzinfo=UTC)
+    assert nine_am("Kwajalein", date(1969, 9, 30)) == datetime(1969, 9, 29, 22, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_repeated_nine_oclock_is_the_first():
 )
 def test_skipped_date_raises_no_such_date(zone: str, day: date):
     with pytest.raises(NoSuchDateError, match=f"^There is no {day} in the time zone '{zone}', or no 9:00 of it$"):
-        nine_oclock(zone, day)
+        nine_am(zone, day)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "europe/berlin", "", "../zones", "Europe", "/etc/passwd", "UTC\n"])
 def test_unknown_zone_is_named_without_reading_files(zone: str):
     with pytest.raises(UnknownZoneError) as raised:
-        nine_oclock(zone, date(2026, 1, 5))
+        nine_am(zone, date(2026, 1, 5))
     assert str(raised.value) == f"Unknown time zone '{zone}'"
     assert isinstance(raised.value, PermanentError)
 

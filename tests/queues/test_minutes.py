@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper
-from counterfoil.delivery.work import WorkKind, begin
-from counterfoil.kinds import KINDS
+from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.delivery.work import WorkKind, start_revision
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.queues import (
     Backlog,
     QueueHistory,
@@ -24,7 +24,7 @@ from counterfoil.queues import (
 from tests.factories import make_document, make_task
 from tests.migrations.tenants import Tenant
 
-WORKERS = list(KINDS)
+WORKERS = list(WORK_KINDS)
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
@@ -47,7 +47,7 @@ def write(keeper_database: Database) -> Write:
     """`write(minute, depths)` runs the watchdog's step at a minute after NOW."""
 
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
-        with keeper(keeper_database) as connection:
+        with keeper_connection(keeper_database) as connection:
             now = NOW + minute * MINUTE
             return add_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
 
@@ -60,7 +60,7 @@ def ended(admin: Connection) -> End:
 
     def end(tenant: UUID | None, outcome: str = "succeeded", *, ago: int = 1, times: int = 1) -> None:
         admin.execute(
-            "INSERT INTO work_ended SELECT 'tasks', %s, %s, %s FROM generate_series(1, %s)",
+            "INSERT INTO finished_work SELECT 'tasks', %s, %s, %s FROM generate_series(1, %s)",
             [tenant, outcome, NOW - ago * MINUTE, times],
         )
 
@@ -90,7 +90,7 @@ def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
     return UUID(str(row[0]))
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 @pytest.mark.parametrize(
     ("before", "after", "counted"),
     [
@@ -110,9 +110,9 @@ def test_only_ended_work_items_are_counted(
 ):
     id_ = make_pending(admin, kind, acme)
     admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [before, id_])
-    admin.execute("DELETE FROM work_ended")
+    admin.execute("DELETE FROM finished_work")
     admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [after, id_])
-    stored = admin.execute("SELECT worker, tenant_id, outcome FROM work_ended").fetchall()
+    stored = admin.execute("SELECT worker, tenant_id, outcome FROM finished_work").fetchall()
     assert stored == ([(kind.worker, acme.id, counted)] if counted else [])
 
 
@@ -126,7 +126,7 @@ def test_tenant_and_delivery_transactions_count_ended_work(
         connection.execute(end, [tasks[0]])
     with keeper_database.delivery() as connection:
         connection.execute(end, [tasks[1]])
-    assert admin.execute("SELECT tenant_id FROM work_ended").fetchall() == [(acme.id,), (acme.id,)]
+    assert admin.execute("SELECT tenant_id FROM finished_work").fetchall() == [(acme.id,), (acme.id,)]
 
 
 def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, acme: Tenant):
@@ -134,7 +134,7 @@ def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, a
     with suppress(ZeroDivisionError), database.tenant(acme.id) as connection:
         connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [task])
         raise ZeroDivisionError
-    assert admin.execute("SELECT count(*) FROM work_ended").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM finished_work").fetchone() == (0,)
 
 
 def test_history_is_ordered_per_tenant_and_overall(
@@ -193,18 +193,18 @@ def test_old_minutes_are_deleted(ended: End, write: Write, acme: Tenant, admin: 
     ended(acme.id)
     write()
     write(200)
-    assert admin.execute("SELECT min(minute) FROM queue_minute").fetchone() == (
+    assert admin.execute("SELECT min(minute) FROM queue_minute_stats").fetchone() == (
         datetime(2026, 1, 2, 6, 24, tzinfo=UTC),
     )
 
 
 def test_backlog_is_reported_as_recorded(database: Database, write: Write, admin: Connection, acme: Tenant):
     waiting = [make_task(admin, acme.id) for _ in range(3)]
-    begin(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
-    begin(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
+    start_revision(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
+    start_revision(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
     write(depths={"tasks": 7})
-    assert history(database, acme.id).waiting == Backlog(pending=3, oldest_seconds=200, dead=0)
-    assert history(database).waiting == Backlog(pending=3, oldest_seconds=200, dead=0)
+    assert history(database, acme.id).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
+    assert history(database).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
     admin.execute("UPDATE task SET status = 'failed'")
     write(1)
     later = NOW + MINUTE
@@ -217,16 +217,16 @@ def test_backlog_is_reported_as_recorded(database: Database, write: Write, admin
 
 def test_scheduled_work_item_is_pending_but_not_due(database: Database, write: Write, admin: Connection, acme: Tenant):
     (task,) = tasks = [make_task(admin, acme.id)]
-    begin(admin, "tasks", tasks, NOW - timedelta(seconds=200))
+    start_revision(admin, "tasks", tasks, NOW - timedelta(seconds=200))
     admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
     write()
     assert history(database).waiting == Backlog(pending=1, oldest_seconds=None)
 
 
 def test_pending_dead_letters_count_for_their_worker(database: Database, write: Write, admin: Connection, acme: Tenant):
-    count = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+    count = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
                 VALUES (%s, 'f', 'echo', %s, %s, now())"""
-    group = """INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+    group = """INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
                VALUES (%s, 'f', 'tasks', 'Error', '', '{}', now())"""
     for tenant, number in ((acme.id, 5), (None, 2)):
         admin.execute(group, [tenant])
@@ -234,7 +234,10 @@ def test_pending_dead_letters_count_for_their_worker(database: Database, write: 
         admin.execute(count, [tenant, "resolved", 9])
     admin.execute(count, [acme.id, "pending", -1])
     write()
-    assert (history(database, acme.id).waiting, history(database).waiting) == (Backlog(dead=4), Backlog(dead=6))
+    assert (history(database, acme.id).waiting, history(database).waiting) == (
+        Backlog(dead_letters=4),
+        Backlog(dead_letters=6),
+    )
 
 
 def test_backlog_is_unknown_without_watchdog(database: Database, write: Write, admin: Connection, acme: Tenant):
@@ -259,7 +262,7 @@ def test_running_work_items_are_counted_live(database: Database, admin: Connecti
     assert (ours["tasks"], ours["matching"]) == (2, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 @pytest.mark.parametrize("whose", ["counterfoil_delivery", "counterfoil_worker"])
 def test_running_work_is_found_by_index(kind: WorkKind, whose: str, admin: Connection, acme: Tenant):
     with admin.transaction():
@@ -278,12 +281,12 @@ def test_history_query_uses_index_with_many_tenants(database: Database, admin: C
         """WITH made AS (INSERT INTO organization (name) VALUES ('many') RETURNING id), tenants AS (
                INSERT INTO tenant (organization_id, slug, name)
                SELECT id, 't' || n, 'n' FROM made, generate_series(1, 300) n RETURNING id)
-           INSERT INTO queue_minute (tenant_id, worker, minute, pending)
+           INSERT INTO queue_minute_stats (tenant_id, worker, minute, pending)
            SELECT t.id, w, %s - m * interval '1 minute', 1 FROM (SELECT id FROM tenants UNION ALL SELECT NULL) t,
                   unnest(ARRAY['tasks', 'matching']) w, generate_series(1, 60) m""",
         [NOW.replace(second=0)],
     )
-    admin.execute("ANALYZE queue_minute")
+    admin.execute("ANALYZE queue_minute_stats")
     for tenant_id in (None, acme.id):
         with admin.transaction():
             admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
@@ -291,5 +294,5 @@ def test_history_query_uses_index_with_many_tenants(database: Database, admin: C
             whole = read_statement(tenant_id).as_bytes()
             values = {"workers": WORKERS, "from": first_minute(NOW), "tenant": tenant_id}
             plan = str(admin.execute(b"EXPLAIN " + whole, values).fetchall())
-        assert "queue_minute_tenant_id_worker_minute_key" in plan
+        assert "queue_minute_stats_tenant_id_worker_minute_key" in plan
         assert "Seq Scan" not in plan

@@ -62,7 +62,7 @@ def test_resume_enables_mappings(database: Database, account: Account):
     assert apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Enabled"]
     stored = stored_pauses(database)["tasks"]
-    assert (stored.is_paused, stored.changed_by, stored.is_in_effect, stored.version) == (False, "ann", True, 2)
+    assert (stored.is_paused, stored.changed_by, stored.is_applied, stored.version) == (False, "ann", True, 2)
 
 
 def test_repeated_pause_changes_nothing(database: Database, account: Account):
@@ -106,7 +106,7 @@ def test_unapplied_request_is_reconciled(database: Database, account: Account):
     assert account.states("tasks") == ["Enabled", "Enabled"]
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
-    assert stored_pauses(database)["tasks"].is_in_effect
+    assert stored_pauses(database)["tasks"].is_applied
     request_pause(database, pause_request(paused=False, seen=1))
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Enabled", "Enabled"]
@@ -183,10 +183,10 @@ def test_rejected_switch_is_retried(database: Database, account: Account):
     request_pause(database, pause_request())
     assert not apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Disabled"]
-    assert not stored_pauses(database)["tasks"].is_in_effect
+    assert not stored_pauses(database)["tasks"].is_applied
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
-    assert stored_pauses(database)["tasks"].is_in_effect
+    assert stored_pauses(database)["tasks"].is_applied
 
 
 def test_concurrent_requests_end_in_last_requested_state(database: Database, account: Account, admin: Connection):
@@ -207,7 +207,7 @@ def test_concurrent_requests_end_in_last_requested_state(database: Database, acc
         list(pool.map(change_repeatedly, range(4)))
 
     last = stored_pauses(database)["tasks"]
-    assert last.is_in_effect
+    assert last.is_applied
     assert set(account.states("tasks")) == {"Disabled" if last.is_paused else "Enabled"}
     (changes,) = admin.execute("SELECT count(*) FROM audit_entry").fetchone() or (0,)
     assert changes == last.version

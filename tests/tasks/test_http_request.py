@@ -14,9 +14,9 @@ from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
-from counterfoil.tasks.http_request import HTTP_REQUEST, LONGEST_BODY, ROOM
-from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, checked
-from counterfoil.tasks.store import order
+from counterfoil.tasks.http_request import HTTP_REQUEST, MAX_BODY_BYTES, MAX_RESULT_BYTES
+from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, validate_size
+from counterfoil.tasks.store import build_request
 from counterfoil.tasks.task_type import InvalidPayloadError, Services
 from counterfoil.tasks.types import enabled_types
 from tests.factories import NOW
@@ -42,7 +42,7 @@ def allowed() -> Egress:
 
 def test_http_request_is_off_by_default() -> None:
     assert "http_request" not in enabled_types(Settings())
-    assert "http_request" in enabled_types(Settings(http_requests=True))
+    assert "http_request" in enabled_types(Settings(http_request_tasks_enabled=True))
 
 
 def test_request_is_sent_with_an_idempotency_key(scripted: Server) -> None:
@@ -78,13 +78,13 @@ def test_error_status_decides_the_error_type(scripted: Server, answer: Raw, erro
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"x" * (LONGEST_BODY + 1), "x" * LONGEST_BODY),
-        ("ü".encode() * LONGEST_BODY, "ü" * (LONGEST_BODY // 2)),
-        (b"x" + "ü".encode() * LONGEST_BODY, "x" + "ü" * (LONGEST_BODY // 2 - 1)),
-        (b"\x01" * LONGEST_BODY, "\x01" * ((ROOM - 2) // 6)),
-        (b'"' * LONGEST_BODY, None),
-        (b"\xff" * LONGEST_BODY, None),
-        (b"\x00" * LONGEST_BODY, None),
+        (b"x" * (MAX_BODY_BYTES + 1), "x" * MAX_BODY_BYTES),
+        ("ü".encode() * MAX_BODY_BYTES, "ü" * (MAX_BODY_BYTES // 2)),
+        (b"x" + "ü".encode() * MAX_BODY_BYTES, "x" + "ü" * (MAX_BODY_BYTES // 2 - 1)),
+        (b"\x01" * MAX_BODY_BYTES, "\x01" * ((MAX_RESULT_BYTES - 2) // 6)),
+        (b'"' * MAX_BODY_BYTES, None),
+        (b"\xff" * MAX_BODY_BYTES, None),
+        (b"\x00" * MAX_BODY_BYTES, None),
         (b"\xed\xa0\x80" * 100, None),
     ],
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
@@ -94,7 +94,7 @@ def test_response_body_is_truncated_to_the_limit(scripted: Server, body: bytes, 
 
     answer = run({"url": scripted.url}, egress=allowed())
 
-    assert len(checked(answer, "result")) <= MAX_PAYLOAD_BYTES
+    assert len(validate_size(answer, "result")) <= MAX_PAYLOAD_BYTES
     assert answer["truncated"] == (expected is not None)
     assert expected in {None, answer["body"]}
 
@@ -104,7 +104,7 @@ def test_compressed_response_is_truncated_while_inflating(scripted: Server) -> N
 
     answer = run({"url": scripted.url}, egress=allowed())
 
-    assert (answer["body"], answer["truncated"]) == ("x" * LONGEST_BODY, True)
+    assert (answer["body"], answer["truncated"]) == ("x" * MAX_BODY_BYTES, True)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,21 @@ def test_compressed_response_is_truncated_while_inflating(scripted: Server) -> N
 )
 def test_forbidden_url_is_rejected_on_submission(url: str, message: str) -> None:
     # The webhook allowlist does not apply to tasks.
-    settings = Settings(http_requests=True, webhooks=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8"))
+    settings = Settings(
+        http_request_tasks_enabled=True, webhooks_enabled=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8")
+    )
 
     with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as refused:
-        order(HTTP_REQUEST, {"url": url}, settings=settings)
+        build_request(HTTP_REQUEST, {"url": url}, settings=settings)
     assert message in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
 def test_allowed_url_is_accepted() -> None:
-    opened = Settings(http_requests=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
+    opened = Settings(http_request_tasks_enabled=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
-        assert order(HTTP_REQUEST, {"url": url}, settings=opened).payload == {"url": url}
+        assert build_request(HTTP_REQUEST, {"url": url}, settings=opened).payload == {"url": url}
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
@@ -145,7 +147,7 @@ def test_forbidden_url_gets_no_request(scripted: Server, url: str) -> None:
 
 
 def test_missing_egress_error_names_the_setting() -> None:
-    with pytest.raises(InvalidSettingsError, match="webhooks=true"):
+    with pytest.raises(InvalidSettingsError, match="enableWebhooks=true"):
         run({"url": "https://example.com"})
 
 
@@ -172,7 +174,7 @@ def test_no_request_starts_without_enough_time(scripted: Server) -> None:
         {"url": "https://example.com", "headers": {"x y": "a"}},
         {"url": "https://example.com", "headers": {"X": "a", "x": "b"}},
         {"url": "https://example.com", "headers": {str(number): "" for number in range(33)}},
-        {"url": "https://example.com", "body": "x" * (LONGEST_BODY + 1)},
+        {"url": "https://example.com", "body": "x" * (MAX_BODY_BYTES + 1)},
         {"url": "https://example.com", "follow_redirects": True},
     ],
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.errors import InvalidMessageError, NewerSchemaError
+from counterfoil.errors import InvalidMessageError, UnsupportedSchemaError
 from counterfoil.tasks import store
 from counterfoil.tasks.store import read_task_message
 from counterfoil.tasks.types import TYPES
@@ -40,9 +40,9 @@ def test_message_identifies_its_task() -> None:
 def test_outbox_message_is_readable(database: Database, admin: Connection, tenant: UUID) -> None:
     echo = TYPES.get("echo")
     assert echo is not None
-    job_id = store.submit(database, tenant, store.order(echo, {"a": "\uffff"}), NOW, bucket=None).task.job_id
+    job_id = store.submit(database, tenant, store.build_request(echo, {"a": "\uffff"}), NOW, bucket=None).task.job_id
     admin.execute(
-        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                      error_type, error)
            VALUES (%s, 'tasks', %s, 1, 1, %s, %s, 'retry', 'ServiceUnavailableError', 'It was away.')""",
         [tenant, job_id, NOW, NOW],
@@ -90,5 +90,5 @@ def test_invalid_message_is_rejected(body: Any, reason: str) -> None:
 
 
 def test_newer_schema_version_raises() -> None:
-    with pytest.raises(NewerSchemaError):
+    with pytest.raises(UnsupportedSchemaError):
         read_task_message(json.dumps({"schema_version": 2}))

@@ -28,14 +28,14 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
     def submit(payload: dict[str, Any], **options: Any) -> Submitted:
         echo = TYPES.get("echo")
         assert echo is not None
-        return store.submit(database, tenant, store.order(echo, payload, **options), NOW, bucket=BUCKET)
+        return store.submit(database, tenant, store.build_request(echo, payload, **options), NOW, bucket=BUCKET)
 
     return submit
 
 
 def scheduled_removals(admin: Connection) -> dict[str, bool]:
     """Return the keys of scheduled removals, with whether they are due."""
-    return dict(admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall())
+    return dict(admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall())
 
 
 def test_accepted_task_keeps_its_payload(submit: Submit, admin: Connection, s3: FakeS3) -> None:
@@ -57,7 +57,7 @@ def test_payload_of_failed_submission_is_removed_next_day(
 
     assert rows(admin, "task") == []
     assert scheduled_removals(admin) == dict.fromkeys(s3.objects, False)
-    ((hours,),) = admin.execute("SELECT extract(epoch FROM due_at - now()) / 3600 FROM payload_removal").fetchall()
+    ((hours,),) = admin.execute("SELECT extract(epoch FROM due_at - now()) / 3600 FROM payload_deletion").fetchall()
     assert 23 < hours <= 24
 
 
@@ -68,7 +68,7 @@ def test_removal_is_scheduled_before_the_upload(
     monkeypatch.setattr(payloads, "write", lambda *_: seen.append(scheduled_removals(admin)))
     done = submit(LARGE)
 
-    assert [list(noted) for noted in seen] == [[row["payload_key"] for row in rows(admin, "task")]]
+    assert [list(noted) for noted in seen] == [[row["payload_s3_key"] for row in rows(admin, "task")]]
     assert done.is_new
 
 
@@ -77,14 +77,14 @@ def test_duplicate_requests_remove_their_extra_payloads(submit: Submit, admin: C
         list(pool.map(lambda _: submit(LARGE, idempotency_key="k"), range(8)))
 
     (task,) = rows(admin, "task")
-    assert set(scheduled_removals(admin)) == set(s3.objects) - {task["payload_key"]}
+    assert set(scheduled_removals(admin)) == set(s3.objects) - {task["payload_s3_key"]}
 
 
 def test_task_is_rejected_close_to_payload_removal(
     submit: Submit, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*_: object) -> None:
-        admin.execute("UPDATE payload_removal SET due_at = now() + interval '5 minutes'")
+        admin.execute("UPDATE payload_deletion SET due_at = now() + interval '5 minutes'")
 
     monkeypatch.setattr(payloads, "write", slow)
     with pytest.raises(ServiceUnavailableError, match="ask again"):
@@ -95,7 +95,7 @@ def test_task_is_rejected_close_to_payload_removal(
 
 @pytest.mark.parametrize(
     "statement",
-    ["DELETE FROM task", "DELETE FROM tenant", "UPDATE task SET payload = '{}', payload_key = NULL"],
+    ["DELETE FROM task", "DELETE FROM tenant", "UPDATE task SET payload = '{}', payload_s3_key = NULL"],
     ids=["task", "tenant", "payload"],
 )
 def test_deleted_or_emptied_task_removes_its_payload(

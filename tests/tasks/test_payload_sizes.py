@@ -20,7 +20,7 @@ def test_numbers_count_with_their_stored_length(admin: Connection) -> None:
 def test_large_numbers_count_toward_payload_limits() -> None:
     few, many = (int(limit / 300) for limit in (INLINE_BYTES, MAX_PAYLOAD_BYTES))
 
-    assert payloads.fits({"a": [1e300] * (few // 2)})
-    assert not payloads.fits({"a": [1e300] * (few + 10)})
+    assert payloads.fits_inline({"a": [1e300] * (few // 2)})
+    assert not payloads.fits_inline({"a": [1e300] * (few + 10)})
     with pytest.raises(TooLargeError):
-        payloads.checked({"a": [1e300] * (many + 10)})
+        payloads.validate_size({"a": [1e300] * (many + 10)})

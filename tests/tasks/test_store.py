@@ -13,7 +13,7 @@ from counterfoil.errors import InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
-from counterfoil.tasks.store import EndedError, KeyTakenError, Submitted, Wanted
+from counterfoil.tasks.store import IdempotencyKeyConflictError, Submitted, TaskFilter, TaskFinishedError
 from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import TYPES
 from tests.dead_letters.trail import recorded
@@ -31,7 +31,7 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
     def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> Submitted:
         found = TYPES.get(type_)
         assert found is not None
-        return store.submit(database, tenant, store.order(found, payload, **options), at, bucket=BUCKET)
+        return store.submit(database, tenant, store.build_request(found, payload, **options), at, bucket=BUCKET)
 
     return submit
 
@@ -89,7 +89,7 @@ def test_repeated_request_returns_first_task_without_message(submit: Submit, adm
 def test_key_reuse_with_another_request_is_rejected(submit: Submit, admin: Connection, other: dict[str, Any]) -> None:
     submit({"a": 1}, idempotency_key="k", user_id="ada")
 
-    with pytest.raises(KeyTakenError):
+    with pytest.raises(IdempotencyKeyConflictError):
         submit(**({"payload": {"a": 1}, "idempotency_key": "k", "user_id": "ada"} | other))
     assert len(rows(admin, "task")) == 1
 
@@ -114,7 +114,7 @@ def test_idempotency_keys_are_per_tenant(
     echo = TYPES.get("echo")
     assert echo is not None
     theirs = store.submit(
-        database, make_tenant("other"), store.order(echo, {"a": 2}, idempotency_key="k"), NOW, bucket=None
+        database, make_tenant("other"), store.build_request(echo, {"a": 2}, idempotency_key="k"), NOW, bucket=None
     )
 
     assert theirs.is_new
@@ -157,11 +157,11 @@ def test_large_payload_is_stored_in_s3(submit: Submit, admin: Connection, s3: Fa
     done = submit(largest)
 
     (row,) = rows(admin, "task")
-    assert (row["payload"], list(s3.objects)) == (None, [row["payload_key"]])
-    assert row["payload_key"] == f"tasks/{row['tenant_id']}/{done.task.job_id}.json"
-    assert len(s3.objects[row["payload_key"]]) == MAX_PAYLOAD_BYTES
+    assert (row["payload"], list(s3.objects)) == (None, [row["payload_s3_key"]])
+    assert row["payload_s3_key"] == f"tasks/{row['tenant_id']}/{done.task.job_id}.json"
+    assert len(s3.objects[row["payload_s3_key"]]) == MAX_PAYLOAD_BYTES
     found = admin.execute("SELECT body -> 'payload' FROM task_messages(%s)", [[row["id"]]]).fetchone()
-    assert found == ({"$claim_check": {"key": row["payload_key"]}},)
+    assert found == ({"$claim_check": {"key": row["payload_s3_key"]}},)
 
 
 def test_payload_size_is_measured_as_serialized(submit: Submit, s3: FakeS3) -> None:
@@ -183,7 +183,7 @@ def test_large_payload_without_bucket_is_rejected(database: Database, tenant: UU
     echo = TYPES.get("echo")
     assert echo is not None
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        store.submit(database, tenant, store.order(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=None)
+        store.submit(database, tenant, store.build_request(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=None)
 
 
 # Listing
@@ -194,7 +194,7 @@ def test_pages_list_every_task_newest_first(submit: Submit, database: Database, 
     seen: list[store.TaskSummary] = []
     with database.tenant(tenant) as connection:
         while found := store.page(
-            connection, Wanted(after=(seen[-1].created_at, seen[-1].job_id) if seen else None), 4
+            connection, TaskFilter(after=(seen[-1].created_at, seen[-1].job_id) if seen else None), 4
         ):
             seen += found
 
@@ -206,25 +206,25 @@ def test_pages_list_every_task_newest_first(submit: Submit, database: Database, 
 @pytest.mark.parametrize(
     ("task_filter", "keys"),
     [
-        (Wanted(), "cba"),
-        (Wanted(status="pending"), "c"),
-        (Wanted(status="cancelled"), "b"),
-        (Wanted(status="failed"), "a"),
-        (Wanted(task_type="echo", created_from=NOW + timedelta(hours=1)), "cb"),
-        (Wanted(created_until=NOW + timedelta(hours=1)), "a"),
-        (Wanted(task_type="http_request"), ""),
-        (Wanted(user_id="ada"), "c"),
+        (TaskFilter(), "cba"),
+        (TaskFilter(status="pending"), "c"),
+        (TaskFilter(status="canceled"), "b"),
+        (TaskFilter(status="failed"), "a"),
+        (TaskFilter(task_type="echo", created_from=NOW + timedelta(hours=1)), "cb"),
+        (TaskFilter(created_until=NOW + timedelta(hours=1)), "a"),
+        (TaskFilter(task_type="http_request"), ""),
+        (TaskFilter(user_id="ada"), "c"),
     ],
 )
 def test_list_applies_filters(
-    submit: Submit, database: Database, admin: Connection, tenant: UUID, task_filter: Wanted, keys: str
+    submit: Submit, database: Database, admin: Connection, tenant: UUID, task_filter: TaskFilter, keys: str
 ) -> None:
     submit({}, idempotency_key="a")
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [NOW])
-    cancelled = submit({}, idempotency_key="b", at=NOW + timedelta(hours=1)).task
+    canceled = submit({}, idempotency_key="b", at=NOW + timedelta(hours=1)).task
     submit({}, idempotency_key="c", at=NOW + timedelta(hours=2), user_id="ada")
     with database.tenant(tenant) as connection:
-        store.cancel(connection, cancelled.job_id, NOW, "ada")
+        store.cancel(connection, canceled.job_id, NOW, "ada")
 
         assert "".join(one.idempotency_key for one in store.page(connection, task_filter, 10)) == keys
 
@@ -233,12 +233,12 @@ def test_attempts_are_listed_in_order(submit: Submit, database: Database, admin:
     job_id = submit({}).task.job_id
     for number, outcome in ((2, "succeeded"), (1, "retry")):
         admin.execute(
-            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)
                VALUES (%s, 'tasks', %s, 1, %s, %s, %s, %s)""",
             [tenant, job_id, number, NOW, NOW + timedelta(seconds=number), outcome],
         )
     with database.tenant(tenant) as connection:
-        assert [(one.number, one.outcome) for one in store.tries(connection, job_id)] == [
+        assert [(one.attempt, one.outcome) for one in store.list_attempts(connection, job_id)] == [
             (1, "retry"),
             (2, "succeeded"),
         ]
@@ -257,11 +257,11 @@ def test_canceled_task_gets_a_new_claim_token(
         found = store.cancel(connection, job_id, NOW, "ada")
 
     assert found is not None
-    assert (found[0].status, found[0].ended_at) == ("cancelled", NOW)
+    assert (found[0].status, found[0].ended_at) == ("canceled", NOW)
     (row,) = rows(admin, "task")
     assert row["claim_token"] > token
-    assert (row["status"], row["reason"], row["cancelled_at"], row["lease_expires_at"]) == (
-        *(None, "Cancelled by ada.", NOW, None),
+    assert (row["status"], row["skip_reason"], row["canceled_at"], row["lease_expires_at"]) == (
+        *(None, "Canceled by ada.", NOW, None),
     )
 
 
@@ -271,9 +271,9 @@ def test_ended_task_cannot_be_canceled(submit: Submit, database: Database, admin
     with database.tenant(tenant) as connection:
         store.cancel(connection, first, NOW, "ada")
         store.cancel(connection, first, NOW + timedelta(hours=1), "eve")
-        with pytest.raises(EndedError, match="has succeeded already"):
+        with pytest.raises(TaskFinishedError, match="has succeeded already"):
             store.cancel(connection, second, NOW, "ada")
         assert store.cancel(connection, uuid4(), NOW, "ada") is None
 
-    assert {row["id"]: row["reason"] for row in rows(admin, "task")} == {first: "Cancelled by ada.", second: None}
+    assert {row["id"]: row["skip_reason"] for row in rows(admin, "task")} == {first: "Canceled by ada.", second: None}
     assert recorded(admin, tenant) == [("ada", "task canceled", [str(first)])]

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
-from counterfoil.tasks.store import order
+from counterfoil.tasks.store import build_request
 from counterfoil.tasks.task_type import InvalidPayloadError, Services, TaskType, UnknownTypeError
 from counterfoil.tasks.types import TYPES, enabled_type
 
@@ -34,9 +34,11 @@ def test_unknown_type_error_lists_enabled_types() -> None:
 
 
 def test_disabled_type_error_names_its_setting() -> None:
-    with pytest.raises(UnknownTypeError, match=r"http_request is not enabled here \(HTTP_REQUESTS is not set\)"):
+    with pytest.raises(
+        UnknownTypeError, match=r"http_request is not enabled here \(HTTP_REQUEST_TASKS_ENABLED is not set\)"
+    ):
         enabled_type("http_request", Settings())
-    assert enabled_type("http_request", Settings(http_requests=True)).name == "http_request"
+    assert enabled_type("http_request", Settings(http_request_tasks_enabled=True)).name == "http_request"
     assert "http_request" in TYPES
 
 
@@ -63,18 +65,18 @@ def test_type_is_enabled_by_an_existing_setting() -> None:
 
 def test_check_runs_before_a_task_is_accepted() -> None:
     def check(payload: Greeting, settings: Settings) -> None:
-        if payload.name == "Bob" or settings.webhooks:
+        if payload.name == "Bob" or settings.webhooks_enabled:
             raise RejectedRequestError("Bob is not greeted.")
 
     checking = TaskType("check", Greeting, greet, check=check)
 
-    order(checking, {"name": "Ada"})
+    build_request(checking, {"name": "Ada"})
     with pytest.raises(RejectedRequestError, match="Bob is not greeted"):
-        order(checking, {"name": "Bob"})
+        build_request(checking, {"name": "Bob"})
     with pytest.raises(RejectedRequestError, match="Bob is not greeted"):
-        order(checking, {"name": "Ada"}, settings=Settings(webhooks=True))
+        build_request(checking, {"name": "Ada"}, settings=Settings(webhooks_enabled=True))
     with pytest.raises(InvalidPayloadError):  # before `check`
-        order(checking, {"name": "Augusta"})
+        build_request(checking, {"name": "Augusta"})
 
 
 def test_names_of_types_are_unique() -> None:

@@ -157,7 +157,14 @@ def test_outcomes_are_parsed_from_log():
         },
     }
     unclaimed = {**line, "message": "ended", "work_id": None, "stages": {"ended": line["stages"]["ended"]}}  # type: ignore[index]
-    log = ["START RequestId: 1", json.dumps(line), '{"message": "starved"}', "[1]", json.dumps(unclaimed), ""]
+    log = [
+        "START RequestId: 1",
+        json.dumps(line),
+        '{"message": "process_exited_no_permits"}',
+        "[1]",
+        json.dumps(unclaimed),
+        "",
+    ]
     first, second = records(log)
     assert first == Record("ingestion", "m-1", UUID(int=1), "succeeded", 1, at(0), at(1), at(1.5), at(4))
     assert (first.waited, first.is_in_order) == (1, True)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents.clusters import cluster_data
 from counterfoil.webhooks.destinations import enqueue, job_id
 from tests.delivery.harness import Clock, rows
@@ -32,7 +32,9 @@ class Office:
         self.cluster = self.first
         admin.execute("UPDATE document SET cluster_id = %s", [self.cluster])
 
-    def request(self, payload: Any = FOUND, subject: Any = "cluster", subject_id: UUID | None = None) -> list[Send]:
+    def request(
+        self, payload: Any = FOUND, subject: Any = "cluster", subject_id: UUID | None = None
+    ) -> list[OutboxMessage]:
         self.clock.pass_(seconds=1)
         with self.database.tenant(self.tenant_id) as connection:
             id_ = subject_id or self.cluster

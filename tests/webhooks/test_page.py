@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from counterfoil.delivery.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
-from counterfoil.documents.three_way_match.checks import examine
+from counterfoil.delivery.retry import MAX_RETRY_AFTER, RedeliverPolicy
+from counterfoil.documents.three_way_match.checks import find_variances
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.settings import Settings
 from counterfoil.webhooks import destinations
-from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, export_key
+from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, OutputJob, body, export_key
 from tools.demo.webhook_receiver import TOLERANCE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
-CLUSTER_FIELDS = [*examine([], []).record, "documents", "matches"]
-JOB = Job(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026, 1, 2, tzinfo=UTC), "{}")
+CLUSTER_FIELDS = [*find_variances([], []).record, "documents", "matches"]
+JOB = OutputJob(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026, 1, 2, tzinfo=UTC), "{}")
 
 
 def fields(heading: str) -> list[str]:
@@ -43,13 +43,13 @@ def test_documented_numbers_match_the_code():
         f"more than **{TOLERANCE_SECONDS // 60} minutes** from your clock",
         f"no response within {TOTAL_SECONDS:g} seconds",
         f"retried after {waits[0]} minutes and after {waits[1]}",
-        f"After {settings.breaker_failures} consecutive failures a destination is not called for "
+        f"After {settings.breaker_failure_threshold} consecutive failures a destination is not called for "
         f"{settings.breaker_open_seconds:g} seconds",
-        f"For {destinations.BOTH_FOR.total_seconds() / 3600:g} hours calls have a signature for each of the two",
+        f"For {destinations.SECRET_OVERLAP.total_seconds() / 3600:g} hours calls have a signature for each of the two",
         f"at port {' or '.join(str(port) for port in sorted(PORTS))}",
     ):
         assert promise in PAGE
-    assert LONGEST_RETRY_AFTER.total_seconds() == 3600
+    assert MAX_RETRY_AFTER.total_seconds() == 3600
     assert "a longer `Retry-After` (at most an hour)" in PAGE
 
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.webhooks.payload import COLUMNS, SCHEMA_VERSION, Job, body, table
+from counterfoil.webhooks.payload import COLUMNS, SCHEMA_VERSION, OutputJob, body, to_csv_rows
 
 ID, SUBJECT = UUID(int=1), UUID(int=2)
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def job(payload: Any, **changes: Any) -> Job:
+def job(payload: Any, **changes: Any) -> OutputJob:
     given: dict[str, Any] = {
         "id": ID,
         "revision": 3,
@@ -24,11 +24,11 @@ def job(payload: Any, **changes: Any) -> Job:
         "schema_version": SCHEMA_VERSION,
     }
     text = payload if isinstance(payload, str) else json.dumps(payload)
-    return Job(**given | {"requested_at": AT, "payload": text} | changes)
+    return OutputJob(**given | {"requested_at": AT, "payload": text} | changes)
 
 
-def lines(of: Job) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(table(of).decode(), newline="")))
+def lines(of: OutputJob) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(to_csv_rows(of).decode(), newline="")))
 
 
 def test_version_1_bytes_never_change():
@@ -109,7 +109,7 @@ def test_document_is_one_row():
 
 @pytest.mark.parametrize("payload", ["null", '{"documents": []}', "{}"])
 def test_empty_payload_yields_only_the_header(payload: str):
-    assert table(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
+    assert to_csv_rows(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
 
 
 @pytest.mark.parametrize(

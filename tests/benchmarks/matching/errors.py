@@ -5,11 +5,11 @@ from csv import writer
 from dataclasses import dataclass
 from pathlib import Path
 
-from counterfoil.documents.matching.evidence import waterfall
-from counterfoil.documents.matching.keys import PARENTS
-from counterfoil.documents.matching.normalise import KINDS, Document, document
-from counterfoil.documents.matching.rules import arrival
-from counterfoil.documents.matching.score import chances, score
+from counterfoil.documents.matching.evidence import evidence_steps
+from counterfoil.documents.matching.keys import PARENT_KINDS
+from counterfoil.documents.matching.normalize import KINDS, Document, document
+from counterfoil.documents.matching.rules import arrival_order_key
+from counterfoil.documents.matching.score import match_probabilities, score
 from tools.evaluation.agreement import Edge
 from tools.evaluation.command import Matched, document_ids
 from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
@@ -97,7 +97,7 @@ def _missed(
         other,
         known[other].type,
         "",
-        chances([found])[0] if found else None,
+        match_probabilities([found])[0] if found else None,
         found.total if found else None,
         _waterfall(found.evidence) if found else "",
         matched.reasons.get(one, ""),
@@ -107,13 +107,13 @@ def _missed(
 def child_first(a: Document, b: Document) -> tuple[Document, Document]:
     """Return child and parent. Of two documents of the same kind, the later is the child."""
     if a.kind == b.kind:
-        first, second = sorted((a, b), key=arrival)
+        first, second = sorted((a, b), key=arrival_order_key)
         return second, first
-    return (a, b) if b.kind in PARENTS[a.kind] else (b, a)
+    return (a, b) if b.kind in PARENT_KINDS[a.kind] else (b, a)
 
 
 def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
-    return "; ".join(f"{step.label}: {step.text} {step.bits:+.2f}" for step in waterfall(features))
+    return "; ".join(f"{step.label}: {step.text} {step.bits:+.2f}" for step in evidence_steps(features))
 
 
 def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 from rapidfuzz.distance import OSA
 
-from counterfoil.documents.matching.keys import PARENTS
-from counterfoil.documents.matching.normalise import Document, Line, Party, Reference, words
+from counterfoil.documents.matching.keys import PARENT_KINDS
+from counterfoil.documents.matching.normalize import Document, Line, Party, Reference, words
 from tools.evaluation.labeled_set import LabeledSet, read_set
 from tools.training.candidate_pairs import Pair, Tenant, tenants
 
@@ -52,7 +52,7 @@ def records(pair: Pair) -> tuple[Record, Record]:
     own = _canonical(parent.number)
     named = [number for ref in child.named.get(parent.kind, ()) if (number := _canonical(ref))]
     nearest = min(named, key=lambda number: OSA.distance(number, own or ""), default=None)
-    third = [kind for kind in PARENTS[child.kind] if kind != parent.kind]
+    third = [kind for kind in PARENT_KINDS[child.kind] if kind != parent.kind]
     return _record(child, nearest, third), _record(parent, own, third)
 
 

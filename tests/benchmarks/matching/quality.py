@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from cli.output import Checklist
-from counterfoil.documents.matching.score import chances, parse, score, using
+from counterfoil.documents.matching.score import match_probabilities, parse, score, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
 from tests.benchmarks.matching.sets import Sample, by_tenant
 from tools.evaluation.agreement import (
@@ -98,7 +98,7 @@ def _scored(labeled: LabeledSet, origin: str, learned_from: str, taught: Sequenc
     assert labeled.clusters is not None
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     steps = Checklist()
-    with steps.shown(), using(parse(fit_weights(taught))):
+    with steps.live(), using(parse(fit_weights(taught))):
         matched = match(order, steps)
         found = matched.edges.keys()
         figures = Figures(
@@ -118,7 +118,7 @@ def calibration(known: Iterable[Tenant]) -> float:
     seen = []
     for tenant in known:
         for group in tenant.groups():
-            found = chances([score(group.child, other) for other in group.candidates])
+            found = match_probabilities([score(group.child, other) for other in group.candidates])
             best = max(range(len(found)), key=found.__getitem__)
             seen.append((found[best], group.candidates[best].id in group.true))
     return calibration_error(seen)

@@ -1,6 +1,6 @@
 """Untrained text similarity on two public entity resolution benchmarks.
 
-Two tables describe the same things, once each. A row is its full text, normalized by `normalise.words`. Similarity is
+Two tables describe the same things, once each. A row is its full text, normalized by `normalize.words`. Similarity is
 the cosine of letter sequences, weighted by their rarity in both tables. The assignment with the greatest total
 similarity pairs rows one to one. A pair counts if at least one of its rows has no better partner. This removes leftover
 pairs without a threshold.
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from counterfoil.documents.matching.normalise import words
+from counterfoil.documents.matching.normalize import words
 from tools.evaluation.agreement import Agreement
 
 LENGTHS = (3, 4, 5)

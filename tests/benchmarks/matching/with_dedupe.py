@@ -8,7 +8,7 @@ from typing import Any
 import dedupe
 from dedupe import variables
 
-from counterfoil.documents.matching.keys import PARENTS
+from counterfoil.documents.matching.keys import PARENT_KINDS
 from tests.benchmarks.matching.pairs import Half, records
 
 _SETS = ("others", "seller_ids", "buyer_ids", "articles", "words", "prices", "quantities", "lines")
@@ -22,7 +22,8 @@ def trained(training: Half) -> Callable[[Half], list[float]]:
 
     def scores(half: Half) -> list[float]:
         return [
-            float(chance) for _, chance in linker.classifier.predict_proba(linker.data_model.distances(_pairs(half)))
+            float(probability)
+            for _, probability in linker.classifier.predict_proba(linker.data_model.distances(_pairs(half)))
         ]
 
     return scores
@@ -48,7 +49,7 @@ def _variables() -> list[Any]:
         variables.Custom("day", comparator=comparator, name=name, has_missing=True)
         for name, comparator in (("days after", _after), ("days before", _before))
     ]
-    kinds = [f"{child}>{parent}" for child, parents in PARENTS.items() for parent in parents]
+    kinds = [f"{child}>{parent}" for child, parents in PARENT_KINDS.items() for parent in parents]
     return [
         *names,
         *exact,

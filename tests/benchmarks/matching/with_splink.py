@@ -11,7 +11,7 @@ import splink.comparison_level_library as levels
 import splink.comparison_library as comparisons
 from splink import DuckDBAPI, Linker, SettingsCreator, block_on
 
-from counterfoil.documents.matching.keys import PARENTS
+from counterfoil.documents.matching.keys import PARENT_KINDS
 from tests.benchmarks.matching.pairs import Half, records
 
 _SAMPLE = 1_000_000
@@ -95,7 +95,7 @@ def _compared() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {
         "kind": [
             levels.CustomLevel(f"kind_l = '{child}' AND kind_r = '{parent}'")
-            for child, parents in PARENTS.items()
+            for child, parents in PARENT_KINDS.items()
             for parent in parents
         ],
         "number": [

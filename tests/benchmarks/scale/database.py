@@ -13,9 +13,9 @@ from psycopg.types.json import Jsonb
 
 from cli.local.postgres import Server
 from counterfoil.documents.matching import rules
-from counterfoil.documents.matching.keys import Key, keys, seeks
-from counterfoil.documents.matching.normalise import DELIVERY, Document, document
-from counterfoil.documents.matching.rules import By
+from counterfoil.documents.matching.keys import Key, keys, search_keys
+from counterfoil.documents.matching.normalize import DELIVERY, Document, document
+from counterfoil.documents.matching.rules import MatchMethod
 from counterfoil.documents.matching.score import score
 from functions.migrate.runner import apply
 from tests.benchmarks.scale.archive import ArchiveDocument, Tenant
@@ -24,11 +24,11 @@ MIGRATIONS = Path(__file__).parents[3] / "migrations"
 NAMESPACE = UUID("6a0f1f2b-4b0d-5f42-8a51-6f2b7a3d9c10")
 _CHUNK = 5_000
 _DOCUMENTS = """
-COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_seen_at, type,
-               structured_data, matching_status, matching_revision, cluster_id)
+COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_duplicate_at,
+               type, structured_data, matching_status, matching_revision, cluster_id)
 FROM STDIN
 """
-_KEYS = "COPY document_key (tenant_id, document_id, type, key) FROM STDIN"
+_KEYS = "COPY document_key (tenant_id, document_id, type, value) FROM STDIN"
 _EDGES = """
 COPY document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
                      decided_at) FROM STDIN
@@ -125,15 +125,15 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
     """Return stated keys, and searched keys unless the number decides the order."""
-    named = [order] if order is not None and rules.names(child, order) else []
-    return keys(child) | seeks(child, rules.undecided(child, named, lambda _: False))
+    named = [order] if order is not None and rules.references(child, order) else []
+    return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 
 
-def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, By]]:
+def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, MatchMethod]]:
     """Yield the links of a deal: to the purchase order, and through it to deliveries."""
     for child in children:
-        yield child, order, "reference" if rules.names(child, order) else "content"
-        if rules.follows_through(child):
+        yield child, order, "reference" if rules.references(child, order) else "content"
+        if rules.has_transitive_matches(child):
             deliveries = [other for other in children if other.kind == DELIVERY]
-            for delivery in rules.belonging(child, deliveries):
+            for delivery in rules.matching_deliveries(child, deliveries):
                 yield child, delivery, "through"

@@ -21,9 +21,9 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.work import Message
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import sql
-from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
-from counterfoil.documents.matching.normalise import document
-from functions.matching.handler import collect_rarely
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEARCHED_KINDS, Key
+from counterfoil.documents.matching.normalize import document
+from functions.matching.handler import raise_gc_threshold
 from functions.matching.work import match, match_together
 from infra.worker_table import WORKERS
 from tests.benchmarks.scale.archive import ArchiveDocument
@@ -72,12 +72,16 @@ def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
 
 
 def _holders(connection: Connection, child: ArchiveDocument, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
-    return sql.holders(connection, sql.Lookup(tenant_id(child.tenant), dict.fromkeys(keys, sql.MAX_HOLDERS + 1)))
+    return sql.documents_with_keys(
+        connection, sql.KeyLookup(tenant_id(child.tenant), dict.fromkeys(keys, sql.MAX_DOCUMENTS_PER_KEY + 1))
+    )
 
 
 def _sought(child: ArchiveDocument) -> frozenset[Key]:
     read = document(child.id, child.received_at, child.kind, child.data)
-    return keyed.numbers_named(read) | keyed.deals(read, tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT))
+    return keyed.referenced_numbers(read) | keyed.transaction_keys(
+        read, tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS)
+    )
 
 
 def _timed(call: Callable[[], T]) -> tuple[float, T]:
@@ -136,7 +140,7 @@ def _p95(values: Sequence[float]) -> float:
 
 def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
-    collect_rarely()
+    raise_gc_threshold()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
         os.dup2(log.fileno(), 1)  # in this separate process, the engine's log has the time of each stage
         consumer = make_consumer(

@@ -60,7 +60,7 @@ class People:
 def people(monkeypatch: pytest.MonkeyPatch) -> People:
     made = People()
     monkeypatch.setattr(Cloud, "at", lambda _: made)
-    monkeypatch.setattr(console, "chosen", lambda _cloud, slug: [Tenant(None, slug)])  # type: ignore[arg-type]
+    monkeypatch.setattr(console, "select_tenants", lambda _cloud, slug: [Tenant(None, slug)])  # type: ignore[arg-type]
     return made
 
 

@@ -7,9 +7,9 @@ import pytest
 from cli.failures import CloudError
 from cli.local import deployment
 from cli.local.cloud import State
-from cli.local.deployment import Progress, Tuning
+from cli.local.deployment import DeployOptions, Progress
 from cli.local.emulator import Emulator
-from cli.local.place import ROOT, Place
+from cli.local.place import ROOT, CloudFolder
 
 URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
 
@@ -32,41 +32,43 @@ def test_every_source_exists():
 
 
 def test_the_same_sources_have_the_same_fingerprint(project: Path):
-    before = deployment.fingerprint(URL, Tuning())
+    before = deployment.fingerprint(URL, DeployOptions())
     cache = project / "functions" / "one" / "__pycache__"
     cache.mkdir()
     (cache / "handler.pyc").write_bytes(b"0")
-    assert deployment.fingerprint(URL, Tuning()) == before
+    assert deployment.fingerprint(URL, DeployOptions()) == before
 
 
 def test_changed_source_changes_the_fingerprint(project: Path):
-    before = deployment.fingerprint(URL, Tuning())
+    before = deployment.fingerprint(URL, DeployOptions())
     (project / "functions" / "one" / "handler.py").write_text("x = 2\n")
-    assert deployment.fingerprint(URL, Tuning()) != before
+    assert deployment.fingerprint(URL, DeployOptions()) != before
 
 
 def test_renamed_source_changes_the_fingerprint(project: Path):
-    before = deployment.fingerprint(URL, Tuning())
+    before = deployment.fingerprint(URL, DeployOptions())
     (project / "functions" / "one").rename(project / "functions" / "two")
-    assert deployment.fingerprint(URL, Tuning()) != before
+    assert deployment.fingerprint(URL, DeployOptions()) != before
 
 
 def test_another_database_changes_the_fingerprint(project: Path):
-    assert deployment.fingerprint(URL, Tuning()) != deployment.fingerprint(URL.replace("5432", "5433"), Tuning())
+    assert deployment.fingerprint(URL, DeployOptions()) != deployment.fingerprint(
+        URL.replace("5432", "5433"), DeployOptions()
+    )
 
 
 @pytest.mark.usefixtures("project")
-@pytest.mark.parametrize("tuning", [Tuning({"LEASE_SECONDS": "60"}), Tuning(timeout=20)])
-def test_another_tuning_changes_the_fingerprint(tuning: Tuning):
-    assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, Tuning())
+@pytest.mark.parametrize("tuning", [DeployOptions({"LEASE_SECONDS": "60"}), DeployOptions(timeout=20)])
+def test_another_tuning_changes_the_fingerprint(tuning: DeployOptions):
+    assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, DeployOptions())
 
 
 def test_state_stores_the_tuning_of_a_deployment(tmp_path: Path):
-    tuning = Tuning({"LEASE_SECONDS": "60"}, 20)
+    tuning = DeployOptions({"LEASE_SECONDS": "60"}, 20)
     state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
-    assert state.tuning == Tuning()
-    state.deployed("abc", 1, {}, tuning).save(Place(tmp_path))
-    loaded = State.load(Place(tmp_path))
+    assert state.tuning == DeployOptions()
+    state.deployed("abc", 1, {}, tuning).save(CloudFolder(tmp_path))
+    loaded = State.load(CloudFolder(tmp_path))
     assert loaded is not None
     assert loaded.tuning == tuning
 
@@ -75,7 +77,11 @@ def test_missing_cdk_error_suggests_make_setup(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
         deployment.deploy(
-            Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), Progress(lambda _: None, lambda *_: None)
+            CloudFolder(tmp_path),
+            Emulator(1, 0, 1, ""),
+            URL,
+            DeployOptions(),
+            Progress(lambda _: None, lambda *_: None),
         )
 
 

@@ -13,23 +13,23 @@ import pytest
 
 from cli.failures import CloudError
 from cli.local.cloud import State
-from cli.local.deployment import Tuning
+from cli.local.deployment import DeployOptions
 from cli.local.emulator import Emulator
-from cli.local.place import Place
+from cli.local.place import CloudFolder
 
 HOLDER = """
 import sys
 from pathlib import Path
-from cli.local.place import Place
-with Place(Path(sys.argv[1])).locked():
+from cli.local.place import CloudFolder
+with CloudFolder(Path(sys.argv[1])).locked():
     print("held", flush=True)
     sys.stdin.readline()
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "cloud")
+def place(tmp_path: Path) -> CloudFolder:
+    return CloudFolder(tmp_path / "cloud")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def state() -> State:
 
 
 @pytest.fixture
-def holder(place: Place) -> Iterator[IO[str]]:
+def holder(place: CloudFolder) -> Iterator[IO[str]]:
     """Standard input of a process that holds the lock until it is closed."""
     command = [sys.executable, "-c", HOLDER, str(place.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -48,12 +48,12 @@ def holder(place: Place) -> Iterator[IO[str]]:
         yield process.stdin
 
 
-def test_a_second_command_waits_for_the_first(place: Place, holder: IO[str]):
+def test_a_second_command_waits_for_the_first(place: CloudFolder, holder: IO[str]):
     with place.locked(on_wait=holder.close):
         assert holder.closed
 
 
-def test_lock_survives_removal_of_its_folder(place: Place, holder: IO[str]):
+def test_lock_survives_removal_of_its_folder(place: CloudFolder, holder: IO[str]):
     def remove() -> None:
         place.clear()
         holder.close()
@@ -62,7 +62,7 @@ def test_lock_survives_removal_of_its_folder(place: Place, holder: IO[str]):
         assert (place.folder / "lock").exists()
 
 
-def test_clear_deletes_only_files_of_the_cloud(place: Place):
+def test_clear_deletes_only_files_of_the_cloud(place: CloudFolder):
     place.logs.mkdir(parents=True)
     precious = place.folder / "precious.txt"
     precious.write_text("mine")
@@ -70,7 +70,7 @@ def test_clear_deletes_only_files_of_the_cloud(place: Place):
     assert list(place.folder.iterdir()) == [precious]
 
 
-def test_too_little_disk_space_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_too_little_disk_space_is_refused(place: CloudFolder, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
     with pytest.raises(CloudError, match="Only 1 MB are free"):
@@ -79,27 +79,27 @@ def test_too_little_disk_space_is_refused(place: Place, monkeypatch: pytest.Monk
 
 def test_unwritable_folder_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CloudError, match="cannot use"), Place(tmp_path / "file" / "cloud").locked():
+    with pytest.raises(CloudError, match="cannot use"), CloudFolder(tmp_path / "file" / "cloud").locked():
         pass
 
 
-def test_saved_state_is_loaded(place: Place, state: State):
+def test_saved_state_is_loaded(place: CloudFolder, state: State):
     place.folder.mkdir()
-    state.deployed("abc", 1.5, {"Name": "value"}, Tuning()).save(place)
+    state.deployed("abc", 1.5, {"Name": "value"}, DeployOptions()).save(place)
     loaded = State.load(place)
     assert loaded is not None
     assert loaded.deployment is not None
     assert (loaded.emulator, loaded.deployment.outputs) == (state.emulator, {"Name": "value"})
 
 
-def test_state_is_readable_by_its_owner_only(place: Place, state: State):
+def test_state_is_readable_by_its_owner_only(place: CloudFolder, state: State):
     place.folder.mkdir()
     state.save(place)
     assert stat.S_IMODE(place.state.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "deployment": null}'])
-def test_invalid_state_loads_as_none(place: Place, content: str):
+def test_invalid_state_loads_as_none(place: CloudFolder, content: str):
     place.folder.mkdir()
     place.state.write_text(content)
     assert State.load(place) is None

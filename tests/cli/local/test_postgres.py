@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from cli.local import postgres as module
-from cli.local.postgres import PostgresError, PostgresServer, Server, fast_folder, gone, temporary_server
+from cli.local.postgres import PostgresError, PostgresServer, Server, fast_folder, temporary_server, wait_until_exited
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def test_killed_server_restarts_despite_open_sessions(embedded: PostgresServer):
     session = psycopg.connect(server.url())
     process = psutil.Process(server.pid)
     process.kill()
-    assert gone([process], 10)
+    assert wait_until_exited([process], 10)
     assert start(embedded).is_healthy()
     session.close()
 

@@ -11,8 +11,8 @@ import pytest
 
 from cli.local import processes
 from cli.local.emulator import Emulator
-from cli.local.place import Place
-from cli.local.processes import Part
+from cli.local.place import CloudFolder
+from cli.local.processes import CloudProcess
 
 SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
 WITH_CHILD = (
@@ -27,8 +27,10 @@ def start() -> Iterator[Start]:
     """`start(folder, part, program)` starts a process of a cloud."""
     with ExitStack() as stack:
 
-        def started(folder: Path, part: Part = Part.EMULATOR, program: str = SLEEPER) -> "subprocess.Popen[bytes]":
-            environment = {**os.environ, **processes.mark(folder, part)}
+        def started(
+            folder: Path, part: CloudProcess = CloudProcess.EMULATOR, program: str = SLEEPER
+        ) -> "subprocess.Popen[bytes]":
+            environment = {**os.environ, **processes.process_marker(folder, part)}
             process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -41,9 +43,9 @@ def start() -> Iterator[Start]:
 
 def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     start(tmp_path, program=WITH_CHILD)
-    assert len(processes.belonging_to(tmp_path)) == 2
+    assert len(processes.find_processes(tmp_path)) == 2
     assert processes.end_all(tmp_path) == 2
-    assert processes.belonging_to(tmp_path) == []
+    assert processes.find_processes(tmp_path) == []
 
 
 def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
@@ -54,8 +56,8 @@ def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
 
 
 def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
-    emulator, deployment = start(tmp_path), start(tmp_path, Part.DEPLOYMENT)
-    assert processes.end_all(tmp_path, [Part.DEPLOYMENT]) == 1
+    emulator, deployment = start(tmp_path), start(tmp_path, CloudProcess.DEPLOYMENT)
+    assert processes.end_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
     deployment.wait(timeout=10)
     assert emulator.poll() is None
 
@@ -63,10 +65,10 @@ def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
 def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
     emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(Place(tmp_path))
+    assert not emulator.runs_in(CloudFolder(tmp_path))
 
 
 def test_other_start_time_is_not_the_emulator(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(Place(tmp_path))
+    assert not emulator.runs_in(CloudFolder(tmp_path))

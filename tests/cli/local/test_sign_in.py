@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from cli.failures import CloudError
-from cli.local.place import Place
-from cli.local.sign_in import Session, SignedIn, address_of
+from cli.local.place import CloudFolder
+from cli.local.sign_in import LocalSignIn, Session, address_of
 from tests.cli.local.test_console import People
 
 
@@ -36,7 +36,7 @@ class Pool(People):
 @pytest.fixture
 def pool(tmp_path: Path) -> Any:
     made: Any = Pool()
-    made.place = Place(tmp_path)
+    made.place = CloudFolder(tmp_path)
     made.state = SimpleNamespace(emulator=SimpleNamespace(secret="a secret"))
     return made
 
@@ -49,7 +49,7 @@ def sent_tokens(pool: Any, name: str = "kim", refused: tuple[str, ...] = ()) -> 
         sent.append(request.headers["Authorization"].removeprefix("Bearer "))
         return httpx.Response(401 if sent[-1] in refused else 200)
 
-    with httpx.Client(auth=SignedIn(pool, name), transport=httpx.MockTransport(answer)) as client:
+    with httpx.Client(auth=LocalSignIn(pool, name), transport=httpx.MockTransport(answer)) as client:
         client.get("http://api.example/api/admin/dlq")
     return sent
 
@@ -91,7 +91,7 @@ def test_rejected_new_token_is_not_sent_again(pool: Any) -> None:
 def test_each_name_is_a_separate_user(pool: Any) -> None:
     sent_tokens(pool, "kim")
     sent_tokens(pool, "Kim Ö. Example")
-    known = SignedIn(pool, "anybody")
+    known = LocalSignIn(pool, "anybody")
     subjects = [f"subject of {email}" for email in pool.passwords]
     assert [known.name_of(subject) for subject in (*subjects, "a program")] == ["kim", "Kim Ö. Example", "a program"]
 
@@ -103,7 +103,7 @@ def test_invalid_session_file_is_replaced(pool: Any, text: str) -> None:
 
 
 def test_unwritable_folder_is_reported(pool: Any) -> None:
-    pool.place = Place(pool.place.folder / "gone")
+    pool.place = CloudFolder(pool.place.folder / "gone")
     with pytest.raises(CloudError, match="cannot use"):
         sent_tokens(pool)
 

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.documents.mail import archive
 from counterfoil.documents.mail.archive import Archive
-from counterfoil.documents.mail.attachments import Attachment, Skipped, of_archive
+from counterfoil.documents.mail.attachments import Attachment, SkippedAttachment, archive_attachments
 from counterfoil.errors import InvalidDocumentError
 from tests.mails import PDF, XML
 
@@ -23,7 +23,7 @@ def packed(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def reasons(content: bytes) -> list[str]:
-    return [found.reason for found in of_archive(Archive(content)) if isinstance(found, Skipped)]
+    return [found.reason for found in archive_attachments(Archive(content)) if isinstance(found, SkippedAttachment)]
 
 
 def changed(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
@@ -39,7 +39,7 @@ LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 
 
 def test_files_keep_order_without_folders():
-    found = list(of_archive(Archive(packed(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
+    found = list(archive_attachments(Archive(packed(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
 
     assert [(item.name, item.content) for item in found if isinstance(item, Attachment)] == [
         ("b.pdf", PDF),
@@ -61,7 +61,7 @@ def test_files_keep_order_without_folders():
     ],
 )
 def test_unsafe_file_name_is_sanitized(name: str, shown: str):
-    (found,) = of_archive(Archive(packed((name, XML))))
+    (found,) = archive_attachments(Archive(packed((name, XML))))
 
     assert found.name == shown
 
@@ -70,7 +70,7 @@ def test_undeclared_utf_8_name_is_decoded():
     content = packed(("Größe.xml", XML))
     undeclared = changed(changed(content, LOCAL, 6, b"\x00\x00"), CENTRAL, 8, b"\x00\x00")
 
-    (found,) = of_archive(Archive(undeclared))
+    (found,) = archive_attachments(Archive(undeclared))
 
     assert found.name == "Größe.xml"
 
@@ -92,9 +92,9 @@ def test_file_is_read_up_to_declared_size():
 def test_files_beyond_total_size_limit_are_skipped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("counterfoil.documents.mail.attachments.MAX_UNPACKED_BYTES", 2 * len(PDF) + 1)
 
-    found = list(of_archive(Archive(packed(*[(f"{n}.pdf", PDF) for n in range(4)]))))
+    found = list(archive_attachments(Archive(packed(*[(f"{n}.pdf", PDF) for n in range(4)]))))
 
-    assert [type(item) for item in found] == [Attachment, Attachment, Skipped, Skipped]
+    assert [type(item) for item in found] == [Attachment, Attachment, SkippedAttachment, SkippedAttachment]
 
 
 def test_encrypted_or_unsupported_compression_is_skipped():
@@ -108,10 +108,10 @@ def test_damaged_file_does_not_affect_others():
     content = packed(("a.pdf", PDF), ("b.xml", XML), method=zipfile.ZIP_STORED)
     damaged = content.replace(PDF, PDF[:-1] + b"?")
 
-    found = list(of_archive(Archive(damaged)))
+    found = list(archive_attachments(Archive(damaged)))
 
     assert [item.name for item in found if isinstance(item, Attachment)] == ["b.xml"]
-    assert [item.reason for item in found if isinstance(item, Skipped)] == ["It is damaged."]
+    assert [item.reason for item in found if isinstance(item, SkippedAttachment)] == ["It is damaged."]
 
 
 def test_archive_with_too_many_files_is_rejected():

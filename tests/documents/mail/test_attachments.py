@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.mail import attachments, message
 from counterfoil.documents.mail.archive import Archive
-from counterfoil.documents.mail.attachments import MAX_DEPTH, Attachment, Found, Skipped, of_archive, of_mail
+from counterfoil.documents.mail.attachments import (
+    MAX_DEPTH,
+    Attachment,
+    MailPart,
+    SkippedAttachment,
+    archive_attachments,
+    mail_attachments,
+)
 from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 from tests.documents.mail.test_archive import packed
@@ -24,7 +31,7 @@ from tests.mails import LOGO, PDF, SCAN, XML, mail, received
 ROOT = Path(__file__).parents[3]
 
 
-def names(found: list[Found]) -> list[str]:
+def names(found: list[MailPart]) -> list[str]:
     return [item.name for item in found if isinstance(item, Attachment)]
 
 
@@ -37,9 +44,9 @@ def names(found: list[Found]) -> list[str]:
     ],
 )
 def test_unreadable_container_is_skipped_with_advice(name: str, content: bytes, reason: str):
-    (found,) = of_mail(parse(mail((name, content)).as_bytes()))
+    (found,) = mail_attachments(parse(mail((name, content)).as_bytes()))
 
-    assert found == Skipped(name, len(content), reason)
+    assert found == SkippedAttachment(name, len(content), reason)
 
 
 def test_nested_mails_are_opened_up_to_max_depth():
@@ -49,11 +56,11 @@ def test_nested_mails_are_opened_up_to_max_depth():
         outer.add_attachment(inside)
         inside = outer
 
-    found = list(of_mail(parse(inside.as_bytes())))
+    found = list(mail_attachments(parse(inside.as_bytes())))
 
-    assert [item.reason for item in found if isinstance(item, Skipped)] == [attachments.TOO_DEEP]
+    assert [item.reason for item in found if isinstance(item, SkippedAttachment)] == [attachments.NESTED_TOO_DEEPLY]
     content = inside.get_payload()[-1].get_payload()[0].as_bytes()  # type: ignore[index,union-attr]
-    assert names(list(of_mail(parse(content)))) == ["attachment 1.pdf"]
+    assert names(list(mail_attachments(parse(content)))) == ["attachment 1.pdf"]
 
 
 @pytest.mark.parametrize("declared", ["application/octet-stream", "message/rfc822"])
@@ -63,7 +70,7 @@ def test_base64_mail_is_opened_regardless_of_type(declared: str):
         b"Content-Transfer-Encoding: base64\r\n\r\n" + _base64(mail(("a.pdf", PDF)).as_bytes())
     )
 
-    assert names(list(of_mail(outer))) == ["a.pdf"]
+    assert names(list(mail_attachments(outer))) == ["a.pdf"]
 
 
 def _base64(content: bytes) -> bytes:
@@ -73,7 +80,7 @@ def _base64(content: bytes) -> bytes:
 
 
 def test_file_type_is_detected_from_content():
-    found = list(of_mail(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
+    found = list(mail_attachments(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
 
     assert [(item.name, item.kind) for item in found if isinstance(item, Attachment)] == [
         ("a.txt", "pdf"),
@@ -86,11 +93,11 @@ def test_mail_body_pdf_is_an_attachment():
     wrapped["From"] = "scanner@acme.example"
     wrapped.set_content(PDF, "application", "pdf")
 
-    assert names(list(of_mail(parse(wrapped.as_bytes())))) == ["attachment 1.pdf"]
+    assert names(list(mail_attachments(parse(wrapped.as_bytes())))) == ["attachment 1.pdf"]
 
 
 def test_inline_scan_is_returned_and_logo_ignored():
-    found = list(of_mail(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
+    found = list(mail_attachments(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
 
     assert names(found) == ["scan.png"]
 
@@ -99,7 +106,7 @@ def test_mail_with_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attachments, "MAX_FILES", 3)
 
     with pytest.raises(InvalidDocumentError, match="more than 3 files"):
-        list(of_mail(parse(mail(*[(f"{n}.pdf", PDF) for n in range(4)]).as_bytes())))
+        list(mail_attachments(parse(mail(*[(f"{n}.pdf", PDF) for n in range(4)]).as_bytes())))
 
 
 # Arbitrary input
@@ -131,7 +138,7 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     return content
 
 
-def check(found: list[Found]) -> None:
+def check(found: list[MailPart]) -> None:
     for item in found:
         item.name.encode()
         assert item.name == item.name.strip(" .")
@@ -154,7 +161,7 @@ def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
             assert "\x00" not in text
             assert len(text.splitlines()) <= 1
             text.encode()
-        check(list(of_mail(parsed)))
+        check(list(mail_attachments(parsed)))
     except CounterfoilError:
         pass
 
@@ -163,7 +170,7 @@ def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
 @given(st.one_of(mutated([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
 def test_any_archive_bytes_unpack_or_raise_known_error(content: bytes):
     with suppress(CounterfoilError):
-        check(list(of_archive(Archive(content))))
+        check(list(archive_attachments(Archive(content))))
 
 
 @fuzzing
@@ -174,7 +181,7 @@ def test_every_archive_file_is_returned_or_skipped(files: list[tuple[str, bytes]
         for number, (name, content) in enumerate(files):
             file.writestr(f"{number}{name.encode(errors='replace').decode()}x", content)
 
-    found = list(of_archive(Archive(buffer.getvalue())))
+    found = list(archive_attachments(Archive(buffer.getvalue())))
 
     check(found)
     assert len(found) >= len(files)
@@ -216,7 +223,7 @@ def test_hostile_mail_stays_within_memory_and_time_limits(name: str):
             message.recipients(content)
             parsed = message.parse(content)
             message.envelope(parsed)
-            for found in attachments.of_mail(parsed):
+            for found in attachments.mail_attachments(parsed):
                 pass
         except CounterfoilError:
             pass

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from counterfoil.documents.mail.attachments import Attachment, of_mail
-from counterfoil.documents.mail.message import MAX_MAIL_BYTES, TOO_INTRICATE, envelope, is_mail, parse
+from counterfoil.documents.mail.attachments import Attachment, mail_attachments
+from counterfoil.documents.mail.message import MAIL_TOO_COMPLEX, MAX_MAIL_BYTES, envelope, is_mail, parse
 from counterfoil.errors import CancelledError, InvalidDocumentError
 from tests.mails import LOGO, PDF, XML, mail, received
 
@@ -132,7 +132,7 @@ def test_file_name_is_decoded_and_sanitized(disposition: bytes, name: str):
         HEAD + b"Content-Type: application/octet-stream\r\nContent-Disposition: " + disposition + b"\r\n\r\n" + PDF
     )
 
-    (found,) = of_mail(parse(content))
+    (found,) = mail_attachments(parse(content))
 
     assert isinstance(found, Attachment)
     assert found.name == name
@@ -143,7 +143,7 @@ def test_file_name_is_decoded_and_sanitized(disposition: bytes, name: str):
 )
 def test_transfer_encoding_variants_are_decoded(encoding: bytes):
     head = HEAD + b"Content-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: " + encoding
-    (found,) = of_mail(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
+    (found,) = mail_attachments(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
 
     assert isinstance(found, Attachment)
     assert found.content == PDF
@@ -152,7 +152,7 @@ def test_transfer_encoding_variants_are_decoded(encoding: bytes):
 def test_content_type_name_is_the_fallback():
     content = HEAD + b'Content-Type: application/pdf; name="a.pdf"\r\nContent-Disposition: attachment\r\n\r\n' + PDF
 
-    (found,) = of_mail(parse(content))
+    (found,) = mail_attachments(parse(content))
 
     assert found.name == "a.pdf"
 
@@ -171,7 +171,7 @@ def test_content_type_name_is_the_fallback():
     ids=["lines", "boundaries", "lines times multiparts", "deep multiparts", "deep mails"],
 )
 def test_overly_complex_mail_is_rejected_early(content: bytes):
-    with pytest.raises(InvalidDocumentError, match=TOO_INTRICATE):
+    with pytest.raises(InvalidDocumentError, match=MAIL_TOO_COMPLEX):
         parse(content)
 
 

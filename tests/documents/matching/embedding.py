@@ -8,7 +8,7 @@ from typing import Any
 from counterfoil.db import Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
-from counterfoil.documents.matching import normalise
+from counterfoil.documents.matching import normalize
 from counterfoil.llm import Llm, Vector
 from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
@@ -32,11 +32,11 @@ def answer(request: Request) -> str:
     return json.dumps(vector_of(request.user))
 
 
-def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalise.Embedding:
+def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalize.Embedding:
     """Return the embedding of a document as the database stores it."""
-    text = normalise.embedded_text(sample.data)
-    return normalise.Embedding(
-        normalise.text_hash(text), model, normalise.signature(Vector(vector=vector_of(text)).unit())
+    text = normalize.embedded_text(sample.data)
+    return normalize.Embedding(
+        normalize.text_hash(text), model, normalize.signature(Vector(vector=vector_of(text)).unit())
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import count
 from uuid import UUID
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents import matching
 from counterfoil.documents.matching import people, sql
 from counterfoil.documents.matching.sql import Pair
@@ -60,47 +60,49 @@ class Office:
         self.ids.append(id_)
         return position
 
-    def match(self, position: int) -> matching.Written | matching.Skip:
+    def match(self, position: int) -> matching.MatchResult | matching.SkipMatching:
         """Match one document and settle it."""
         while True:
             try:
                 found = self._search(position, self.judge)
-                return found if isinstance(found, matching.Skip) else self.write(found)
+                return found if isinstance(found, matching.SkipMatching) else self.write(found)
             except DeferredError:  # delivery also retries a deferral without spending an attempt
                 continue
 
-    def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.Decided:
+    def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.PendingMatch:
         """Search and decide without writing."""
         found = self._search(position, judge)
-        assert isinstance(found, matching.Decided)
+        assert isinstance(found, matching.PendingMatch)
         return found
 
-    def _search(self, position: int, judge: Callable[[], matching.Judge] | None) -> matching.Decided | matching.Skip:
+    def _search(
+        self, position: int, judge: Callable[[], matching.Judge] | None
+    ) -> matching.PendingMatch | matching.SkipMatching:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
-    def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.Settled:
+    def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.ManualDecisionResult:
         """Record a person's decision about two documents."""
         pair = Pair.of(self.ids[one], self.ids[other])
 
-        def settle() -> people.Settled:
+        def settle() -> people.ManualDecisionResult:
             with self.database.tenant(self.tenant_id) as connection:
                 return people.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
 
-        return retry_conflicts(settle)
+        return retry_on_conflict(settle)
 
-    def write(self, decided: matching.Decided) -> matching.Written:
+    def write(self, decided: matching.PendingMatch) -> matching.MatchResult:
         """Write a decision and settle the document."""
 
-        def settle() -> matching.Written:
+        def settle() -> matching.MatchResult:
             with self.database.tenant(self.tenant_id) as connection:
                 written = matching.write(connection, decided, NOW)
                 connection.execute(
-                    "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                    "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
                     [written.reason, decided.document.id],
                 )
                 return written
 
-        return retry_conflicts(settle)
+        return retry_on_conflict(settle)
 
     def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
         """Match documents in one transaction. Return the positions that were written.
@@ -113,16 +115,16 @@ class Office:
             with self.database.tenant(self.tenant_id, by_index=True) as connection:
                 found = matching.search(connection, self.tenant_id, ids)
                 between()
-                decided = [one for one in found.values() if isinstance(one, matching.Decided)]
-                written = matching.write_together(connection, decided, NOW)
+                decided = [one for one in found.values() if isinstance(one, matching.PendingMatch)]
+                written = matching.write_batch(connection, decided, NOW)
                 for id_, reason in written.reasons.items():
                     connection.execute(
-                        "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                        "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
                         [reason, id_],
                     )
                 return {self.ids.index(id_) for id_ in written.reasons}
 
-        return retry_conflicts(settle)
+        return retry_on_conflict(settle)
 
     def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
         """Match in groups, `concurrency` at a time, then each left-out document alone."""
@@ -165,15 +167,18 @@ class Office:
         """Return the candidates of each ambiguous match, by document."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
-            "SELECT document_id, doubts FROM document_review WHERE tenant_id = %s AND state = 'open'", [self.tenant_id]
+            "SELECT document_id, ambiguous_matches FROM document_review WHERE tenant_id = %s AND state = 'open'",
+            [self.tenant_id],
         ).fetchall()
         return {
-            names[id_]: [[names[UUID(one["document"])] for one in doubt["candidates"]] for doubt in doubts]
-            for id_, doubts in rows
+            names[id_]: [[names[UUID(one["document"])] for one in doubt["candidates"]] for doubt in ambiguous_matches]
+            for id_, ambiguous_matches in rows
         }
 
     def reason(self, position: int) -> str | None:
         """Return the reason why a document has no match."""
-        row = self.admin.execute("SELECT matching_reason FROM document WHERE id = %s", [self.ids[position]]).fetchone()
+        row = self.admin.execute(
+            "SELECT matching_skip_reason FROM document WHERE id = %s", [self.ids[position]]
+        ).fetchone()
         assert row is not None
         return None if row[0] is None else str(row[0])

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from counterfoil.documents.matching.normalise import Document, document
+from counterfoil.documents.matching.normalize import Document, document
 
 BUYER = {"name": "Brede Werke GmbH", "vat_id": "DE811907980", "city": "Ulm", "postal_code": "89073", "country": "DE"}
 SELLER = {

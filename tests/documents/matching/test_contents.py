@@ -18,7 +18,7 @@ def test_document_cache_evicts_least_recently_read(database: Database, admin: Co
             for id_, text in connection.execute("SELECT id, structured_data::text FROM document").fetchall()
         }
         assert sizes[a] == sizes[b] == sizes[c] < sizes[long] < 2 * sizes[a]
-        cache = reading.Documents(sizes[a] + sizes[b] + sizes[long])
+        cache = reading.DocumentCache(sizes[a] + sizes[b] + sizes[long])
         for _ in range(2):  # a second read is not counted twice
             cache.load(connection, [a, b, long])
         assert set(cache._kept) == {a, b, long}

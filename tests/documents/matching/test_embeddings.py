@@ -13,8 +13,8 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
-from counterfoil.documents.matching import normalise
-from counterfoil.documents.matching.normalise import document
+from counterfoil.documents.matching import normalize
+from counterfoil.documents.matching.normalize import document
 from counterfoil.errors import BreakerOpenError, CancelledError
 from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
 from tests.documents.matching.office import NOW, Office
@@ -46,24 +46,24 @@ def office(database: Database, admin: Connection, model: Server) -> Office:
     return Office(database, admin, PAIR, embedder=embedder(database, model))
 
 
-def stored_embeddings(office: Office) -> dict[int, normalise.Embedding]:
+def stored_embeddings(office: Office) -> dict[int, normalize.Embedding]:
     """Return the stored embeddings by position."""
     rows = office.admin.execute(
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
         [office.tenant_id],
     )
-    return {office.ids.index(id_): normalise.Embedding(*found) for id_, *found in rows}
+    return {office.ids.index(id_): normalize.Embedding(*found) for id_, *found in rows}
 
 
 def keys_by_vector(office: Office, position: int) -> set[str]:
     rows = office.admin.execute(
-        "SELECT key FROM document_key WHERE document_id = %s AND starts_with(key, '≈')", [office.ids[position]]
+        "SELECT value FROM document_key WHERE document_id = %s AND starts_with(value, '≈')", [office.ids[position]]
     )
     return {key for (key,) in rows}
 
 
 def expected_edges(
-    samples: Sequence[SampleDocument], embeddings: dict[int, normalise.Embedding]
+    samples: Sequence[SampleDocument], embeddings: dict[int, normalize.Embedding]
 ) -> dict[tuple[int, int], tuple[str, float]]:
     """Return the edges by definition, given these stored embeddings."""
     read = [
@@ -197,7 +197,7 @@ def test_new_model_replaces_embeddings_and_keys(database: Database, office: Offi
     office.match(1)
     assert office.links() == {(0, 1)}
     assert {found.model for found in stored_embeddings(office).values()} == {"openai/n"}
-    assert (len(before), len(keys_by_vector(office, 0))) == (normalise.BANDS, normalise.BANDS)
+    assert (len(before), len(keys_by_vector(office, 0))) == (normalize.BANDS, normalize.BANDS)
     assert before.isdisjoint(keys_by_vector(office, 0))
 
 
@@ -210,7 +210,7 @@ def test_changed_descriptions_replace_embedding_and_keys(office: Office, model: 
     office.match(0)
     assert (office.links(), keys_by_vector(office, 0)) == (set(), set())
     office.match(0)
-    assert len(keys_by_vector(office, 0)) == normalise.BANDS
+    assert len(keys_by_vector(office, 0)) == normalize.BANDS
     assert [request.user for request in model.requests[2:]] == ["paint", "paint"]
 
 
@@ -252,9 +252,9 @@ def test_model_failure_does_not_fail_the_document(
     steps: list[Any], office: Office, model: Server, capsys: pytest.CaptureFixture[str]
 ):
     model.then(*steps)
-    assert isinstance(office.match(0), matching.Written)
+    assert isinstance(office.match(0), matching.MatchResult)
     assert len(model.requests) == len(steps)
-    assert '"Unembedded": [1.0]' in capsys.readouterr().out
+    assert '"EmbeddingsSkipped": [1.0]' in capsys.readouterr().out
     assert (stored_embeddings(office), keys_by_vector(office, 0)) == ({}, set())
     office.match_all([0, 1])  # the next match calls the model again
     assert office.links() == {(0, 1)}
@@ -282,17 +282,17 @@ def test_open_breaker_or_missing_key_skips_the_call(database: Database, office: 
 
 
 def test_embedding_counts_against_daily_budget(database: Database, office: Office, model: Server, admin: Connection):
-    office.embedder = embedder(database, model, LLM_QUESTIONS_PER_DAY="1")
+    office.embedder = embedder(database, model, LLM_CALLS_PER_DAY="1")
     office.match_all()
     assert (len(model.requests), list(stored_embeddings(office)), office.links()) == (1, [0], set())
     calls = "SELECT purpose, provider, model, outcome, input_tokens FROM llm_call"
     assert admin.execute(calls).fetchall() == [("embedding", "openai-embeddings", "m", "answered", 40)]
 
 
-def test_cancelled_attempt_raises_cancelled_error(database: Database, office: Office, model: Server):
+def test_canceled_attempt_raises_canceled_error(database: Database, office: Office, model: Server):
     stopped = Event()
     stopped.set()
-    office.embedder = embedder(database, model, deadline=Deadline(cancelled=stopped))
+    office.embedder = embedder(database, model, deadline=Deadline(canceled=stopped))
     with pytest.raises(CancelledError):
         office.match(0)
 

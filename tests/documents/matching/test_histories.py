@@ -74,9 +74,9 @@ class History(RuleBasedStateMachine):
     @rule(random=st.randoms(use_true_random=False), verdict=st.sampled_from(("confirmed", "rejected")))
     def decide_pair(self, random: Random, verdict: Verdict) -> None:
         pair = random.sample(sorted(self.samples), 2)
-        doubts = {(a, b) for a, found in self.office.reviews().items() for b in found[0]}
+        ambiguous_matches = {(a, b) for a, found in self.office.reviews().items() for b in found[0]}
         # The review of a removed candidate stays until the document is matched again.
-        linked = sorted(pair for pair in self.office.links() | doubts if self.samples.keys() >= set(pair))
+        linked = sorted(pair for pair in self.office.links() | ambiguous_matches if self.samples.keys() >= set(pair))
         if linked and random.random() < 0.7:
             pair = list(random.choice(linked))
         self.office.decide(pair[0], pair[1], verdict)
@@ -87,7 +87,9 @@ class History(RuleBasedStateMachine):
     def remove_document(self, random: Random) -> None:
         position = random.choice(sorted(self.samples))
         with self.database.tenant(self.office.tenant_id) as connection:
-            assert removal.remove(connection, self.office.tenant_id, self.office.ids[position], NOW, by="clerk")
+            assert removal.delete_document(
+                connection, self.office.tenant_id, self.office.ids[position], NOW, by="clerk"
+            )
         del self.samples[position]
         self.pending.discard(position)
         self.decisions = {pair: verdict for pair, verdict in self.decisions.items() if position not in pair}
@@ -118,8 +120,8 @@ class History(RuleBasedStateMachine):
             for link in whole.links()
         }
         assert self.office.reviews() == {
-            id_.int - 1: [[other.int - 1 for other in found] for found in doubts]
-            for id_, doubts in whole.reviews().items()
+            id_.int - 1: [[other.int - 1 for other in found] for found in ambiguous_matches]
+            for id_, ambiguous_matches in whole.reviews().items()
         }
 
 

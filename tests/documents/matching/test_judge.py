@@ -14,8 +14,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
-from counterfoil.documents.matching.judge import Case, Said, form
-from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedRequestError, ServiceUnavailableError
+from counterfoil.documents.matching.judge import JudgeExchange, JudgePrompt, form
+from counterfoil.errors import DeferredError, InvalidLlmResponseError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from tests.documents.matching.office import NOW, Office
@@ -75,7 +75,7 @@ def case_of(request: Request) -> dict[str, Any]:
 
 
 def stored_answers(admin: Connection) -> list[Any]:
-    return [row[0] for row in admin.execute("SELECT answer FROM judgement").fetchall()]
+    return [row[0] for row in admin.execute("SELECT answer FROM llm_judgment").fetchall()]
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_answer_outside_offered_candidates_is_retried(bad: Answer, office: Offic
 def test_document_id_is_not_a_valid_candidate(office: Office, scripted: Server, admin: Connection):
     named = answer(CHOICE | {"candidate": str(office.ids[0])})
     scripted.then(named, named, named)
-    with pytest.raises(InvalidAnswerError, match="schema validation"):
+    with pytest.raises(InvalidLlmResponseError, match="schema validation"):
         office.match(2)
     assert (office.links(), stored_answers(admin)) == (set(), [])
 
@@ -246,7 +246,7 @@ def test_too_many_candidates_skip_the_judge(
 def test_persons_decision_skips_the_judge(office: Office, scripted: Server, admin: Connection):
     scripted.then(answer(CHOICE))
     office.match(2)
-    admin.execute("UPDATE document_match SET decided_by = 'person'")
+    admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
     office.file(again(2))
     office.match(3)
     assert (len(scripted.requests), office.links()) == (1, {(0, 2)})
@@ -351,7 +351,7 @@ def test_first_of_two_concurrent_answers_wins(
     class SlowJudge(judging.Judge):
         """Another attempt stores its answer first."""
 
-        def decide(self, case: Case, tenant_id: Any, work_id: Any) -> Said:
+        def decide(self, case: JudgePrompt, tenant_id: Any, work_id: Any) -> JudgeExchange:
             found = super().decide(case, tenant_id, work_id)
             first = replace(found, answer={"matches": [CHOICE | {"candidate": "A2"}]}, model="another")
             with office.database.tenant(tenant_id) as connection:

@@ -47,8 +47,8 @@ def budget(scripted: Server, database: Database) -> Budget:
                 "LLM_MODEL": "the-model",
                 "LLM_URL": f"{scripted.url}/v1",
                 "LLM_API_KEY": "k",
-                "LLM_QUESTIONS_PER_DAY": str(a_day),
-                "LLM_QUESTIONS_PER_DOCUMENT": str(a_document),
+                "LLM_CALLS_PER_DAY": str(a_day),
+                "LLM_CALLS_PER_DOCUMENT": str(a_document),
             }
         )
         llm = Llm.from_settings(settings, database, Guards())
@@ -68,17 +68,17 @@ def office(database: Database, admin: Connection, budget: Budget) -> Office:
     return office
 
 
-def doubts(office: Office) -> list[Any]:
-    rows = office.admin.execute("SELECT doubts FROM document_review WHERE state = 'open'").fetchall()
+def ambiguous_matches(office: Office) -> list[Any]:
+    rows = office.admin.execute("SELECT ambiguous_matches FROM document_review WHERE state = 'open'").fetchall()
     return [doubt for (found,) in rows for doubt in found]
 
 
 def test_exhausted_budget_leaves_match_ambiguous_with_reason(office: Office, scripted: Server):
     written = office.match(2)
-    assert isinstance(written, matching.Written)
+    assert isinstance(written, matching.MatchResult)
     assert written.reason == office.reason(2) == f"{EQUAL} {SPENT.format(0)}"
     assert (office.links(), office.reviews(), scripted.requests) == (set(), {2: [[0, 1]]}, [])
-    assert [(doubt["reason"], doubt["unasked"]) for doubt in doubts(office)] == [(EQUAL, SPENT.format(0))]
+    assert [(doubt["reason"], doubt["unasked"]) for doubt in ambiguous_matches(office)] == [(EQUAL, SPENT.format(0))]
 
 
 def test_question_over_budget_is_sent_another_day(office: Office, scripted: Server, admin: Connection, budget: Budget):

@@ -7,7 +7,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal
 from counterfoil.documents.matching import judge
-from counterfoil.documents.matching.judge import PROMPT_VERSION, Said
+from counterfoil.documents.matching.judge import PROMPT_VERSION, JudgeExchange
 from counterfoil.errors import RejectedRequestError
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice
@@ -27,9 +27,9 @@ from tests.llm.server import Failure, Request, Server
 __all__ = ["make_judge", "office", "scripted"]
 
 
-def about(office: Office, position: int) -> list[Said]:
+def about(office: Office, position: int) -> list[JudgeExchange]:
     with office.database.tenant(office.tenant_id) as connection:
-        return list(judge.about(connection, office.ids[position]))
+        return list(judge.stored_answers(connection, office.ids[position]))
 
 
 def test_question_is_stored_as_sent(office: Office, scripted: Server):
@@ -81,11 +81,11 @@ def test_removing_a_candidate_deletes_its_text(office: Office, scripted: Server,
     scripted.then(answer(CHOICE | {"candidate": "A2"}))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
-        removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
+        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
     (judgment,) = about(office, 2)
     assert (judgment.user, list(judgment.offered)) == (None, ["A2"])
     assert judgment.answer == {"matches": [CHOICE | {"candidate": "A2"}]}
-    left = admin.execute("SELECT string_agg(says, '') FROM judgement_candidate").fetchone()
+    left = admin.execute("SELECT string_agg(document_text, '') FROM llm_judgment_candidate").fetchone()
     assert left is not None
     assert "Shovel" not in left[0]
     assert "Carpet" in left[0]
@@ -95,8 +95,8 @@ def test_removing_a_document_deletes_its_questions(office: Office, scripted: Ser
     scripted.then(answer(CHOICE))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
-        removal.remove(connection, office.tenant_id, office.ids[2], NOW, by="clerk")
-    assert (stored_answers(admin), admin.execute("SELECT FROM judgement_candidate").fetchall()) == ([], [])
+        removal.delete_document(connection, office.tenant_id, office.ids[2], NOW, by="clerk")
+    assert (stored_answers(admin), admin.execute("SELECT FROM llm_judgment_candidate").fetchall()) == ([], [])
 
 
 def test_other_tenant_sees_no_judgments(office: Office, scripted: Server, admin: Connection, database: Database):
@@ -104,7 +104,7 @@ def test_other_tenant_sees_no_judgments(office: Office, scripted: Server, admin:
     office.match(2)
     other = Office(database, admin, TWICE)
     with database.tenant(other.tenant_id) as connection:
-        assert judge.about(connection, office.ids[2]) == []
+        assert judge.stored_answers(connection, office.ids[2]) == []
 
 
 def test_document_removed_during_call_stores_no_judgment(
@@ -119,12 +119,12 @@ def test_document_removed_during_call_stores_no_judgment(
     def remove(_: Request) -> str:
         with database.tenant(office.tenant_id) as connection:
             for position in (2, 0):  # the document itself and a candidate
-                removal.remove(connection, office.tenant_id, office.ids[position], NOW, by="clerk")
+                removal.delete_document(connection, office.tenant_id, office.ids[position], NOW, by="clerk")
         return json.dumps({"matches": [CHOICE]})
 
     scripted._otherwise = remove
     office.judge = make_judge
-    assert isinstance(office.match(sound), matching.Written)
+    assert isinstance(office.match(sound), matching.MatchResult)
     assert (stored_answers(admin), len(scripted.requests)) == ([], 1)
 
 
@@ -132,7 +132,7 @@ def test_candidate_removed_during_call_keeps_the_answer(office: Office, scripted
     def remove(_: Request) -> str:
         scripted._otherwise = lambda _: json.dumps({"matches": []})
         with database.tenant(office.tenant_id) as connection:
-            removal.remove(connection, office.tenant_id, office.ids[1], NOW, by="clerk")
+            removal.delete_document(connection, office.tenant_id, office.ids[1], NOW, by="clerk")
         return json.dumps({"matches": [CHOICE]})
 
     scripted._otherwise = remove

@@ -4,13 +4,13 @@ from typing import Any
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import Key
-from counterfoil.documents.matching.normalise import Document
+from counterfoil.documents.matching.normalize import Document
 from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
 
 
 def meet(child: Document, parent: Document) -> bool:
     """Return True if a search by the child finds the parent."""
-    sought = keyed.numbers_named(child) | keyed.deals(child, ("purchase_order",))
+    sought = keyed.referenced_numbers(child) | keyed.transaction_keys(child, ("purchase_order",))
     return bool(sought & keyed.keys(parent))
 
 
@@ -90,14 +90,14 @@ def test_article_keys_ignore_line_order() -> None:
 
 
 def test_forsaken_keys_cover_former_followers() -> None:
-    assert Key("names:purchase_order", "4711") in keyed.forsaken(Key("own:purchase_order", "4711"))
-    followers = keyed.forsaken(Key("deal:purchase_order", "#A100|8"))
+    assert Key("names:purchase_order", "4711") in keyed.was_rematched_key(Key("own:purchase_order", "4711"))
+    followers = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
     assert followers == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
 def test_order_finds_invoices_seeking_it() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
-    assert keyed.seeks(late, ["purchase_order"]) & keyed.seekers(read(order()))
-    assert not keyed.seeks(late, ["contract"]) & keyed.seekers(read(order()))
-    assert not keyed.seeks(early, ["purchase_order"]) & keyed.seekers(read(order()))
+    assert keyed.search_keys(late, ["purchase_order"]) & keyed.seekers(read(order()))
+    assert not keyed.search_keys(late, ["contract"]) & keyed.seekers(read(order()))
+    assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seekers(read(order()))
     assert not keyed.seekers(read(delivery()))  # found through its order

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher, reading, sql
-from counterfoil.documents.matching.reading import Context, Reading, run
+from counterfoil.documents.matching.reading import BatchReader, Context, run
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
@@ -31,21 +31,21 @@ def test_document_without_structured_data_is_skipped(database: Database, admin: 
     tenant_id = factories.make_tenant(admin)
     unread = factories.make_document(admin, tenant_id)
     found = matching.search_and_decide(database, tenant_id, unread)
-    assert isinstance(found, matching.Skip)
+    assert isinstance(found, matching.SkipMatching)
     assert "No structured data" in found.reason
 
 
 def test_unknown_document_type_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     letter = factories.make_document(admin, tenant_id, {"subject": "Letter"}, type="other")
-    assert isinstance(matching.search_and_decide(database, tenant_id, letter), matching.Skip)
+    assert isinstance(matching.search_and_decide(database, tenant_id, letter), matching.SkipMatching)
 
 
 def test_document_without_parties_is_skipped(database: Database, admin: Connection) -> None:
     sample = invoice(seller=None, buyer=None)
     office = Office(database, admin, [sample])
     found = office.match(0)
-    assert isinstance(found, matching.Skip)
+    assert isinstance(found, matching.SkipMatching)
     assert "counterparty" in found.reason
 
 
@@ -62,7 +62,7 @@ def test_other_tenants_document_is_not_found(database: Database, admin: Connecti
 
 def test_rematching_writes_the_same_keys(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711")])
-    keys = "SELECT type, key FROM document_key ORDER BY type, key"
+    keys = "SELECT type, value FROM document_key ORDER BY type, value"
     office.match(0)
     before = admin.execute(keys).fetchall()
     office.match(0)
@@ -80,7 +80,7 @@ def test_match_stores_its_evidence(database: Database, admin: Connection) -> Non
     score, confidence, evidence, decided_by, reasoning, decided_at, ordered = row
     assert (confidence, decided_by, decided_at, ordered) == ("high", "rules", NOW, True)
     assert sum(weight for _, _, weight in evidence["features"]) == pytest.approx(score)
-    assert "number: same" in reasoning
+    assert "Number: same" in reasoning
     assert evidence["child"] == str(office.ids[1])
 
 
@@ -89,8 +89,8 @@ def test_write_result_counts_changes(database: Database, admin: Connection) -> N
     office.match(0)
     first, second = office.ids[:2]
     both = frozenset({first, second})
-    assert office.match(1) == matching.Written(1, 0, 1, False, None, frozenset({first}), both)
-    assert office.match(1) == matching.Written(0, 0, 0, False, None, frozenset(), frozenset({second}))
+    assert office.match(1) == matching.MatchResult(1, 0, 1, False, None, frozenset({first}), both)
+    assert office.match(1) == matching.MatchResult(0, 0, 0, False, None, frozenset(), frozenset({second}))
 
 
 def test_reason_names_missing_order_until_it_arrives(database: Database, admin: Connection) -> None:
@@ -200,7 +200,7 @@ def test_edge_added_during_reading_shows_from_one_end(database: Database, admin:
     office.match(0)
     one, other = office.ids
     with database.tenant(office.tenant_id) as connection:
-        context = Context(Reading(connection, office.tenant_id, reading.Documents()))
+        context = Context(BatchReader(connection, office.tenant_id, reading.DocumentCache()))
         run(context.read_edges([one]))
         office.match(1)
         run(context.read_edges([other]))
@@ -264,7 +264,7 @@ def test_persons_match_survives_rematching(database: Database, admin: Connection
     admin.execute(
         "INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,"
         " reasoning, decided_at)"
-        " VALUES (%s, %s, %s, 1, 'high', '{}', 'person', 'I know it', %s)",
+        " VALUES (%s, %s, %s, 1, 'high', '{}', 'reviewer', 'I know it', %s)",
         [office.tenant_id, *office.ids, NOW],
     )
     office.match_all()
@@ -302,7 +302,7 @@ def test_changed_data_moves_document_to_new_partner(database: Database, admin: C
     assert office.links() == {(1, 2)}
     assert office.clusters() == [0, 1, 1]
     assert admin.execute(
-        "SELECT count(*) FROM document_key WHERE key = '4711' AND type = 'names:purchase_order'"
+        "SELECT count(*) FROM document_key WHERE value = '4711' AND type = 'names:purchase_order'"
     ).fetchone() == (0,)
 
 
@@ -345,7 +345,7 @@ def test_incremental_matching_equals_matching_at_once(database: Database, admin:
 def test_crowded_key_leads_to_no_document(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
     unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # no keys by article
     samples = [order("4711", lines=unnamed), invoice(lines=unnamed)]
     samples += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
@@ -363,11 +363,11 @@ def test_other_supplier_orders_are_counted_but_not_read(
 ) -> None:
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4715)])
     office.match_all(range(3))
-    monkeypatch.setattr(matcher, "CACHE", reading.Documents())
+    monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
 
     decided = office.search(3)
 
-    assert set(decided.room.values()) == {sql.MAX_HOLDERS - 4}
+    assert set(decided.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
     assert not matcher.CACHE._kept
 
 
@@ -375,7 +375,7 @@ def test_other_supplier_orders_are_counted_but_not_read(
 def test_crowded_keys_keep_results_independent_of_order(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", most)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
     samples = pile(11, 25)
     office, backwards = Office(database, admin, samples), Office(database, admin, samples)
     office.match_all()
@@ -390,9 +390,9 @@ def test_contents_read_separately_give_same_edges(
     samples = pile(11, 25)
     along, apart = Office(database, admin, samples), Office(database, admin, samples)
     along.match_all()
-    monkeypatch.setattr(matcher, "CACHE", reading.Documents())
-    monkeypatch.setattr(reading, "MOST_WITH_CONTENTS", most)
-    monkeypatch.setattr(reading, "LONGEST_WITH_CONTENTS", longest)
+    monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
+    monkeypatch.setattr(reading, "MAX_CACHED_DOCUMENTS", most)
+    monkeypatch.setattr(reading, "MAX_CACHED_BYTES", longest)
     apart.match_all()
     assert along.links()
     assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())

@@ -104,14 +104,14 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     random = Random(seed)
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     links = [(link.child.int - 1, link.parent.int - 1) for link in Whole(documents).links()]
-    doubts = [
+    ambiguous_matches = [
         (id_.int - 1, other.int - 1)
         for id_, found in Whole(documents).reviews().items()
         for one in found
         for other in one
     ]
     pairs = {tuple(sorted(pair)) for pair in random.sample(links, min(count, len(links)))}
-    pairs |= {tuple(sorted(pair)) for pair in random.sample(doubts, min(count, len(doubts)))}
+    pairs |= {tuple(sorted(pair)) for pair in random.sample(ambiguous_matches, min(count, len(ambiguous_matches)))}
     pairs |= {tuple(sorted(random.sample(range(len(samples)), 2))) for _ in range(count)}
     return [(a, b, random.choice(("confirmed", "rejected"))) for a, b in sorted(pairs)]
 
@@ -153,8 +153,8 @@ def test_decisions_at_any_moment_hold_at_the_end(
         for link in expected.links()
     }
     waiting = {
-        id_.int - 1: [[other.int - 1 for other in found] for found in doubts]
-        for id_, doubts in expected.reviews().items()
+        id_.int - 1: [[other.int - 1 for other in found] for found in ambiguous_matches]
+        for id_, ambiguous_matches in expected.reviews().items()
     }
     for number in range(ORDERS // 4):
         office = Office(database, admin, samples)

@@ -8,18 +8,18 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import reading, sql
-from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
-from counterfoil.documents.matching.normalise import ORDER
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEEKS, Key
+from counterfoil.documents.matching.normalize import ORDER
 
 IDS = [uuid4(), uuid4()]
-LOOKUP = sql.Lookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
+LOOKUP = sql.KeyLookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "start of a search": (sql._BEGIN, {"ids": IDS, "seeks": SEEKS}),
     "edges": (sql._EDGES, {"ids": IDS}),
-    "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENTS)}),
+    "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENT_KINDS)}),
     "holders of keys": (
         reading._HOLDERS,
-        {"kinds": list(PARENTS), "most": 50, "longest": 4_000, **LOOKUP.parameters},
+        {"kinds": list(PARENT_KINDS), "most": 50, "longest": 4_000, **LOOKUP.parameters},
     ),
 }
 

@@ -242,5 +242,5 @@ def test_ambiguous_delivery_sets_are_not_matched() -> None:
     by_quantity = dict(zip(range(1, 5), deliveries, strict=True))
     bill = {billed: read(invoice(lines=[line("A-1", str(billed))]), 9) for billed in (5, 8)}
 
-    assert rules.belonging(bill[5], deliveries) == []  # 1 and 4, or 2 and 3
-    assert rules.belonging(bill[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]
+    assert rules.matching_deliveries(bill[5], deliveries) == []  # 1 and 4, or 2 and 3
+    assert rules.matching_deliveries(bill[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]

@@ -2,8 +2,16 @@
 
 import pytest
 
-from counterfoil.documents.matching.compare import Feature, Level, match_lines
-from counterfoil.documents.matching.score import DOUBTFUL, PRIOR, SURE, Score, chances, current, score
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, match_lines
+from counterfoil.documents.matching.score import (
+    AUTO_MATCH_PROBABILITY,
+    PRIOR,
+    REVIEW_PROBABILITY,
+    Score,
+    current,
+    match_probabilities,
+    score,
+)
 from tests.documents.matching.papers import (
     BUYER,
     OTHER_SELLER,
@@ -25,24 +33,28 @@ def weight(found: Score, feature: str) -> float:
 def probability(*samples: SampleDocument) -> float:
     """Return the first order's match probability; the invoice comes last."""
     *orders, bill = samples
-    return chances([score(read(bill), read(sample, 2)) for sample in orders])[0]
+    return match_probabilities([score(read(bill), read(sample, 2)) for sample in orders])[0]
 
 
 def test_named_fitting_order_is_certain() -> None:
     found = score(read(invoice(po_reference="4711")), read(order("4711")))
     assert found.named
-    assert chances([found])[0] > 0.99
+    assert match_probabilities([found])[0] > 0.99
 
 
 def test_unnamed_fitting_order_is_certain_by_content() -> None:
     found = score(read(invoice()), read(order()))
     assert not found.named
-    assert SURE <= chances([found])[0] < probability(order("4711"), invoice(po_reference="4711"))
+    assert (
+        AUTO_MATCH_PROBABILITY
+        <= match_probabilities([found])[0]
+        < probability(order("4711"), invoice(po_reference="4711"))
+    )
 
 
 def test_other_suppliers_number_is_not_enough() -> None:
     strange = order("4711", seller=OTHER_SELLER)
-    assert probability(strange, invoice(po_reference="4711", lines=[line("Z-9")])) < DOUBTFUL
+    assert probability(strange, invoice(po_reference="4711", lines=[line("Z-9")])) < REVIEW_PROBABILITY
 
 
 def test_equal_candidates_share_the_probability() -> None:
@@ -51,7 +63,10 @@ def test_equal_candidates_share_the_probability() -> None:
 
 
 def test_better_fitting_candidate_gets_most_probability() -> None:
-    assert probability(order("4711"), order("4712", lines=[line("A-100"), line("B-1")]), invoice()) >= SURE
+    assert (
+        probability(order("4711"), order("4712", lines=[line("A-100"), line("B-1")]), invoice())
+        >= AUTO_MATCH_PROBABILITY
+    )
 
 
 def test_completeness_of_parties_does_not_raise_probability() -> None:
@@ -60,7 +75,7 @@ def test_completeness_of_parties_does_not_raise_probability() -> None:
 
 
 def test_no_candidates_yield_no_probabilities() -> None:
-    assert chances([]) == []
+    assert match_probabilities([]) == []
 
 
 def test_evidence_bits_sum_to_the_log_odds() -> None:
@@ -74,15 +89,21 @@ def test_shipped_weights_agree_with_their_levels() -> None:
     for named in (True, False):
         bits = weights.general[named]
         assert (
-            bits[Level(Feature.NUMBER, "same+long")]
-            > bits[Level(Feature.NUMBER, "same_end+short")]
+            bits[FeatureLevel(Feature.NUMBER, "same+long")]
+            > bits[FeatureLevel(Feature.NUMBER, "same_end+short")]
             > 0
-            > bits[Level(Feature.NUMBER, "different")]
+            > bits[FeatureLevel(Feature.NUMBER, "different")]
         )
         for side in (Feature.SELLER, Feature.BUYER):
-            assert bits[Level(side, "different_vat_id+different_name")] < bits[Level(side, "different_name")] <= 0
-        assert bits[Level(Feature.LINES, "none+several")] < bits[Level(Feature.LINES, "all+several")]
-        assert bits[Level(Feature.DATE, "years_after")] < 0 < bits[Level(Feature.DATE, "within_three_weeks")]
+            assert (
+                bits[FeatureLevel(side, "different_vat_id+different_name")]
+                < bits[FeatureLevel(side, "different_name")]
+                <= 0
+            )
+        assert bits[FeatureLevel(Feature.LINES, "none+several")] < bits[FeatureLevel(Feature.LINES, "all+several")]
+        assert (
+            bits[FeatureLevel(Feature.DATE, "years_after")] < 0 < bits[FeatureLevel(Feature.DATE, "within_three_weeks")]
+        )
 
 
 def test_long_number_weighs_more_than_short() -> None:

@@ -43,11 +43,11 @@ def outcome(office: Office) -> object:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("most", [sql.MAX_HOLDERS, 3])
+@pytest.mark.parametrize("most", [sql.MAX_DOCUMENTS_PER_KEY, 3])
 def test_grouped_matching_equals_single_matching(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, concurrency: int, most: int
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", most)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
     one_by_one = Office(database, admin, cases())
     one_by_one.match_all()
 
@@ -79,7 +79,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
 def test_documents_overcrowding_a_key_are_left_out(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4716)])
 
     assert office.match_together(range(5)) == {0, 1, 2}
@@ -88,7 +88,7 @@ def test_documents_overcrowding_a_key_are_left_out(
 def test_overcrowding_a_key_in_groups_removes_its_match(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
     unnumbered = [{name: value for name, value in line("A").items() if name != "article_number"}]
     others = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
     office = Office(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
@@ -106,7 +106,7 @@ def test_overcrowding_a_key_in_groups_removes_its_match(
 def test_crowding_before_write_forces_new_decision(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
 ) -> None:
-    monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
+    monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
     decided = office.search(others)
     office.match_all(range(others))
@@ -141,7 +141,7 @@ def test_partner_matched_while_waiting_leaves_document_out(database: Database, a
     def write_during_wait() -> None:
         decided = office.search(0)
         with database.tenant(office.tenant_id) as connection:
-            matching.wait_for_lock(connection, office.tenant_id)
+            matching.lock_tenant_blocking(connection, office.tenant_id)
             locked.set()
             waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             assert any(admin.execute(waiting).fetchall() for _ in range(50_000))
@@ -197,7 +197,7 @@ def test_group_search_needs_few_extra_statements(
 
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
-            patch.setattr(matcher, "CACHE", reading.Documents())
+            patch.setattr(matcher, "CACHE", reading.DocumentCache())
             with database.tenant(office.tenant_id, by_index=True) as connection:
                 matching.search(connection, office.tenant_id, [office.ids[position] for position in positions])
         return len(executed)

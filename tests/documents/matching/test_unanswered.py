@@ -10,7 +10,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.errors import CancelledError, DeferredError, RejectedRequestError
-from counterfoil.llm import Answered, Question
+from counterfoil.llm import LlmRequest, LlmResponse
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice, order
 from tests.documents.matching.test_judge import (
@@ -52,7 +52,7 @@ def test_refused_question_leaves_neighbor_ambiguous(
     assert stored_answers(admin) == []
     sound = office.file(again(2))
     scripted.then(refusal)
-    assert isinstance(office.match(sound), matching.Written)
+    assert isinstance(office.match(sound), matching.MatchResult)
     assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
     assert len(scripted.requests) == 2
     for position in (sound, 2):
@@ -95,17 +95,17 @@ class SlowModel:
     left = inf
     calls = 0
 
-    def ask(
+    def complete_json(
         self,
-        question: Question,
+        question: LlmRequest,
         answer: type[M],
         deadline: Deadline,
-    ) -> Answered[M]:
+    ) -> LlmResponse[M]:
         if deadline.remaining() < 5:
             raise CancelledError("Too little time to call the language model")
         self.left -= 5
         self.calls += 1
-        return Answered(answer.model_validate({"matches": []}))
+        return LlmResponse(answer.model_validate({"matches": []}))
 
 
 @pytest.fixture

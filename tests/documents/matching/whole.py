@@ -10,8 +10,8 @@ from uuid import UUID
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import Key
-from counterfoil.documents.matching.normalise import DELIVERY, ORDER, Document
-from counterfoil.documents.matching.rules import Choice, Link, Said
+from counterfoil.documents.matching.normalize import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.rules import ManualDecisions, ProposedMatch, RuleDecision
 from counterfoil.documents.matching.score import Score, score
 
 
@@ -34,7 +34,7 @@ class Whole:
         self._deliveries = [document for document in documents if document.kind == DELIVERY]
         self._choices = {document.id: self._choose(document) for document in documents}
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ProposedMatch]:
         """Return every link; a person's decision replaces the rules."""
         chosen = [link for choice in self._choices.values() for link in choice.links]
         found = chosen + [link for document in self._documents.values() for link in self._through(document)]
@@ -46,7 +46,7 @@ class Whole:
         return {
             id_: [[link.parent for link in doubt.candidates] for doubt in found]
             for id_, choice in self._choices.items()
-            if (found := rules.open_doubts(choice))
+            if (found := rules.unresolved_matches(choice))
         }
 
     def reason(self, document: Document) -> str | None:
@@ -58,45 +58,47 @@ class Whole:
         return [self._documents[id_] for id_ in sorted(found)]
 
     def _copies_of(self, document: Document) -> list[Document]:
-        return self._holding(keyed.copies(document), document)
+        return self._holding(keyed.duplicate_keys(document), document)
 
     def _original(self, document: Document) -> Document | None:
-        return rules.original(document, self._copies_of(document), self._decisions(document))
+        return rules.find_original(document, self._copies_of(document), self._decisions(document))
 
     @staticmethod
-    def _of_person(one: Document, other: Document) -> Link:
-        child, parent = rules.ends(one, other)
+    def _of_person(one: Document, other: Document) -> ProposedMatch:
+        child, parent = rules.order_pair(one, other)
         found = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
-        return Link(child.id, parent.id, parent.kind, "person", found)
+        return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", found)
 
     def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:
         return [self._documents[id_] for pair in pairs if document.id in pair for id_ in pair - {document.id}]
 
-    def _decisions(self, document: Document) -> Said:
+    def _decisions(self, document: Document) -> ManualDecisions:
         rejected = frozenset(other.id for other in self._others(document, self._rejected))
-        return Said(tuple(self._others(document, self._confirmed)), rejected)
+        return ManualDecisions(tuple(self._others(document, self._confirmed)), rejected)
 
     def _is_copy(self, document: Document) -> bool:
         return document.id in self._copies
 
-    def _choose(self, child: Document) -> Choice:
-        named, decisions = self._holding(keyed.numbers_named(child), child), self._decisions(child)
-        similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy, decisions)), child)
+    def _choose(self, child: Document) -> RuleDecision:
+        named, decisions = self._holding(keyed.referenced_numbers(child), child), self._decisions(child)
+        similar = self._holding(
+            keyed.transaction_keys(child, rules.open_candidates(child, named, self._is_copy, decisions)), child
+        )
         claims = {
-            other.id: self._possible(other, self._holding(keyed.waiting(other), other))
-            for other in rules.weighed(child, similar)
+            other.id: self._possible(other, self._holding(keyed.expected_number_keys(other), other))
+            for other in rules.candidates_to_score(child, similar)
         }
-        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy, decisions)
+        return rules.decide_matches(child, named, similar, self._copies_of(child), claims, self._is_copy, decisions)
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
         """Return the child's parents, including those a person confirmed."""
         confirmed = self._others(self._documents[child], self._confirmed)
         return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 
-    def _through(self, child: Document) -> list[Link]:
+    def _through(self, child: Document) -> list[ProposedMatch]:
         own = self._choices[child.id]
         orders, deliveries = own.parents(ORDER), own.parents(DELIVERY)
-        if not rules.follows_through(child) or (orders and deliveries) or child.id in self._copies:
+        if not rules.has_transitive_matches(child) or (orders and deliveries) or child.id in self._copies:
             return []
         all_orders, all_deliveries = self._parents(child.id, ORDER), self._parents(child.id, DELIVERY)
         if not orders and not deliveries:
@@ -105,16 +107,16 @@ class Whole:
             orders = all_orders
         found: list[Document] = []
         if orders:
-            found = rules.belonging(child, self._possible(child, self._of_orders(all_orders)))
+            found = rules.matching_deliveries(child, self._possible(child, self._of_orders(all_orders)))
         else:
             ids = {order for delivery in all_deliveries for order in self._parents(delivery, ORDER)}
             found = self._possible(child, [self._documents[id_] for id_ in ids])
         if not orders and not deliveries and not found:
             named = self._possible(child, self._holding(keyed.fellows(child), child))
-            found = rules.fellows(
+            found = rules.sibling_deliveries(
                 child, [one for one in named if one in self._deliveries and not self._parents(one.id, ORDER)]
             )
-        return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
+        return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
     def _of_orders(self, orders: Collection[UUID]) -> list[Document]:
         return [one for one in self._deliveries if self._parents(one.id, ORDER) & frozenset(orders)]

@@ -90,7 +90,7 @@ def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tif
     return file.getvalue()
 
 
-def recognised(content: bytes, confidence: float = 99.0) -> list[Raw]:
+def recognized(content: bytes, confidence: float = 99.0) -> list[Raw]:
     """Textract answers for each page, with words at their printed positions."""
     return [textract(source, confidence) for source in page.pages(content)]
 

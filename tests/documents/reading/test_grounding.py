@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.reading.grounding import Grounds, dates, numbers
+from counterfoil.documents.reading.grounding import Grounding, dates, numbers
 from counterfoil.documents.text.page import Page, Word
 
 
-def grounds(*texts: str) -> Grounds:
+def grounds(*texts: str) -> Grounding:
     """Index pages of lines. Word widths are proportional to word lengths."""
-    return Grounds([_page(text) for text in texts])
+    return Grounding([_page(text) for text in texts])
 
 
 def _page(text: str) -> Page:
@@ -198,6 +198,6 @@ def test_hostile_page_is_searched_in_linear_time(text: str):
 
 def _seconds(text: str) -> float:
     began = time.perf_counter()
-    assert Grounds([_page(text)]).number("7.77") is None
+    assert Grounding([_page(text)]).number("7.77") is None
     list(dates(text))
     return time.perf_counter() - began

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from counterfoil.documents.reading.merge import Read, merge_fields
-from counterfoil.documents.reading.model import Answer
+from counterfoil.documents.reading.merge import ReadFields, merge_fields
+from counterfoil.documents.reading.model import GroundedExtraction
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text.page import Evidence
 
 INVOICE = DocumentType.INVOICE
 
 
-def read(confidence: float = 0.9, type_: DocumentType = INVOICE, **fields: Any) -> Read:
-    return Read(type_, fields, _evidence("label", confidence, fields))
+def read(confidence: float = 0.9, type_: DocumentType = INVOICE, **fields: Any) -> ReadFields:
+    return ReadFields(type_, fields, _evidence("label", confidence, fields))
 
 
-def answer(type_: DocumentType = INVOICE, **fields: Any) -> Answer:
-    return Answer(type_, fields, _evidence("model", 0.8, fields), ("A remark.",))
+def answer(type_: DocumentType = INVOICE, **fields: Any) -> GroundedExtraction:
+    return GroundedExtraction(type_, fields, _evidence("model", 0.8, fields), ("A remark.",))
 
 
 def _evidence(source: str, confidence: float, fields: dict[str, Any]) -> dict[str, Evidence]:
@@ -36,7 +36,7 @@ TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gr
 
 def test_model_answer_is_used_without_rules():
     found = merge_fields(None, answer(invoice_number="1"))
-    assert (found.fields, found.remarks) == ({"invoice_number": "1"}, ("A remark.",))
+    assert (found.fields, found.warnings) == ({"invoice_number": "1"}, ("A remark.",))
 
 
 def test_certain_rule_values_stay_and_gaps_are_filled():

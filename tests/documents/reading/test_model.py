@@ -7,17 +7,17 @@ import pytest
 from pydantic import ValidationError
 
 from counterfoil.documents.reading import model
-from counterfoil.documents.reading.grounding import Grounds
-from counterfoil.documents.reading.model import Said, counted, form, question
+from counterfoil.documents.reading.grounding import Grounding
+from counterfoil.documents.reading.model import LlmExtraction, form, grounded_fields, question
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
-from counterfoil.llm import Question
+from counterfoil.llm import LlmRequest
 from tests.documents.reading.papers import LASKU, READ, printed
 
 PAGES = page.pages(printed(LASKU))
 
 
-def question_content(inquiry: Question) -> dict[str, Any]:
+def question_content(inquiry: LlmRequest) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(inquiry.user.removeprefix("<document>\n").removesuffix("\n</document>"))
     return found
 
@@ -25,7 +25,7 @@ def question_content(inquiry: Question) -> dict[str, Any]:
 def test_model_form_covers_every_field():
     roles = {name for role in ROLES.values() for name in (role.number, role.date, role.seller, role.buyer)}
     fields = {name for kind, form_ in MODELS.items() if kind is not DocumentType.OTHER for name in form_.model_fields}
-    assert fields - roles <= set(Said.model_fields)
+    assert fields - roles <= set(LlmExtraction.model_fields)
 
 
 def test_columns_stay_apart_in_the_question():
@@ -47,7 +47,7 @@ def test_long_document_shows_first_and_last_pages(monkeypatch: pytest.MonkeyPatc
 
 
 def test_json_numbers_become_strings():
-    answer = Said.model_validate(
+    answer = LlmExtraction.model_validate(
         {"type": "invoice", "total_gross": 1506.5, "line_items": [{"quantity": 3}], "buyer": {}}
     )
     assert answer.data() == {"type": "invoice", "total_gross": "1506.5", "line_items": [{"quantity": "3"}]}
@@ -56,20 +56,20 @@ def test_json_numbers_become_strings():
 @pytest.mark.parametrize("currency", ["\u20ac", "EURO", "12"])
 def test_currency_must_be_a_code(currency: str):
     with pytest.raises(ValidationError):
-        Said.model_validate({"type": "invoice", "currency": currency})
-    assert Said.model_validate({"type": "invoice", "currency": "eur"}).currency == "EUR"
+        LlmExtraction.model_validate({"type": "invoice", "currency": currency})
+    assert LlmExtraction.model_validate({"type": "invoice", "currency": "eur"}).currency == "EUR"
 
 
 @pytest.mark.parametrize("changes", [{"number": "L-2026"}, {"date": "2026-03-15"}, {"total_gross": "1506.01"}])
 def test_essential_value_absent_from_pages_is_rejected(changes: dict[str, str]):
-    grounded = form(Grounds(PAGES))
+    grounded = form(Grounding(PAGES))
     grounded.model_validate(READ)
     with pytest.raises(ValidationError, match="not on the pages"):
         grounded.model_validate(READ | changes)
 
 
-def count(pages: Any = PAGES, **changes: Any) -> model.Answer:
-    return counted(Said.model_validate(READ | changes), Grounds(pages))
+def count(pages: Any = PAGES, **changes: Any) -> model.GroundedExtraction:
+    return grounded_fields(LlmExtraction.model_validate(READ | changes), Grounding(pages))
 
 
 def test_field_names_depend_on_the_type():
@@ -97,7 +97,7 @@ def test_invented_line_is_dropped_and_others_renumbered():
 def test_references_absent_from_pages_are_dropped():
     found = count(po_reference=["PO 4711-22", "PO 9999"])
     assert found.fields["po_reference"] == ["PO 4711-22"]
-    assert found.remarks == ("po_reference is not on the pages as the language model returned it, and was omitted.",)
+    assert found.warnings == ("po_reference is not on the pages as the language model returned it, and was omitted.",)
 
 
 def test_tax_and_bank_ids_are_normalized_and_checked():

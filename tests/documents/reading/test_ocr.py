@@ -12,7 +12,7 @@ from botocore.config import Config
 from counterfoil import aws
 from counterfoil.documents.page_images import MAX_OCR_BYTES
 from counterfoil.documents.reading import ocr
-from counterfoil.documents.reading.ocr import Recognised, Textract, packed, unpacked
+from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
 from tests.documents.reading.papers import LASKU, printed, refusal, textract
@@ -35,13 +35,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield server
 
 
-def recognise(image: bytes = b"%PDF-", *, left: Callable[[], float] = lambda: 60.0, guards: Any = None) -> Any:
-    return Textract(guards or Guards()).recognise(image, 595, 842, time_left=left)
+def recognize(image: bytes = b"%PDF-", *, left: Callable[[], float] = lambda: 60.0, guards: Any = None) -> Any:
+    return Textract(guards or Guards()).recognize(image, 595, 842, time_left=left)
 
 
 def test_words_keep_their_recognized_positions(scripted: Server):
     scripted.then(textract(OF, confidence=87.5))
-    found = recognise()
+    found = recognize()
     assert (found.confidence, [word.text for word in found.page.words]) == (0.875, [word.text for word in OF.words])
     assert found.page.text == OF.text
     for word, printed_ in zip(found.page.words, OF.words, strict=True):
@@ -50,19 +50,19 @@ def test_words_keep_their_recognized_positions(scripted: Server):
 
 def test_page_without_words_is_empty(scripted: Server):
     scripted.then(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
-    assert recognise() == Recognised(page.Page(595, 842, ()), 0.0)
+    assert recognize() == OcrPage(page.Page(595, 842, ()), 0.0)
 
 
 def test_null_characters_are_replaced(scripted: Server):
     word = {"BlockType": "WORD", "Text": "M8\x00x40", "Confidence": 90, "Geometry": {"Polygon": SQUARE}}
     scripted.then(Raw(200, json.dumps({"Blocks": [word]}).encode()))
-    assert recognise().page.text == "M8\ufffdx40"
+    assert recognize().page.text == "M8\ufffdx40"
 
 
-@pytest.mark.parametrize("recognised", [None, Recognised(OF, 0.9)])
-def test_packed_result_round_trips(recognised: Recognised | None):
-    again = unpacked(packed(recognised))
-    assert (again is None) == (recognised is None)
+@pytest.mark.parametrize("recognized", [None, OcrPage(OF, 0.9)])
+def test_packed_result_round_trips(recognized: OcrPage | None):
+    again = unpacked(packed(recognized))
+    assert (again is None) == (recognized is None)
     if again is not None:
         assert (again.page.text, again.confidence) == (OF.text, 0.9)
 
@@ -71,12 +71,12 @@ def test_packed_result_round_trips(recognised: Recognised | None):
 def test_rejected_page_does_not_count_as_outage(code: str, scripted: Server):
     guards = Guards()
     scripted.then(refusal(code))
-    assert recognise(guards=guards) is None
+    assert recognize(guards=guards) is None
     assert guards.seen == [("ocr:textract", "ok")]
 
 
 def test_page_above_size_limit_is_not_sent(scripted: Server):
-    assert recognise(b"x" * (MAX_OCR_BYTES + 1)) is None
+    assert recognize(b"x" * (MAX_OCR_BYTES + 1)) is None
     assert scripted.requests == []
 
 
@@ -92,7 +92,7 @@ def test_page_above_size_limit_is_not_sent(scripted: Server):
 def test_other_errors_and_invalid_answers_raise(answer: Raw, error: type[Exception], scripted: Server):
     scripted.then(answer)
     with pytest.raises(error):
-        recognise()
+        recognize()
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_throttling_or_outage_counts_as_unavailable(code: str, scripted: Server)
     guards = Guards()
     scripted.then(*[refusal(code, 500 if code == "InternalServerError" else 400)] * 5)
     with pytest.raises(ServiceUnavailableError):
-        recognise(guards=guards)
+        recognize(guards=guards)
     assert guards.seen == [("ocr:textract", "ServiceUnavailableError")]
 
 
 def test_call_without_time_left_is_not_sent(scripted: Server):
     with pytest.raises(CancelledError):
-        recognise(left=lambda: ocr.LEAST_SECONDS - 0.1)
+        recognize(left=lambda: ocr.MIN_SECONDS_LEFT - 0.1)
     assert scripted.requests == []
 
 
@@ -119,13 +119,13 @@ def test_call_without_time_left_is_not_sent(scripted: Server):
 def test_timeout_is_an_outage_unless_deadline_passed(
     afterwards: float, error: type[Exception], counted: str, scripted: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ocr, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(ocr, "CALL_SECONDS", 0.2)
+    monkeypatch.setattr(ocr, "MIN_SECONDS_LEFT", 0.0)
+    monkeypatch.setattr(ocr, "CALL_TIMEOUT_SECONDS", 0.2)
     remaining = iter([0.1 if error is CancelledError else 60.0])
     guards = Guards()
     scripted.then(Raw(how="silent"))
     with pytest.raises(error):
-        recognise(left=lambda: next(remaining, afterwards), guards=guards)
+        recognize(left=lambda: next(remaining, afterwards), guards=guards)
     assert guards.seen == [("ocr:textract", counted)]
 
 
@@ -135,5 +135,5 @@ def test_open_breaker_sends_no_request(scripted: Server):
             raise ServiceUnavailableError(name)
 
     with pytest.raises(ServiceUnavailableError, match="ocr:textract"):
-        recognise(guards=Open())
+        recognize(guards=Open())
     assert scripted.requests == []

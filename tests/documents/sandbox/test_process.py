@@ -182,7 +182,7 @@ def test_child_start_failure_is_transient(monkeypatch: pytest.MonkeyPatch) -> No
         parsers.read(printed(LASKU))
 
 
-def test_cancelled_call_ends_its_child() -> None:
+def test_canceled_call_ends_its_child() -> None:
     def check() -> None:
         raise CancelledError("canceled")
 
@@ -193,7 +193,7 @@ def test_cancelled_call_ends_its_child() -> None:
 
 
 def test_abandoned_answer_ends_its_child() -> None:
-    parts = parsers.cut(printed(LASKU, LASKU), [(1, 1), (2, 2)])
+    parts = parsers.extract_pages(printed(LASKU, LASKU), [(1, 1), (2, 2)])
     assert next(parts).startswith(b"%PDF")
     parts.close()  # type: ignore[attr-defined]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.structured import DocumentType, structure
+from counterfoil.documents.structured import DocumentType, to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.reading import Reading
 from tests.documents.text.paper import paper
@@ -32,7 +32,7 @@ Gewerbestraße 108          USt-IdNr. DE136695976          verkauf@suederholz.ex
 def read(drawing: str) -> Reading:
     found = reading.read([paper(drawing)])
     assert found is not None
-    structure(found.type, found.fields)  # raises if the fields are invalid
+    to_structured_data(found.type, found.fields)  # raises if the fields are invalid
     return found
 
 

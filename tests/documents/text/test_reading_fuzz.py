@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.documents.structured import structure
+from counterfoil.documents.structured import to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidDocumentError
@@ -46,7 +46,7 @@ def _pages(draw: st.DrawFn) -> Page:
 def test_any_page_yields_valid_structured_data(found: list[Page]):
     stated = reading.read([paper("Rechnung Nr. 17"), *found])
     assert stated is not None
-    record, _ = structure(stated.type, stated.fields)
+    record, _ = to_structured_data(stated.type, stated.fields)
     assert record.data()
     assert all(0 <= fact.confidence <= 1 and 1 <= fact.page <= len(found) + 1 for fact in stated.evidence.values())
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from counterfoil.documents.structured import ROLES, DocumentType, structure
+from counterfoil.documents.structured import ROLES, DocumentType, to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import pages
 from tools.sample_generator.catalog import PRODUCT_LINES, ProductLine
@@ -57,7 +57,7 @@ def test_generated_document_is_read_correctly(country: str, number: int):
     found = reading.read(pages(write_page(document)))
     assert found is not None
     assert found.type.value == document.kind.value
-    data = structure(found.type, found.fields)[0].data()
+    data = to_structured_data(found.type, found.fields)[0].data()
     roles = ROLES[DocumentType(document.kind.value)]
     sides = [roles.buyer] if found.type is DocumentType.GOODS_RECEIPT else [roles.seller, roles.buyer]
     for side in sides:  # a goods receipt is internal to the buyer

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.structured import structure
+from counterfoil.documents.structured import to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import pages
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
@@ -71,7 +71,7 @@ def test_unexplained_tax_code_is_not_a_rate():
 def _compared(document: DrawnDocument) -> tuple[str | None, Counts, Counts]:
     """Return the type that was read, and the scores of header and lines."""
     found = reading.read(pages(document.content))
-    data = {} if found is None else structure(found.type, found.fields)[0].data()
+    data = {} if found is None else to_structured_data(found.type, found.fields)[0].data()
     head = compare(header(document.states), header(data), _shows_all)
     lines = compare_lines(document.states["line_items"], data.get("line_items", []), _shows_all)
     return None if found is None else found.type.value, head, lines

@@ -84,7 +84,7 @@ def test_extraction_warns_about_unreadable_amounts() -> None:
 
     assert found.structured_data is not None
     assert found.structured_data["invoice_number"] == "R-2026-17"
-    assert found.remarks[-1] == (
+    assert found.warnings[-1] == (
         "Printed on page 1 in a font without usable characters, so not read: line_items, total_gross, total_net. "
         "Print the document to a new PDF and send that."
     )

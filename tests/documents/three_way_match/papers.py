@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 from uuid import UUID
 
-from counterfoil.documents.three_way_match import Document, Result, Tolerances, examine, read_document
+from counterfoil.documents.three_way_match import Document, Result, Tolerances, find_variances, read_document
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)
 SELLER = {"name": "Tarnow Schrauben AG", "vat_id": "DE136695976"}
@@ -116,7 +116,7 @@ def result(
     *documents: Document, edges: Sequence[tuple[UUID, UUID]] | None = None, tolerances: Tolerances | None = None
 ) -> Result:
     """Return the result of the three-way match."""
-    return examine(documents, links(documents) if edges is None else edges, tolerances)
+    return find_variances(documents, links(documents) if edges is None else edges, tolerances)
 
 
 def codes(found: Result) -> list[str]:

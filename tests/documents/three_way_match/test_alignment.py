@@ -5,19 +5,19 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.three_way_match.alignment import Anchor, alike, weigh
+from counterfoil.documents.three_way_match.alignment import OrderLine, alike, line_similarity
 from counterfoil.documents.three_way_match.case import _is_same_paper
 from counterfoil.documents.three_way_match.decisions import _raised
 from counterfoil.documents.three_way_match.tolerances import Limits
 from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
 
 ORDER = order(lines=(line("SKR-4711-220-A"),))
-ANCHOR = Anchor(ORDER, ORDER.lines[0])
+ANCHOR = OrderLine(ORDER, ORDER.lines[0])
 BILLED = invoice(lines=(line("SKR-4711-220-A"),)).lines[0]
 
 
 def weight(**changes: object) -> float:
-    return weigh(replace(BILLED, **changes), ANCHOR, {ORDER.id: frozenset()}, {})  # type: ignore[arg-type]
+    return line_similarity(replace(BILLED, **changes), ANCHOR, {ORDER.id: frozenset()}, {})  # type: ignore[arg-type]
 
 
 def test_equal_amount_adds_to_an_equal_quantity() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.three_way_match import Document, Outcome
+from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
 from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, result
 
 
@@ -46,14 +46,14 @@ def test_rounded_price_is_not_a_discount(price: str, quantity: str, net: str):
     lines = [line(quantity=quantity, price=price, net_amount=net)]
     ordered = [line(quantity=quantity, price=price)]
     found = result(order(lines=ordered), delivery(lines=ordered), invoice(lines=lines))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_price_basis_is_derived_from_the_line_amount():
     ordered = line(quantity="1000", price="4.20", price_basis_quantity="100")
     billed = line(quantity="1000", price="4.20", net_amount="42.00")
     found = result(order(lines=[ordered]), delivery(lines=[line(quantity="1000")]), invoice(lines=[billed]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_inconsistent_order_amount_falls_back_to_price():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from counterfoil.documents.matching.normalise import words
-from counterfoil.documents.three_way_match import Outcome
+from counterfoil.documents.matching.normalize import words
+from counterfoil.documents.three_way_match import ThreeWayMatchStatus
 from counterfoil.documents.three_way_match.model import is_charge
 from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, order, receipt, result
 
@@ -43,8 +43,8 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
 )
 def test_charge_with_a_unit_is_not_an_exception(description: str):
     found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
-    assert found.remarks == (f"Invoice R-100 bills 50.00 EUR that no order names: '{description}'.",)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    assert found.warnings == (f"Invoice R-100 bills 50.00 EUR that no order names: '{description}'.",)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_down_payment_and_final_invoice_agree(description: str):
     last = invoice("R-100", 10, lines=[*TWO, charge(description, "31.35", "-1")])
     assert codes(result(order(), first)) == []
     found = result(order(), first, delivery(), last)
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_goods_with_charge_like_names_are_goods(goods: str):
 def test_unordered_doors_are_not_carriage():
     """`Portes` means carriage in Spanish and doors in French."""
     found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
-    assert (codes(found), found.outcome) == (["billed_beyond_order"], Outcome.EXCEPTION)
+    assert (codes(found), found.outcome) == (["billed_beyond_order"], ThreeWayMatchStatus.EXCEPTION)

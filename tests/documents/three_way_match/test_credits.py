@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.three_way_match import Document, Outcome
+from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
 from tests.documents.three_way_match.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
@@ -32,7 +32,7 @@ def test_returned_goods_do_not_lower_the_price():
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
 def test_price_credit_settles_as_amount_or_with_goods(credited: dict[str, str]):
     found = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_one_credit_does_not_settle_two_prices():
@@ -62,15 +62,15 @@ def found_in(documents: Sequence[Document], copies: Sequence[Document], *unlinke
 
 def test_reissued_invoice_after_cancellation_is_not_a_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
-    cancelled = of_invoice(day=12)
-    assert found_in([order(), delivery(), first, cancelled, second], [first, second]) == []
+    canceled = of_invoice(day=12)
+    assert found_in([order(), delivery(), first, canceled, second], [first, second]) == []
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_one_credit_note_cancels_one_of_three(sign: str):
     first, second, third = invoice("R-100", 10), invoice("R-101", 13), invoice("R-102", 14)
-    cancelled = of_invoice(total_gross=f"{sign}104.50")
-    documents = [order(), delivery(), first, second, third, cancelled]
+    canceled = of_invoice(total_gross=f"{sign}104.50")
+    documents = [order(), delivery(), first, second, third, canceled]
     assert found_in(documents, [first, second, third]) == ["duplicate_invoice"]
     assert found_in([*documents, credit("G2", 22)], [first, second, third]) == []
 

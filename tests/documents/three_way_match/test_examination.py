@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.matching import normalise, rules
-from counterfoil.documents.three_way_match import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
+from counterfoil.documents.matching import normalize, rules
+from counterfoil.documents.three_way_match import Key, Limits, Result, ThreeWayMatchStatus, Tolerance, Tolerances, case
 from tests.documents.three_way_match.papers import (
     TWO,
     codes,
@@ -28,12 +28,12 @@ from tests.documents.three_way_match.papers import (
 def only(found: Result, code: str) -> str:
     """Return the sentence of the only open variance."""
     assert codes(found) == [code]
-    return next(one.sentence for one in found.variances if one.is_open)
+    return next(one.message for one in found.variances if one.is_open)
 
 
 def test_agreeing_documents_are_matched():
     found = result(order(), delivery(), receipt(), invoice())
-    assert (found.outcome, found.variances, found.reasons) == (Outcome.MATCHED, (), ("Everything agrees.",))
+    assert (found.outcome, found.variances, found.reasons) == (ThreeWayMatchStatus.MATCHED, (), ("Everything agrees.",))
 
 
 def test_record_shows_quantities_per_line_item():
@@ -59,14 +59,14 @@ def test_record_shows_quantities_per_line_item():
 def test_billing_beyond_delivery_is_an_exception():
     found = result(order(), delivery(lines=[line(quantity="9"), TWO[1]]), invoice())
     assert codes(found) == ["over_billed_quantity", "under_delivered"]
-    assert found.outcome is Outcome.EXCEPTION
+    assert found.outcome is ThreeWayMatchStatus.EXCEPTION
     assert found.reasons[0] == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 9 pieces were delivered, 1 piece too many."
 
 
 def test_partial_invoice_is_incomplete():
     found = result(order(), delivery(lines=[line(quantity="4")]), invoice(lines=[line(quantity="4")]))
     assert codes(found) == ["under_delivered", "under_delivered"]
-    assert found.outcome is Outcome.INCOMPLETE
+    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in found.reasons
 
 
@@ -77,7 +77,7 @@ def test_partial_deliveries_and_invoices_are_added_up():
         *(delivery(f"L{n}", n, lines=[line(quantity=a), line("B-2", b, None)]) for n, (a, b) in enumerate(parts)),
         *(invoice(f"R{n}", n, lines=[line(quantity=a), line("B-2", b, "12.50")]) for n, (a, b) in enumerate(parts)),
     )
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_invoice_exceeding_the_order_is_reported():
@@ -173,12 +173,12 @@ def test_inexact_conversions_cause_no_variance():
     parts = [[third], [third], [third, other[1]]]
     notes = [delivery(f"L{number}", number, lines=part) for number, part in enumerate(parts)]
     found = result(order(lines=lines), *notes, invoice(lines=other))
-    assert (found.variances, found.outcome) == ((), Outcome.MATCHED)
+    assert (found.variances, found.outcome) == ((), ThreeWayMatchStatus.MATCHED)
 
 
 def test_inconvertible_units_require_a_manual_check():
     found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
-    assert (codes(found), found.outcome) == ([], Outcome.EXCEPTION)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.EXCEPTION)
     assert found.reasons[0] == (
         "Invoice R-100, line 1: its unit XBX cannot be compared with the order's: check the quantity."
     )
@@ -205,7 +205,7 @@ WRITTEN = {
 @pytest.mark.parametrize("how", WRITTEN)
 def test_line_layout_does_not_affect_the_match(how: str):
     found = result(order(), delivery(), invoice(lines=WRITTEN[how]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_article_code_of_delivery_note_is_learned():
@@ -246,7 +246,7 @@ def test_price_beyond_tolerance_is_a_difference():
 
 def test_price_within_tolerance_is_reported():
     found = result(order(), delivery(), invoice(lines=[line(price="4.21"), TWO[1]]))
-    assert (codes(found), found.outcome) == ([], Outcome.WITHIN_TOLERANCE)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.WITHIN_TOLERANCE)
     assert found.reasons[0].endswith("0.2 % more (within the tolerance).")
 
 
@@ -317,7 +317,7 @@ def test_unlinked_invoice_with_same_number_is_duplicate():
 def test_alike_halves_of_an_order_are_not_duplicates():
     half = [line(quantity="5"), line("B-2", "2.5", "12.50")]
     found = result(order(), delivery(), invoice("R1", 10, lines=half), invoice("R2", 11, lines=half))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_same_number_next_year_is_not_a_duplicate():
@@ -332,14 +332,14 @@ def test_full_credit_note_settles_a_duplicate():
     first, again = invoice(), invoice("R-200", 12)
     edges = [*links([order(), delivery(), first]), (first.id, again.id), (again.id, credit().id)]
     found = result(order(), delivery(), first, again, credit(), edges=edges)
-    assert (codes(found), found.variances[0].settled_by) == ([], "Credit note G1 credits all of it.")
-    assert found.outcome is Outcome.MATCHED
+    assert (codes(found), found.variances[0].decided_by) == ([], "Credit note G1 credits all of it.")
+    assert found.outcome is ThreeWayMatchStatus.MATCHED
 
 
 def test_missing_order_is_reported():
     found = result(delivery(), invoice())
     assert only(found, "missing_purchase_order") == "Invoice R-100 names order 4711, which is not here."
-    assert found.outcome is Outcome.INCOMPLETE
+    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
 def test_damaged_reference_is_not_a_missing_order():
@@ -357,12 +357,12 @@ def test_undelivered_billed_goods_are_reported():
 def test_invoice_without_lines_bills_its_total():
     bill = invoice(lines=[], total_net="104.50", total_gross="104.50")
     found = result(order(), delivery(), bill)
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_lump_sum_matching_no_goods_is_incomplete():
     found = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
-    assert found.outcome is Outcome.INCOMPLETE
+    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert found.reasons[-1] == (
         "Invoice R-100 names no line item of purchase order 4711: 99.00 EUR cannot be split by line item."
     )
@@ -377,13 +377,13 @@ def test_lump_sum_beyond_the_order_is_reported():
 
 def test_empty_delivery_note_leaves_quantities_unknown():
     found = result(order(), delivery(lines=[]), invoice())
-    assert (codes(found), found.outcome) == ([], Outcome.INCOMPLETE)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
     assert found.reasons == ("Delivery note L1 has no line items, so the delivered quantities are unknown.",)
 
 
 def test_an_order_alone_waits_for_its_invoice():
     found = result(order(), delivery())
-    assert (found.outcome, found.reasons) == (Outcome.INCOMPLETE, ("The invoice is missing.",))
+    assert (found.outcome, found.reasons) == (ThreeWayMatchStatus.INCOMPLETE, ("The invoice is missing.",))
 
 
 def test_invoice_without_order_gives_the_reason():
@@ -399,20 +399,20 @@ def test_changed_order_replaces_the_first_version():
     note, bill = delivery(lines=[line(quantity="12"), TWO[1]]), invoice(lines=[line(quantity="12"), TWO[1]])
     found = result(order(), changed, note, bill, edges=links([order(), note, bill]))
     assert codes(found) == []
-    assert found.remarks == ("Purchase order 4711 was changed or repeated, and its last version counts (2026-03-04).",)
+    assert found.warnings == ("Purchase order 4711 was changed or repeated, and its last version counts (2026-03-04).",)
 
 
 def test_duplicate_delivery_note_counts_once():
     found = result(order(), delivery(), duplicate_of(delivery()), invoice())
     assert codes(found) == []
-    assert found.remarks == ("Delivery note L1 was received more than once, and counts once (2026-03-07).",)
+    assert found.warnings == ("Delivery note L1 was received more than once, and counts once (2026-03-07).",)
 
 
 def test_credited_excess_is_settled():
     bill = invoice(lines=[line(quantity="12"), TWO[1]])
     found = result(order(), delivery(), bill, credit(lines=[line(quantity="2")]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
-    assert {one.settled_by for one in found.variances} == {"Credit note G1 credits 2 pieces."}
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    assert {one.decided_by for one in found.variances} == {"Credit note G1 credits 2 pieces."}
 
 
 def test_insufficient_credit_note_settles_nothing():
@@ -426,7 +426,7 @@ def test_tenants_tolerance_applies_to_its_supplier():
     own = Tolerances([Tolerance(Key.BILLED_QUANTITY, limits, supplier="DE136695976")])
     bill = invoice(lines=[line(quantity="11"), TWO[1]])
     found = result(order(), delivery(), bill, tolerances=own)
-    assert found.outcome is Outcome.WITHIN_TOLERANCE
+    assert found.outcome is ThreeWayMatchStatus.WITHIN_TOLERANCE
 
 
 # -- unusual values -------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_tenants_tolerance_applies_to_its_supplier():
 def test_meaningless_numbers_do_not_stop_the_examination(quantity: str):
     odd = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
     for documents in ([order(lines=[odd]), invoice()], [order(), delivery(lines=[odd]), invoice(lines=[odd])]):
-        assert result(*documents).record["outcome"] in set(Outcome)
+        assert result(*documents).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 @pytest.mark.parametrize("number", ["9" * 28, "1" + "0" * 30, "0." + "0" * 29 + "1"])
@@ -444,7 +444,7 @@ def test_meaningless_numbers_do_not_stop_the_examination(quantity: str):
 def test_numbers_of_any_size_are_compared(field: str, number: str):
     odd = {**TWO[0], "tax_rate": "19", field: number}
     for documents in ([order(lines=[odd]), delivery(), invoice()], [order(), delivery(), invoice(lines=[odd])]):
-        assert result(*documents).record["outcome"] in set(Outcome)
+        assert result(*documents).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 def test_price_of_thirty_digits_is_a_price_difference():
@@ -454,22 +454,22 @@ def test_price_of_thirty_digits_is_a_price_difference():
 
 def test_orders_are_read_once_and_compared_by_number(monkeypatch: pytest.MonkeyPatch):
     read, compared = list[UUID](), list[tuple[UUID, UUID]]()
-    profiled, is_same = normalise.document, rules.same_again
+    profiled, is_same = normalize.document, rules.is_same_document
 
-    def record_read(id_: UUID, *rest: Any) -> normalise.Document:
+    def record_read(id_: UUID, *rest: Any) -> normalize.Document:
         read.append(id_)
         return profiled(id_, *rest)
 
-    def record_pair(one: normalise.Document, other: normalise.Document) -> bool:
+    def record_pair(one: normalize.Document, other: normalize.Document) -> bool:
         compared.append((one.id, other.id))
         return is_same(one, other)
 
-    monkeypatch.setattr(normalise, "document", record_read)
-    monkeypatch.setattr(case, "same_again", record_pair)
+    monkeypatch.setattr(normalize, "document", record_read)
+    monkeypatch.setattr(case, "is_same_document", record_pair)
     forms = [order(day=day) for day in range(3)]
     forms = [replace(form, id=UUID(int=form.id.int + day)) for day, form in enumerate(forms)]
-    found = case.Case([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
-    assert found.changed == {forms[0].id: forms[2], forms[1].id: forms[2]}
+    found = case.ClusterDocuments([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
+    assert found.superseded_orders == {forms[0].id: forms[2], forms[1].id: forms[2]}
     assert len(compared) == 3
     assert sorted(read) == sorted(form.id for form in forms)
 

@@ -13,14 +13,14 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.three_way_match import (
     Document,
     Key,
-    Outcome,
+    ThreeWayMatchStatus,
     Tolerance,
     Tolerances,
     alignment,
-    examine,
+    find_variances,
     read_document,
 )
-from counterfoil.documents.three_way_match.tolerances import NONE, Limits, both_ways
+from counterfoil.documents.three_way_match.tolerances import NONE, Limits, symmetric_limits
 from tests.documents.three_way_match.papers import (
     TWO,
     codes,
@@ -78,10 +78,10 @@ cases = st.builds(messy, st.randoms(use_true_random=False), ordered)
 @given(cases, st.randoms(use_true_random=False))
 def test_document_and_link_order_makes_no_difference(case: list[Document], random: Random):
     edges = links(case)
-    before = examine(case, edges).record
+    before = find_variances(case, edges).record
     random.shuffle(case)
     random.shuffle(edges)
-    assert examine(case, [pair[::-1] for pair in edges]).record == before
+    assert find_variances(case, [pair[::-1] for pair in edges]).record == before
 
 
 @few
@@ -89,7 +89,7 @@ def test_document_and_link_order_makes_no_difference(case: list[Document], rando
 def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
     lines = priced(goods)
     found = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
-    assert (found.outcome, found.variances) == (Outcome.MATCHED, ())
+    assert (found.outcome, found.variances) == (ThreeWayMatchStatus.MATCHED, ())
 
 
 @few
@@ -103,7 +103,7 @@ def test_exact_remainder_never_adds_variances(goods: dict[str, tuple[int, int]],
         case += [delivery("L2", 9, lines=priced(rest))]
         assert set(codes(result(*case))) <= before
         case += [invoice("R2", 12, lines=priced(rest))]
-    assert (codes(result(*case)), result(*case).outcome) == ([], Outcome.MATCHED)
+    assert (codes(result(*case)), result(*case).outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 @few
@@ -134,7 +134,7 @@ def all_of(limits: Any) -> Tolerances:
 @few
 @given(cases)
 def test_wider_tolerance_never_opens_variances(case: list[Document]):
-    layers = [NONE, *(both_ways(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
+    layers = [NONE, *(symmetric_limits(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
     open_ = [codes(result(*case, tolerances=all_of(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
         assert set(wide) <= set(narrow)
@@ -155,9 +155,9 @@ def test_every_variance_has_a_sentence_and_document(case: list[Document]):
     found = result(*case)
     for one in found.variances:
         assert one.document in case
-        assert one.sentence[0].isupper() or one.sentence[0] == "'"
-        assert one.sentence.endswith(".")
-        assert "None" not in one.sentence
+        assert one.message[0].isupper() or one.message[0] == "'"
+        assert one.message.endswith(".")
+        assert "None" not in one.message
     assert found.reasons
 
 
@@ -205,7 +205,7 @@ def nonsense(draw: Any) -> Document:
 @given(st.lists(nonsense(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
 def test_nonsense_documents_still_get_an_outcome(case: list[Document], random: Random):
     edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
-    assert examine(case, edges).record["outcome"] in set(Outcome)
+    assert find_variances(case, edges).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 @pytest.mark.parametrize("size", [300])
@@ -213,7 +213,7 @@ def test_hundreds_of_unnumbered_lines_are_matched(size: int):
     lines = [line("", str(1 + n % 9), f"{1 + n % 13}.00", description=f"Bolt M{n % 20} steel {n}") for n in range(size)]
     Random(5).shuffle(mixed := list(lines))
     found = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
-    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
@@ -231,7 +231,7 @@ def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch
     parts = [line(f"Q-{number}", "1") for number in range(20)]
     deliveries = [delivery(f"L{number}", number, lines=parts) for number in range(20)]
     bills = [invoice(f"R-{number}", number + 1, lines=parts) for number in range(20)]
-    assert result(order(lines=lines), *deliveries, *bills).outcome is Outcome.MATCHED
+    assert result(order(lines=lines), *deliveries, *bills).outcome is ThreeWayMatchStatus.MATCHED
     assert 0 < compared <= 2 * 9 * 20 * 20  # each pair of descriptions, both ways, word by word
 
 

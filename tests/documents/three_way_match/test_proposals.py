@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.documents.three_way_match import Code, Key, Limits, Tolerance, Tolerances, Verdict
-from counterfoil.documents.three_way_match.decisions import LEAST, Label, Proposal, Withheld, propose
-from counterfoil.documents.three_way_match.tolerances import as_json, both_ways
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances, VarianceCode, VarianceDecision
+from counterfoil.documents.three_way_match.decisions import (
+    LEAST,
+    DecisionLabel,
+    SkippedSuggestion,
+    ToleranceSuggestion,
+    suggest_tolerances,
+)
+from counterfoil.documents.three_way_match.tolerances import as_json, symmetric_limits
 
 SELLER = ("DE136695976", "Tarnow Schrauben AG")
 OTHER = ("DE129273398", "Vossberg Papier KG")
@@ -25,33 +31,35 @@ def label(  # one parameter per relevant field
     percent: str,
     *,
     accepted: bool = True,
-    code: Code = Code.PRICE_MISMATCH,
+    code: VarianceCode = VarianceCode.PRICE_MISMATCH,
     seller: tuple[str, ...] = SELLER,
     document: int | None = None,
     line: str | None = "1",
     measure: str = "EUR",
     expected: str = "100",
-) -> Label:
+) -> DecisionLabel:
     """Return a decision on a difference of `percent` percent."""
     of = UUID(int=number if document is None else document)
     about = (of, code, line, Decimal(expected), Decimal(expected) * (1 + Decimal(percent) / 100))
     by = "ann" if number % 2 else "bob"
-    return Label(seller, Verdict(number, about, measure, accepted, by, AT + timedelta(days=number), None))
+    return DecisionLabel(
+        seller, VarianceDecision(number, about, measure, accepted, by, AT + timedelta(days=number), None)
+    )
 
 
-def labels(count: int, percent: str = "1.5", first: int = 1, **more: object) -> list[Label]:
+def labels(count: int, percent: str = "1.5", first: int = 1, **more: object) -> list[DecisionLabel]:
     return [label(number, percent, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
 
 
-def only_proposal(found: Iterable[Label], *tolerances: Tolerance) -> Proposal:
-    (proposal,) = propose(found, Tolerances(tolerances))
-    assert isinstance(proposal, Proposal)
+def only_proposal(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> ToleranceSuggestion:
+    (proposal,) = suggest_tolerances(found, Tolerances(tolerances))
+    assert isinstance(proposal, ToleranceSuggestion)
     return proposal
 
 
-def withheld_reason(found: Iterable[Label], *tolerances: Tolerance) -> str:
-    (withheld,) = propose(found, Tolerances(tolerances))
-    assert isinstance(withheld, Withheld)
+def withheld_reason(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> str:
+    (withheld,) = suggest_tolerances(found, Tolerances(tolerances))
+    assert isinstance(withheld, SkippedSuggestion)
     return withheld.why
 
 
@@ -59,7 +67,7 @@ def test_repeatedly_accepted_difference_is_suggested_with_evidence():
     found = only_proposal([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
     assert (found.supplier, found.supplier_name, found.key, found.direction) == (*SELLER, Key.PRICE, "more")
     assert found.limits == Limits(lower_percent=Decimal(1), upper_percent=Decimal("1.50"))
-    assert found.before == both_ways(percent=Decimal(1))
+    assert found.before == symmetric_limits(percent=Decimal(1))
     evidence = found.evidence
     assert (evidence.accepted, evidence.newly_tolerated, evidence.people) == (20, 19, ("ann", "bob"))
     assert (evidence.largest_accepted, evidence.smallest_disputed) == (Decimal("1.8"), Decimal("2.5"))
@@ -69,7 +77,7 @@ def test_repeatedly_accepted_difference_is_suggested_with_evidence():
 
 def test_too_few_documents_suggest_nothing():
     assert withheld_reason(labels(LEAST - 1)) == "19 documents accepted; 20 are required."
-    assert isinstance(propose(labels(LEAST), Tolerances())[0], Proposal)
+    assert isinstance(suggest_tolerances(labels(LEAST), Tolerances())[0], ToleranceSuggestion)
 
 
 def test_many_lines_of_one_invoice_count_once():
@@ -101,10 +109,10 @@ def test_suppliers_keys_and_directions_are_separate():
         *labels(10, "1.5"),
         *labels(10, "-1.5", first=11),
         *labels(10, "1.5", first=21, seller=OTHER),
-        *labels(10, "1.5", first=31, code=Code.OVER_BILLED_QUANTITY),
+        *labels(10, "1.5", first=31, code=VarianceCode.OVER_BILLED_QUANTITY),
     ]
-    proposals = propose(found, Tolerances())
-    assert all(isinstance(each, Withheld) and each.why.startswith("10 documents") for each in proposals)
+    proposals = suggest_tolerances(found, Tolerances())
+    assert all(isinstance(each, SkippedSuggestion) and each.why.startswith("10 documents") for each in proposals)
     assert len(proposals) == 4
 
 
@@ -113,11 +121,11 @@ def test_supplier_number_spelling_is_ignored():
 
 
 def test_tolerated_differences_are_not_suggested():
-    wide = Tolerance(Key.PRICE, both_ways(percent=Decimal(3)), supplier=SELLER[1])
+    wide = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal(3)), supplier=SELLER[1])
     assert withheld_reason(labels(20), wide) == "The current tolerance covers the accepted differences."
     assert withheld_reason(labels(20, "0.5")) == "The current tolerance covers the accepted differences."
     unlimited = Tolerance(Key.PRICE, Limits())
-    assert propose(labels(20), Tolerances([unlimited])) == []
+    assert suggest_tolerances(labels(20), Tolerances([unlimited])) == []
 
 
 def test_tolerated_but_disputed_difference_is_reported():
@@ -126,30 +134,32 @@ def test_tolerated_but_disputed_difference_is_reported():
 
 
 def test_quantities_without_tolerance_get_a_percentage():
-    found = only_proposal(labels(20, "2", code=Code.OVER_BILLED_QUANTITY, measure="C62"))
+    found = only_proposal(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
     assert found.limits == Limits(lower_absolute=Decimal(0), upper_percent=Decimal("2.00"))
 
 
 def test_total_tolerance_is_an_amount_in_one_currency():
-    found = labels(20, "0.3", code=Code.TOTAL_MISMATCH, line=None)
+    found = labels(20, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None)
     assert only_proposal(found).limits == Limits(lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30"))
-    mixed = [*found, label(99, "0.3", code=Code.TOTAL_MISMATCH, line=None, measure="USD")]
+    mixed = [*found, label(99, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None, measure="USD")]
     assert withheld_reason(mixed) == "The tolerance is an amount, but the differences are in EUR and USD."
 
 
 def test_absolute_limit_beside_percentage_is_preserved():
-    capped = Tolerance(Key.PRICE, both_ways(percent=Decimal(1), absolute=Decimal(2)))
+    capped = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal(1), absolute=Decimal(2)))
     assert only_proposal(labels(20), capped).limits.upper_absolute == Decimal(2)
 
 
 def test_excess_without_article_counts_as_total():
-    found = labels(20, "0.3", code=Code.BILLED_BEYOND_ORDER, line=None)
+    found = labels(20, "0.3", code=VarianceCode.OVER_ORDERED_AMOUNT, line=None)
     assert only_proposal(found).key is Key.TOTAL
 
 
 def test_tax_rates_and_mistakes_get_no_suggestion():
-    assert propose(labels(30, "5", code=Code.TAX_MISMATCH, measure="P1"), Tolerances()) == []
-    assert as_json(propose(labels(30, "5", code=Code.PRICE_BASIS_MISMATCH), Tolerances())[0])["why"].startswith("0 doc")
+    assert suggest_tolerances(labels(30, "5", code=VarianceCode.TAX_MISMATCH, measure="P1"), Tolerances()) == []
+    assert as_json(suggest_tolerances(labels(30, "5", code=VarianceCode.PRICE_BASIS_MISMATCH), Tolerances())[0])[
+        "why"
+    ].startswith("0 doc")
 
 
 def test_suggestion_id_depends_on_all_its_inputs():
@@ -157,11 +167,16 @@ def test_suggestion_id_depends_on_all_its_inputs():
     assert first.id == only_proposal(reversed(labels(20))).id
     assert first.id != only_proposal(labels(21)).id
     assert first.id != only_proposal([*labels(20), label(99, "2", accepted=False)]).id
-    general = Tolerance(Key.PRICE, both_ways(percent=Decimal("0.5")))
+    general = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal("0.5")))
     assert first.id != only_proposal(labels(20), general).id
 
 
-CODES = [Code.PRICE_MISMATCH, Code.OVER_BILLED_QUANTITY, Code.TOTAL_MISMATCH, Code.PRICE_BASIS_MISMATCH]
+CODES = [
+    VarianceCode.PRICE_MISMATCH,
+    VarianceCode.OVER_BILLED_QUANTITY,
+    VarianceCode.TOTAL_MISMATCH,
+    VarianceCode.PRICE_BASIS_MISMATCH,
+]
 limits = st.none() | st.sampled_from([Decimal(0), Decimal("0.05"), Decimal(1), Decimal("2.5")])
 tables = st.lists(
     st.builds(
@@ -174,7 +189,7 @@ tables = st.lists(
 )
 
 
-def random_labels(random: Random) -> list[Label]:
+def random_labels(random: Random) -> list[DecisionLabel]:
     """Return many accepted and a few disputed differences, of varied sizes."""
     size, spread = random.randint(0, 90), random.choice((10, 90, 90))
     largest, smallest = random.choice((0.5, 2, 4)), random.choice((0, 1, 3))
@@ -201,35 +216,38 @@ label_lists = st.randoms(use_true_random=False).map(random_labels)
 
 @settings(max_examples=200, deadline=None)
 @given(label_lists, tables)
-def test_suggestion_has_support_and_covers_no_dispute(found: list[Label], table: list[Tolerance]):
-    for proposal in propose(found, Tolerances(table)):
-        if isinstance(proposal, Withheld):
+def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel], table: list[Tolerance]):
+    for proposal in suggest_tolerances(found, Tolerances(table)):
+        if isinstance(proposal, SkippedSuggestion):
             continue
         of = [each for each in found if (each.key, each.direction) == (proposal.key, proposal.direction)]
         yes = [each for each in of if each.verdict.is_accepted]
         assert len({each.verdict.about[0] for each in yes}) >= LEAST
-        assert not any(proposal.limits.allow(each.expected, each.actual) for each in of if not each.verdict.is_accepted)
+        assert not any(
+            proposal.limits.contain(each.expected, each.actual) for each in of if not each.verdict.is_accepted
+        )
         assert all(
-            proposal.limits.allow(each.expected, each.actual)
+            proposal.limits.contain(each.expected, each.actual)
             for each in found
-            if each.key is proposal.key and proposal.before.allow(each.expected, each.actual)
+            if each.key is proposal.key and proposal.before.contain(each.expected, each.actual)
         )
         assert any(
-            proposal.limits.allow(each.expected, each.actual) and not proposal.before.allow(each.expected, each.actual)
+            proposal.limits.contain(each.expected, each.actual)
+            and not proposal.before.contain(each.expected, each.actual)
             for each in yes
         )
         applied = Tolerances([*table, proposal.tolerance])
         assert applied.limits(proposal.key, suppliers=SELLER) == proposal.limits
-        again = propose(found, applied)
+        again = suggest_tolerances(found, applied)
         assert not any(
-            isinstance(each, Proposal) and (each.key, each.direction) == (proposal.key, proposal.direction)
+            isinstance(each, ToleranceSuggestion) and (each.key, each.direction) == (proposal.key, proposal.direction)
             for each in again
         )
 
 
 @settings(max_examples=100, deadline=None)
 @given(label_lists, st.integers(0, LEAST - 1))
-def test_fewer_documents_than_required_suggest_nothing(found: list[Label], most: int):
+def test_fewer_documents_than_required_suggest_nothing(found: list[DecisionLabel], most: int):
     few = [
         replace(
             each,
@@ -237,4 +255,4 @@ def test_fewer_documents_than_required_suggest_nothing(found: list[Label], most:
         )
         for each in found
     ]
-    assert not any(isinstance(each, Proposal) for each in propose(few, Tolerances()))
+    assert not any(isinstance(each, ToleranceSuggestion) for each in suggest_tolerances(few, Tolerances()))

@@ -17,13 +17,11 @@ SETS = Path(__file__).parents[4] / "shared" / "data"
 )
 def test_true_variances_are_found_in_true_clusters(name: str, least: float):
     if not (SETS / name).is_dir():
-        pytest.skip(f"the labelled set {name} is not beside this project")
-    labelled = read_set(SETS / name)
-    assert labelled.clusters is not None
-    assert labelled.edges is not None
-    assert labelled.variances is not None
-    found = variances.find(
-        labelled.documents, document_ids(labelled.documents), labelled.clusters, labelled.edges
-    ).keys()
-    agreement = Agreement.from_counts(len(found), len(labelled.variances), len(found & labelled.variances))
+        pytest.skip(f"the labeled set {name} is not beside this project")
+    labeled = read_set(SETS / name)
+    assert labeled.clusters is not None
+    assert labeled.edges is not None
+    assert labeled.variances is not None
+    found = variances.find(labeled.documents, document_ids(labeled.documents), labeled.clusters, labeled.edges).keys()
+    agreement = Agreement.from_counts(len(found), len(labeled.variances), len(found & labeled.variances))
     assert (agreement.precision >= least, agreement.recall >= least) == (True, True), agreement

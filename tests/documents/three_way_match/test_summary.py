@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.three_way_match import ClusterStatus, Document, Result, Verdict, examine
-from counterfoil.documents.three_way_match.decisions import about, is_difference
+from counterfoil.documents.three_way_match import ClusterStatus, Document, Result, VarianceDecision, find_variances
+from counterfoil.documents.three_way_match.decisions import is_difference, variance_key
 from tests.documents.three_way_match.papers import (
     TWO,
     credit,
@@ -29,11 +29,13 @@ NET = Decimal("104.50")
 def decided(found: Result, documents: list[Document], decision: str, **more: Any) -> Result:
     """Examine again after a person decided every difference."""
     verdicts = [
-        Verdict(number, about(one), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
+        VarianceDecision(
+            number, variance_key(one), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None
+        )
         for number, one in enumerate(found.variances)
         if is_difference(one)
     ]
-    return examine(documents, links(documents), None, verdicts, **more)
+    return find_variances(documents, links(documents), None, verdicts, **more)
 
 
 def test_matched_cluster_has_all_amounts():
@@ -70,9 +72,9 @@ def test_undecided_difference_beside_disputed_is_an_exception():
     documents = [order(), delivery(), invoice(lines=[line(price="5.00"), line("B-2", "6", "12.50")])]
     found = result(*documents)
     (price,) = [one for one in found.variances if one.code.value == "price_mismatch"]
-    verdict = Verdict(1, about(price), None, False, "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
+    verdict = VarianceDecision(1, variance_key(price), None, False, "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
 
-    again = examine(documents, links(documents), None, [verdict])
+    again = find_variances(documents, links(documents), None, [verdict])
 
     assert again.summary.status is ClusterStatus.EXCEPTION
 
@@ -112,7 +114,7 @@ def test_order_without_invoice_puts_nothing_at_stake():
 def test_ambiguous_match_needs_review():
     documents = [order(), delivery(), invoice()]
 
-    found = examine(documents, links(documents), ambiguous=[documents[2].id]).summary
+    found = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
 
     assert found.status is ClusterStatus.NEEDS_REVIEW
 
@@ -142,7 +144,7 @@ def test_supplier_without_identifier_needs_review(supplier: Any):
 def test_persons_match_settles_a_missing_supplier():
     documents = [order(), delivery(supplier=None), invoice()]
 
-    found = examine(documents, links(documents), confirmed=[documents[1].id])
+    found = find_variances(documents, links(documents), confirmed=[documents[1].id])
 
     assert (found.summary.status, found.reasons) == (ClusterStatus.MATCHED, ("Everything agrees.",))
 
@@ -150,7 +152,7 @@ def test_persons_match_settles_a_missing_supplier():
 def test_ambiguous_match_is_the_first_reason():
     documents = [order(), delivery(), invoice()]
 
-    found = examine(documents, links(documents), ambiguous=[documents[2].id])
+    found = find_variances(documents, links(documents), ambiguous=[documents[2].id])
 
     assert found.reasons == ("Invoice R-100: its match is ambiguous, see Review.", "Everything agrees.")
 
@@ -158,7 +160,7 @@ def test_ambiguous_match_is_the_first_reason():
 def test_exception_omits_reviews_from_its_reasons():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = examine(documents, links(documents), ambiguous=[documents[2].id])
+    found = find_variances(documents, links(documents), ambiguous=[documents[2].id])
 
     assert not any("ambiguous" in reason for reason in found.reasons)
 
@@ -166,7 +168,7 @@ def test_exception_omits_reviews_from_its_reasons():
 def test_exception_outranks_a_review():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = examine(documents, links(documents), ambiguous=[documents[2].id]).summary
+    found = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
 
     assert found.status is ClusterStatus.EXCEPTION
 

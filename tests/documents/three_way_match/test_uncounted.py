@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.three_way_match import Outcome
+from counterfoil.documents.three_way_match import ThreeWayMatchStatus
 from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, receipt, result
 
 BOX = [line(quantity="1", unit="BX"), TWO[1]]
@@ -14,7 +14,7 @@ NO_QUANTITY = [{name: value for name, value in line().items() if name != "quanti
 def test_delivery_in_boxes_causes_no_quantity_variance():
     found = result(order(), delivery(lines=BOX), invoice())
     assert codes(found) == []
-    assert found.outcome is Outcome.EXCEPTION
+    assert found.outcome is ThreeWayMatchStatus.EXCEPTION
     assert found.reasons == (
         "Delivery note L1, line 1: its unit XBX cannot be compared with the order's: check the quantity.",
     )
@@ -22,7 +22,7 @@ def test_delivery_in_boxes_causes_no_quantity_variance():
 
 def test_delivery_without_quantity_is_incomplete():
     found = result(order(), delivery(lines=NO_QUANTITY), invoice())
-    assert (codes(found), found.outcome) == ([], Outcome.INCOMPLETE)
+    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
     assert found.reasons == (
         "Delivery note L1 states no quantity of 'Bolt A-1', so the delivered quantity is unknown.",
     )
@@ -30,7 +30,7 @@ def test_delivery_without_quantity_is_incomplete():
 
 def test_text_line_beside_quantity_changes_nothing():
     text = {"description": "Bolt A-1", "article_number": "A-1"}
-    assert result(order(), delivery(lines=[*TWO, text]), invoice()).outcome is Outcome.MATCHED
+    assert result(order(), delivery(lines=[*TWO, text]), invoice()).outcome is ThreeWayMatchStatus.MATCHED
 
 
 @pytest.mark.parametrize("named", [{}, {"delivery_note_reference": "L1"}])

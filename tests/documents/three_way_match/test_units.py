@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfoil.documents.three_way_match import model
-from counterfoil.documents.three_way_match.model import factor, is_goods, spoken
+from counterfoil.documents.three_way_match.model import conversion_factor, is_goods, unit_name
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,19 @@ from counterfoil.documents.three_way_match.model import factor, is_goods, spoken
     ],
 )
 def test_certain_conversions_have_a_factor(unit: str | None, wanted: str | None, is_: str):
-    assert factor(unit, wanted) == Decimal(is_)
+    assert conversion_factor(unit, wanted) == Decimal(is_)
 
 
 @pytest.mark.parametrize(
     ("unit", "wanted"), [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")]
 )
 def test_goods_dependent_conversions_yield_no_factor(unit: str, wanted: str):
-    assert factor(unit, wanted) is None
+    assert conversion_factor(unit, wanted) is None
 
 
 @given(st.sampled_from(sorted(model._FACTORS)), st.sampled_from(sorted(model._FACTORS)))
 def test_conversion_and_inverse_cancel_out(one: str, other: str):
-    there, back = factor(one, other), factor(other, one)
+    there, back = conversion_factor(one, other), conversion_factor(other, one)
     assert (there is None) == (back is None)
     if there is not None and back is not None:
         assert abs(there * back - 1) < Decimal("1e-20")
@@ -63,4 +63,4 @@ def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
     ],
 )
 def test_spoken_unit_uses_readable_words(unit: str | None, quantity: str, expected: str):
-    assert spoken(unit, Decimal(quantity)) == expected
+    assert unit_name(unit, Decimal(quantity)) == expected

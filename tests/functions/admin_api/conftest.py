@@ -109,7 +109,7 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("QUEUE_URLS", json.dumps({worker: f"counterfoil-{worker}" for worker in workers}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
     monkeypatch.setenv("READS_AT_ONCE", "1000000")  # tests of the limit set their own
-    monkeypatch.setenv("SIGN_IN", json.dumps(SIGN_IN))
+    monkeypatch.setenv("OIDC", json.dumps(SIGN_IN))
     settings.cache_clear()
     endpoint.database.cache_clear()
 

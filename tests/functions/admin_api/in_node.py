@@ -20,14 +20,15 @@ def passed(tests: str, folder: Path, **modules: str) -> int:
     """
     module_urls = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
     environment = {**os.environ, "PATH": search_path(), **module_urls}
-    options = ["--bundle", "--format=esm", "--out-extension:.js=.mjs", "--entry-names=[name]", "--log-level=warning"]
+    names = ["--out-extension:.js=.mjs", "--entry-names=[name]"]
+    options = ["--bundle", "--splitting", "--format=esm", *names, "--log-level=warning"]
     subprocess.run(
         [
             ROOT / "node_modules" / ".bin" / "esbuild",
             *options,
             f'--define:import.meta.url="{SERVED_AT}"',
             f"--outdir={folder}",
-            *(PAGES / f"{module}.js" for module in modules.values()),
+            *(PAGES / module for module in modules.values()),
         ],
         env=environment,
         check=True,

@@ -15,7 +15,7 @@ def get(ask: Ask, path: str = "", *, groups: str = VIEWER, **query: str) -> Answ
 
 def listed_ids(answer: Answer) -> list[str]:
     assert answer.status == 200, answer.body
-    return [letter["job_id"] for letter in answer.body["letters"]]
+    return [letter["job_id"] for letter in answer.body["dead_letters"]]
 
 
 def ids(job_ids: Sequence[UUID]) -> list[str]:

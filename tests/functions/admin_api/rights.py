@@ -181,8 +181,10 @@ def _document(suffix: str) -> Callable[[Resources], ApiRequest]:
     return lambda resources: ApiRequest(f"/api/admin/documents/{resources.documents[0]}{suffix}")
 
 
-def _decision(action: str, body: Callable[[Resources], object]) -> Callable[[Resources], ApiRequest]:
-    return lambda resources: ApiRequest(f"/api/admin/reviews/{action}", body=body(resources))
+def _decision(
+    action: str, body: Callable[[Resources], object], on: str = "reviews"
+) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/{on}/{action}", body=body(resources))
 
 
 def _difference(resources: Resources) -> object:
@@ -247,14 +249,14 @@ def _destination(suffix: str, status: int) -> Right:
 
 PROFILE = {
     "timezone": "Asia/Kathmandu",
-    "born": "1990-02-28",
+    "birth_date": "1990-02-28",
     "gender": "nonbinary",
-    "seeks": ["woman", "man"],
+    "seeks_genders": ["woman", "man"],
     "min_age": 25,
     "max_age": 45,
     "latitude": 27.7,
     "longitude": 85.3,
-    "reach_km": 50,
+    "max_distance_km": 50,
 }
 """A valid profile."""
 PROFILE_VERSION = int(NOW.timestamp()) * 1_000_000
@@ -301,8 +303,12 @@ RIGHTS: dict[str, Right] = {
     "POST /api/admin/reviews/split": _resource(
         Role.OPERATOR, _decision("split", lambda resources: {"document": resources.documents[2]}), *DECIDED
     ),
-    "POST /api/admin/reviews/accept": _resource(Role.OPERATOR, _decision("accept", _difference), *DECIDED),
-    "POST /api/admin/reviews/dispute": _resource(Role.OPERATOR, _decision("dispute", _difference), *DECIDED),
+    "POST /api/admin/variances/accept": _resource(
+        Role.OPERATOR, _decision("accept", _difference, "variances"), *DECIDED
+    ),
+    "POST /api/admin/variances/dispute": _resource(
+        Role.OPERATOR, _decision("dispute", _difference, "variances"), *DECIDED
+    ),
     "GET /api/admin/documents": _tenant(Role.VIEWER, "/api/admin/documents"),
     **{
         f"GET /api/admin/documents/{{document_id}}{suffix}": _resource(
@@ -447,8 +453,10 @@ RIGHTS: dict[str, Right] = {
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/erasure"),
         frozenset({404}),  # no tenant is being erased
     ),
-    "GET /api/admin/dlq/named": Right(
-        Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/dlq/named", {"kind": "letter", "part": "0a1b"})
+    "GET /api/admin/dlq/lookup": Right(
+        Role.VIEWER,
+        "some tenant",
+        lambda _: ApiRequest("/api/admin/dlq/lookup", {"kind": "dead_letter", "part": "0a1b"}),
     ),
     "GET /api/admin/queues": _tenant(Role.VIEWER, "/api/admin/queues"),
     "GET /api/admin/queues/paused": Right(
@@ -501,7 +509,7 @@ def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
     monkeypatch.setenv("QUEUES", json.dumps(queues))
     monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "scheduler"}))
-    monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    monkeypatch.setenv("RATE_LIMIT_BURST", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
     settings.cache_clear()
 
@@ -553,7 +561,7 @@ class World:
 
     def _purge(self) -> UUID:
         return self._insert(
-            "INSERT INTO operation (tenant_id, action, filter, state, requested_by, requested_at, stepped_at)"
+            "INSERT INTO operation (tenant_id, action, filter, state, requested_by, requested_at, last_step_at)"
             """ VALUES (%s, 'purge', '{"status": ["resolved"], "to_date": "2026-03-02T12:00:00Z"}', 'running', 'kim',
             now(), now()) RETURNING id""",
             [self.tenant_id],
@@ -562,7 +570,7 @@ class World:
     def _operation(self) -> UUID:
         return self._insert(
             "INSERT INTO operation (tenant_id, action, filter, rate, requested_by, requested_at,"
-            " stepped_at) VALUES (%s, 'retry', '{}', 1, 'kim', now(), now()) RETURNING id",
+            " last_step_at) VALUES (%s, 'retry', '{}', 1, 'kim', now(), now()) RETURNING id",
             [self.tenant_id],
         )
 

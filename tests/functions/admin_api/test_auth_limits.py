@@ -13,7 +13,7 @@ from counterfoil.dead_letters import bulk, purges
 from counterfoil.operations.store import NewOperation
 from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
-from functions.admin_api.auth import Allowance, Caller, Reads, Request, Role, TooManyError
+from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
@@ -23,7 +23,7 @@ from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 from tests.functions.admin_api.rights import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
-FIVE = Allowance(per_second=0.5, at_once=5)
+FIVE = RateLimiter(per_second=0.5, at_once=5)
 """One user may take 4 tokens of it, and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
@@ -37,15 +37,15 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 def take(database: Database, tenant: UUID | None, at: datetime = NOW, user: str = ANN) -> bool:
     try:
-        FIVE.take(database, tenant, user, at)
-    except TooManyError:
+        FIVE.consume(database, tenant, user, at)
+    except RateLimitedError:
         return False
     return True
 
 
 def rejection(database: Database, tenant: UUID, user: str, at: datetime) -> tuple[int, str]:
-    with pytest.raises(TooManyError) as refused:
-        FIVE.take(database, tenant, user, at)
+    with pytest.raises(RateLimitedError) as refused:
+        FIVE.consume(database, tenant, user, at)
     return refused.value.retry_after, str(refused.value)
 
 
@@ -100,13 +100,13 @@ def test_clock_set_back_adds_no_tokens(database: Database, tenant: UUID) -> None
     assert take(database, tenant, NOW - timedelta(hours=3, seconds=-3))
 
 
-def admitted(database: Database, tenant: UUID, allowance: Allowance, clock_is_off_by: timedelta) -> bool:
+def admitted(database: Database, tenant: UUID, allowance: RateLimiter, clock_is_off_by: timedelta) -> bool:
     """Return True if a process with a wrong clock admits a change."""
     caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
     request = Request(caller, database, datetime.now(UTC) + clock_is_off_by, allowance, lambda: 0)
     try:
         request.admit("Testing", "acme", tenant)
-    except TooManyError:
+    except RateLimitedError:
         return False
     return True
 
@@ -117,14 +117,14 @@ AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(
 @pytest.mark.parametrize("clocks", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
 def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clocks: Sequence[timedelta]) -> None:
     """No process loses tokens: one is refilled between two requests."""
-    allowance = Allowance(per_second=1e6, at_once=1)
+    allowance = RateLimiter(per_second=1e6, at_once=1)
 
     assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, True]
 
 
 @pytest.mark.parametrize("clocks", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
 def test_wrong_clock_gains_no_tokens(database: Database, tenant: UUID, clocks: Sequence[timedelta]) -> None:
-    allowance = Allowance(per_second=1 / 60, at_once=1)
+    allowance = RateLimiter(per_second=1 / 60, at_once=1)
 
     assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, False]
 
@@ -274,8 +274,8 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         "DELETE /api/chat/sessions/{session_id}": (f"/api/chat/sessions/{session}", ""),
         "POST /api/admin/reviews/merge": ("/api/admin/reviews/merge", {"documents": [one, third]}),
         "POST /api/admin/reviews/split": ("/api/admin/reviews/split", {"document": third}),
-        "POST /api/admin/reviews/accept": ("/api/admin/reviews/accept", difference),
-        "POST /api/admin/reviews/dispute": ("/api/admin/reviews/dispute", difference),
+        "POST /api/admin/variances/accept": ("/api/admin/variances/accept", difference),
+        "POST /api/admin/variances/dispute": ("/api/admin/variances/dispute", difference),
         "POST /api/admin/reviews/{document_id}/confirm": (f"{review}/confirm", {"document": one}),
         "POST /api/admin/reviews/{document_id}/reject": (f"{review}/reject", {"documents": [one]}),
     }
@@ -299,12 +299,12 @@ def test_changes_are_rate_limited_and_reads_are_not(
         if method != "get"
     }
     assert changing.keys() == described.keys()
-    monkeypatch.setenv("CHANGES_AT_ONCE", "1")
-    monkeypatch.setenv("CHANGES_PER_SECOND", "0.01")
+    monkeypatch.setenv("RATE_LIMIT_BURST", "1")
+    monkeypatch.setenv("RATE_LIMIT_PER_SECOND", "0.01")
     settings.cache_clear()
 
     for operation, (path, body) in changing.items():
-        admin.execute("DELETE FROM change_allowance")
+        admin.execute("DELETE FROM rate_limit_bucket")
         method, _, _ = operation.partition(" ")
         query = QUERIES.get(operation)
         groups = ADMIN_OF_ALL if "/queues/" in path or "/tenants" in path else ADMIN
@@ -323,7 +323,7 @@ def test_changes_are_rate_limited_and_reads_are_not(
 def test_unauthorized_changes_take_no_tokens(
     ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHANGES_AT_ONCE", "1")
+    monkeypatch.setenv("RATE_LIMIT_BURST", "1")
     settings.cache_clear()
 
     def refused(groups: str) -> list[Answer]:
@@ -335,12 +335,12 @@ def test_unauthorized_changes_take_no_tokens(
 
     for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):
         assert {answer.status for answer in refused(groups)} <= {403, 404}
-    assert admin.execute("SELECT count(*) FROM change_allowance").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM rate_limit_bucket").fetchone() == (0,)
 
 
 # Reads
 
-READ_LIMIT = Allowance(per_second=0.001, at_once=100, purpose="read")
+READ_LIMIT = RateLimiter(per_second=0.001, at_once=100, purpose="read")
 """A user may take 80 tokens."""
 
 
@@ -356,7 +356,7 @@ class Readers:
         try:
             with self.reads.admitted(Caller(user, Role.VIEWER, frozenset(tenants)), self.database, READ_LIMIT):
                 self.now += seconds
-        except TooManyError:
+        except RateLimitedError:
             return False
         return True
 
@@ -369,7 +369,7 @@ def readers(database: Database, tenant: UUID) -> Readers:
 def tokens(admin: Connection) -> list[float]:
     """Return the tokens left for reads: per user, then of the whole tenant."""
     rows = admin.execute(
-        "SELECT round(tokens) FROM change_allowance WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
+        "SELECT round(tokens) FROM rate_limit_bucket WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
     )
     return [float(left) for (left,) in rows.fetchall()]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from counterfoil.settings import SignIn
+from counterfoil.settings import OidcSettings
 from functions.admin_api import auth
 from functions.admin_api.auth import LEEWAY_SECONDS, Caller, Role, UnauthorizedError
 from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, Ask
 
-POOL = SignIn.model_validate(SIGN_IN)
+POOL = OidcSettings.model_validate(SIGN_IN)
 OTHER_ISSUER = POOL.model_copy(update={"issuer": "https://login.example.com/acme"})
 NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
 AT = int(NOW.timestamp())
 
 
-def verify(sign_in: SignIn | None = POOL, now: datetime = NOW, **changed: Any) -> Mapping[str, Any] | str:
+def verify(sign_in: OidcSettings | None = POOL, now: datetime = NOW, **changed: Any) -> Mapping[str, Any] | str:
     """Return the claims that the function accepts, or the error. None removes a claim."""
     claims = {name: value for name, value in (CLAIMS | changed).items() if value is not None}
     try:
@@ -138,7 +138,7 @@ def token(claims: Any) -> str:
 
 def caller(text: str, in_token: str) -> Caller:
     event = request(CLAIMS | {"cognito:groups": text}, in_token)
-    return Caller.of(auth.verified(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
+    return Caller.from_claims(auth.verified(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
 
 
 def test_group_name_with_space_is_one_group() -> None:

@@ -75,7 +75,7 @@ def test_sample_hides_secrets_below_admin(ask: Ask, die: Die):
     die("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
         (letter,) = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
-        assert ("abcdefghijklmnop" in str(letter), letter["redacted"] == []) == (is_seen, is_seen)
+        assert ("abcdefghijklmnop" in str(letter), letter["redacted_paths"] == []) == (is_seen, is_seen)
 
 
 def test_operation_hides_secrets_below_admin(ask: Ask, acme: UUID):
@@ -88,10 +88,10 @@ def test_operation_hides_secrets_below_admin(ask: Ask, acme: UUID):
 
     for reported in hidden:
         assert (reported["notes"], reported["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
-        assert reported["redacted"] == ["/filter/text", "/notes"]
+        assert reported["redacted_paths"] == ["/filter/text", "/notes"]
     whole = get(ask, path, groups=ADMIN).body
     assert (whole["notes"], whole["filter"]["text"]) == (body["notes"], "token=hunter2")
-    assert whole["redacted"] == []
+    assert whole["redacted_paths"] == []
 
 
 def test_bulk_retry_is_stored_executed_and_reported(
@@ -100,31 +100,32 @@ def test_bulk_retry_is_stored_executed_and_reported(
     letters = fail(3)
     submitted = post(ask, "/dlq/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
     assert (submitted.status, submitted.headers["ETag"]) == (202, f'"{submitted.body["version"]}"')
-    assert (submitted.body["state"], submitted.body["total"], submitted.body["left"]) == ("running", 3, 3)
+    assert (submitted.body["state"], submitted.body["selected"], submitted.body["remaining"]) == ("running", 3, 3)
     run_steps(database, submitted.body, acme, admin)
 
     path = f"/operations/{submitted.body['operation_id']}"
     shown = get(ask, path)
     assert shown.headers["ETag"] == f'"{shown.body["version"]}"'
     reported = {
-        name: shown.body[name] for name in ("state", "total", "done", "failed", "skipped", "left", "notes", "rate")
+        name: shown.body[name]
+        for name in ("state", "selected", "succeeded", "failed", "skipped", "remaining", "notes", "rate")
     }
     assert reported == {
         "state": "done",
-        "total": 3,
-        "done": 3,
+        "selected": 3,
+        "succeeded": 3,
         "failed": 0,
         "skipped": 0,
-        "left": 0,
+        "remaining": 0,
         "notes": "It is back",
         "rate": 100,
     }
     first = get(ask, f"{path}/items", limit="2")
-    rest = get(ask, f"{path}/items", limit="2", cursor=str(first.body["next"]))
+    rest = get(ask, f"{path}/items", limit="2", cursor=str(first.body["next_cursor"]))
     items = first.body["items"] + rest.body["items"]
     assert [item["job_id"] for item in items] == ids(letters[::-1])
-    assert {(item["result"], item["revision"], item["version"]) for item in items} == {("done", 2, 2)}
-    assert rest.body["next"] is None
+    assert {(item["result"], item["revision"], item["version"]) for item in items} == {("succeeded", 2, 2)}
+    assert rest.body["next_cursor"] is None
     assert get(ask, f"{path}/items", result="failed").body["items"] == []
     assert {get(ask, f"/dlq/{letter}").body["status"] for letter in letters} == {"retried"}
 
@@ -148,12 +149,12 @@ def test_bulk_ignore_by_filter_closes_the_group(
 def test_large_selection_continues_after_the_request(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection, monkeypatch: Any
 ):
-    monkeypatch.setattr(bulk, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "BATCH_SIZE", 2)
     fail(5)
     submitted = post(ask, "/dlq/bulk-resolve", {**ALL, "notes": "Mended"})
-    assert (submitted.body["state"], submitted.body["total"]) == ("waiting", None)
+    assert (submitted.body["state"], submitted.body["selected"]) == ("selecting", None)
     run_steps(database, submitted.body, acme, admin)
-    assert get(ask, f"/operations/{submitted.body['operation_id']}").body["done"] == 5
+    assert get(ask, f"/operations/{submitted.body['operation_id']}").body["succeeded"] == 5
 
 
 def test_pause_resume_and_cancel_require_the_current_version(
@@ -172,11 +173,11 @@ def test_pause_resume_and_cancel_require_the_current_version(
     assert post(ask, f"{path}/pause", version=version + 1).status == 409
     assert post(ask, f"{path}/resume", version=version).status == 412
     assert post(ask, f"{path}/resume", version=version + 1).body["state"] == "canary"
-    cancelled = post(ask, f"{path}/cancel", version=version + 2)
-    assert (cancelled.body["state"], cancelled.body["left"]) == ("cancelled", 2)
+    canceled = post(ask, f"{path}/cancel", version=version + 2)
+    assert (canceled.body["state"], canceled.body["remaining"]) == ("canceled", 2)
     assert post(ask, f"{path}/cancel", version=version + 3).status == 409
     run_steps(database, submitted, acme, admin)
-    assert get(ask, path).body["done"] == 0
+    assert get(ask, path).body["succeeded"] == 0
     actions = [entry["action"] for entry in get(ask, "/dlq/audit").body["entries"]]
     assert actions == ["bulk-cancel", "bulk-resume", "bulk-pause", "bulk-retry"]
 
@@ -198,9 +199,9 @@ def test_rate_change_requires_the_current_version(ask: Ask, fail: Callable[..., 
 def test_operations_are_paged_newest_first(ask: Ask, acme: UUID):
     submitted = [post(ask, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
     first = get(ask, "/operations", limit="2").body
-    rest = get(ask, "/operations", limit="2", cursor=first["next"]).body
+    rest = get(ask, "/operations", limit="2", cursor=first["next_cursor"]).body
     assert [item["operation_id"] for item in (*first["operations"], *rest["operations"])] == submitted[::-1]
-    assert rest["next"] is None
+    assert rest["next_cursor"] is None
 
 
 @pytest.mark.parametrize(
@@ -288,14 +289,14 @@ def test_ids_must_belong_to_one_tenant(
     assert several.status == 422
     assert "several tenants" in several.body["detail"]
     submitted = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])})
-    assert (submitted.status, submitted.body["tenant"], submitted.body["total"]) == (202, "acme", 2)
+    assert (submitted.status, submitted.body["tenant"], submitted.body["selected"]) == (202, "acme", 2)
 
 
 def test_reprocessing_requires_admin(ask: Ask, acme: UUID, admin: Connection):
     body = {"tenant": "acme", "action": "extract", "received_from": "2026-01-01", "rate": 30}
     assert post(ask, "/operations", body).status == 403
     stored = post(ask, "/operations", body, groups=ADMIN)
-    assert (stored.status, stored.body["action"], stored.body["total"]) == (202, "extract", None)
+    assert (stored.status, stored.body["action"], stored.body["selected"]) == (202, "extract", None)
     assert stored.body["filter"]["received_from"] == "2026-01-01T00:00:00+00:00"
     (row,) = rows(admin, "operation")
     assert (row["id"], row["rate"], row["state"]) == (stored.body["operation_id"], 30, "running")

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from counterfoil.tasks.chat import MOST_BYTES
+from counterfoil.tasks.chat import MAX_BYTES
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows
@@ -42,7 +42,7 @@ def test_conversation_is_started_continued_and_read(ask: Ask) -> None:
 
     assert (begun.status, second.status) == (202, 202)
     shown = get(ask, f"/{session}")
-    assert (shown.status, shown.body["tenant"], shown.body["next"]) == (200, "acme", None)
+    assert (shown.status, shown.body["tenant"], shown.body["next_cursor"]) == (200, "acme", None)
     assert [(item["number"], item["role"], item["content"], item["status"]) for item in shown.body["messages"]] == [
         (1, "user", "Hello", "pending"),
         (2, "user", "Anybody there?", "pending"),
@@ -54,13 +54,13 @@ def test_conversation_is_started_continued_and_read(ask: Ask) -> None:
     ]
 
 
-def spend(admin: Connection, acme: UUID, chats: int, days_ago: int = 0) -> None:
+def spend(admin: Connection, acme: UUID, chat_calls: int, days_ago: int = 0) -> None:
     """Set the number of questions in conversations on a day."""
     day = datetime.now(UTC).date() - timedelta(days=days_ago)
-    values = [acme, day, chats, chats]
+    values = [acme, day, chat_calls, chat_calls]
     admin.execute(
-        "INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%s, %s, 0, %s) "
-        "ON CONFLICT (tenant_id, day) DO UPDATE SET chats = %s",
+        "INSERT INTO llm_daily_usage (tenant_id, day, calls, chat_calls) VALUES (%s, %s, 0, %s) "
+        "ON CONFLICT (tenant_id, day) DO UPDATE SET chat_calls = %s",
         values,
     )
 
@@ -68,7 +68,7 @@ def spend(admin: Connection, acme: UUID, chats: int, days_ago: int = 0) -> None:
 def test_exhausted_daily_budget_rejects_messages(
     ask: Ask, acme: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "2")
+    monkeypatch.setenv("CHAT_CALLS_PER_DAY", "2")
     settings.cache_clear()
     spend(admin, acme, 2, days_ago=1)
     spend(admin, acme, 1)
@@ -90,12 +90,12 @@ def test_exhausted_daily_budget_rejects_messages(
     again = say(ask, "Hello", idempotency_key="1")
     assert (again.status, again.body["job_id"]) == (200, begun.body["job_id"])
     assert [len(rows(admin, table)) for table in ("task", "chat_session", "chat_message", "outbox")] == [1] * 4
-    assert (rows(admin, "dead_letter"), rows(admin, "notification")) == ([], [])
+    assert (rows(admin, "dead_letter"), rows(admin, "failure_event")) == ([], [])
     assert ask({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
 
 
 def test_zero_budget_rejects_messages(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "0")
+    monkeypatch.setenv("CHAT_CALLS_PER_DAY", "0")
     settings.cache_clear()
 
     assert say(ask, "Hello").status == 429
@@ -107,15 +107,17 @@ def test_long_conversation_is_paged(ask: Ask) -> None:
         say(ask, str(number), session)
 
     first = get(ask, f"/{session}", query={"limit": "3"}).body
-    rest = get(ask, f"/{session}", query={"after": str(first["next"])}).body
+    rest = get(ask, f"/{session}", query={"after": str(first["next_cursor"])}).body
 
     assert [item["content"] for item in first["messages"] + rest["messages"]] == ["0", "1", "2", "3", "4"]
-    assert (first["next"], rest["next"]) == (3, None)
+    assert (first["next_cursor"], rest["next_cursor"]) == (3, None)
     pages = get(ask, query={"limit": "1"}).body
-    assert pages["next"] is None
+    assert pages["next_cursor"] is None
     say(ask, "Another one")
     pages = get(ask, query={"limit": "1"}).body
-    assert [item["session_id"] for item in get(ask, query={"cursor": pages["next"]}).body["sessions"]] == [session]
+    assert [item["session_id"] for item in get(ask, query={"cursor": pages["next_cursor"]}).body["sessions"]] == [
+        session
+    ]
 
 
 @pytest.fixture
@@ -145,11 +147,11 @@ def test_page_of_long_messages_fits_a_lambda_response(
     after: int | None = 0
     while after is not None:
         page = get(ask, f"/{session}", query={"after": str(after)})
-        assert len(page.text.encode()) < MOST_BYTES + 1000
+        assert len(page.text.encode()) < MAX_BYTES + 1000
         # Lambda encodes the body as JSON again, and some runtimes escape every character.
         assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
         seen += [item["number"] for item in page.body["messages"]]
-        after = page.body["next"]
+        after = page.body["next_cursor"]
 
     assert seen == list(range(1, 32))
 
@@ -190,7 +192,7 @@ def test_conversation_of_another_user_is_not_found(groups: str, ask: Ask, admin:
 
     assert (unknown.status, seen.status, refused.status) == (404, 404, 404)
     assert seen.body == unknown.body == refused.body
-    assert get(ask, query={"tenant": "acme"}, **stranger).body == {"sessions": [], "next": None}
+    assert get(ask, query={"tenant": "acme"}, **stranger).body == {"sessions": [], "next_cursor": None}
     assert len(rows(admin, "task")) == len(rows(admin, "chat_message")) == 1
 
 
@@ -227,7 +229,7 @@ def test_deleted_conversation_cancels_its_pending_task(ask: Ask, acme: UUID, adm
     assert [get(ask, f"/{session}").status, say(ask, "Still there?", session).status] == [404, 404]
     assert get(ask).body["sessions"] == []
     task = ask("", method="GET", path=f"/api/tasks/{session}").body
-    assert (task["status"], task["result"]) == ("cancelled", None)
+    assert (task["status"], task["result"]) == ("canceled", None)
     assert delete(ask, session).status == 404
     assert rows(admin, "chat_message") == []
     ((_, action, targets),) = recorded(admin, acme)

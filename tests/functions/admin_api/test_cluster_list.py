@@ -42,7 +42,7 @@ def test_list_shows_clusters_with_status_and_amounts(ask: Ask, office: Office):
     assert float(first["at_stake"]) > 0
     assert first["reason"]
     assert (second["status"], second["billed"], second["at_stake"]) == ("needs-review", None, "0.00")
-    assert answer.body["next"] is None
+    assert answer.body["next_cursor"] is None
     assert answer.body["counts"] == {
         "exception": 1,
         "needs-review": 1,
@@ -72,14 +72,14 @@ def test_list_is_filtered_and_sorted(ask: Ask, office: Office, query: dict[str, 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
 def test_cursor_leads_to_the_next_page(ask: Ask, office: Office, sort: str):
     first = get(ask, sort=sort, limit="1")
-    second = get(ask, sort=sort, limit="1", cursor=first.body["next"])
+    second = get(ask, sort=sort, limit="1", cursor=first.body["next_cursor"])
 
     assert listed_ids(first) + listed_ids(second) == listed_ids(get(ask, sort=sort))
-    assert second.body["next"] is None
+    assert second.body["next_cursor"] is None
 
 
 def test_cursor_of_another_sort_is_rejected(ask: Ask, office: Office):
-    cursor = get(ask, limit="1").body["next"]
+    cursor = get(ask, limit="1").body["next_cursor"]
 
     assert get(ask, sort="amount", cursor=cursor).status == 422
     assert get(ask, cursor="nan|x").status == 422

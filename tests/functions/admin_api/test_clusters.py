@@ -32,16 +32,16 @@ def test_cluster_shows_documents_and_match_evidence(ask: Ask, office: Office) ->
     assert answer.status == 200, answer.body
     body = answer.body
     assert [item["id"] for item in body["documents"]] == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
-    assert (body["id"], body["tenant"], body["documents_total"], body["next"]) == (
+    assert (body["id"], body["tenant"], body["documents_total"], body["next_cursor"]) == (
         str(office.ids[ORDER]),
         "acme",
         4,
         None,
     )
     ends = ("document_a_id", "document_b_id")
-    pairs = {tuple(office.ids.index(UUID(edge[end])) for end in ends) for edge in body["edges"]}
+    pairs = {tuple(office.ids.index(UUID(edge[end])) for end in ends) for edge in body["matches"]}
     assert pairs == {pair for pair in office.links() if OTHER_ORDER not in pair}
-    for edge in body["edges"]:
+    for edge in body["matches"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
         steps = edge["evidence"]
         assert sum(step["bits"] for step in steps) == pytest.approx(steps[-1]["total"], abs=0.02)
@@ -53,6 +53,21 @@ def test_contract_is_listed_outside_the_cluster(ask: Ask, office: Office) -> Non
 
     assert [item["id"] for item in body["contracts"]] == ids(office, CONTRACT)
     assert get(ask, office.ids[CONTRACT]).body["documents_total"] == 1
+
+
+@pytest.mark.parametrize(("unit", "expected"), [("C62", "piece"), ("KGM", "kg"), ("X9Y", "X9Y"), (None, None)])
+def test_line_items_name_their_units(
+    ask: Ask, office: Office, admin: Connection, unit: str | None, expected: str | None
+) -> None:
+    admin.execute(
+        "UPDATE cluster_diagnostics SET result = jsonb_set(result, '{lines,0,unit}', %s::jsonb) "
+        "WHERE result IS NOT NULL",
+        [Jsonb(unit)],
+    )
+
+    line = get(ask, office.ids[ORDER]).body["comparison"]["lines"][0]
+
+    assert (line["unit"], line["unit_name"]) == (unit, expected)
 
 
 def test_cluster_shows_line_items_and_variances(ask: Ask, office: Office) -> None:
@@ -72,10 +87,10 @@ def test_document_id_returns_its_cluster(ask: Ask, office: Office) -> None:
 
 def test_cluster_shows_pending_or_failed_comparison(ask: Ask, office: Office, admin: Connection) -> None:
     admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
-    assert get(ask, office.ids[ORDER]).body["is_being_computed"]
+    assert get(ask, office.ids[ORDER]).body["is_computing"]
     admin.execute("UPDATE cluster_diagnostics SET status = 'failed', error = 'It is too large.'")
     body = get(ask, office.ids[ORDER]).body
-    assert (body["is_being_computed"], body["error"]) == (False, "It is too large.")
+    assert (body["is_computing"], body["error"]) == (False, "It is too large.")
 
 
 def test_uncompared_cluster_omits_its_comparison(ask: Ask, office: Office) -> None:
@@ -101,11 +116,11 @@ def test_documents_of_a_cluster_are_paged(ask: Ask, office: Office) -> None:
         (item,) = page["documents"]
         seen.append(item["id"])
         assert page["documents_total"] == 4
-        assert all(item["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["edges"])
-        cursor = {"cursor": page["next"]}
+        assert all(item["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["matches"])
+        cursor = {"cursor": page["next_cursor"]}
 
     assert seen == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
-    assert page["next"] is None
+    assert page["next_cursor"] is None
 
 
 def test_large_cluster_is_truncated(ask: Ask, office: Office, admin: Connection) -> None:
@@ -113,7 +128,7 @@ def test_large_cluster_is_truncated(ask: Ask, office: Office, admin: Connection)
     admin.execute(
         """
         INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
-                              last_seen_at, type, cluster_id, structured_data)
+                              last_duplicate_at, type, cluster_id, structured_data)
         SELECT ('00000000-0000-00ff-0000-' || lpad(to_hex(n), 12, '0'))::uuid, d.tenant_id, d.source_id, 'b', 'k',
                'f', 1, sha256(n::text::bytea), now(), now(), 'invoice', d.cluster_id, d.structured_data
         FROM document d CROSS JOIN generate_series(1, 1000) AS n WHERE d.id = %s
@@ -141,8 +156,8 @@ def test_large_cluster_is_truncated(ask: Ask, office: Office, admin: Connection)
     answer = get(ask, office.ids[ORDER], limit="100")
 
     body = answer.body
-    assert (body["documents_total"], len(body["documents"]), body["next"] is not None) == (1004, 100, True)
-    assert len(body["edges"]) == clusters.MOST_EDGES < body["edges_total"]
+    assert (body["documents_total"], len(body["documents"]), body["next_cursor"] is not None) == (1004, 100, True)
+    assert len(body["matches"]) == clusters.MOST_EDGES < body["matches_total"]
     comparison = body["comparison"]
     assert 0 < len(comparison["lines"]) <= clusters.MOST_LINES < comparison["lines_total"] == 400
     assert (len(comparison["lines"][0]["parts"]), comparison["lines"][0]["parts_total"]) == (clusters.MOST_PARTS, 100)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.settings import Settings, SignIn, settings
+from counterfoil.settings import OidcSettings, Settings, settings
 from functions.admin_api import console, handler
 from functions.admin_api.console import Console
 from infra import pages
@@ -19,14 +19,14 @@ from tests.delivery.harness import Context
 from tests.functions.admin_api.conftest import EVENT
 
 ROOT = Path(__file__).parents[3]
-SIGN_IN = SignIn(
+SIGN_IN = OidcSettings(
     issuer="https://login.example.com/acme",
     client="counterfoil",
     discovery="https://login.example.com/acme/.well-known/openid-configuration",
     origins=("https://login.example.com",),
 )
 UPLOADS = "https://counterfoil-uploads.s3.amazonaws.com"
-SETTINGS = Settings(sign_in=SIGN_IN, upload_origins=(UPLOADS,))
+SETTINGS = Settings(oidc=SIGN_IN, upload_origins=(UPLOADS,))
 FIRST_LOAD_BYTES = 200 * 1024
 
 Get = Callable[..., dict[str, Any]]
@@ -36,7 +36,8 @@ Get = Callable[..., dict[str, Any]]
 def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
     """The console as deployed."""
     files = pages.write(
-        pages.make(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"), tmp_path_factory.mktemp("build")
+        pages.build_assets(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"),
+        tmp_path_factory.mktemp("build"),
     )
     return Console.read(files["files.json"].parent)
 
@@ -207,8 +208,8 @@ def test_request_without_token_never_reaches_the_api(served: Console, monkeypatc
 
 
 def test_server_and_page_know_the_same_views() -> None:
-    source = (ROOT / "functions" / "admin_api" / "pages" / "views.js").read_text()
-    (table,) = re.findall(r"const VIEWS = \{(.*?)\n\};", source, re.DOTALL)
+    source = (ROOT / "functions" / "admin_api" / "pages" / "views.ts").read_text()
+    (table,) = re.findall(r"const VIEWS: Views = \{(.*?)\n\};", source, re.DOTALL)
     page_views = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))
 
     assert page_views | {"", "signed-in", "signed-out"} == console.VIEWS

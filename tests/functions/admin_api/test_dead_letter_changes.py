@@ -267,10 +267,10 @@ def test_audit_trail_records_actor_and_change(
     assert (entry["number"], entry["actor"], entry["action"]) == (2, USER, "resolved")
     assert (entry["targets"], entry["version_before"], entry["version_after"]) == ([str(letter)], 2, 3)
     assert "Booked" not in newest.text
-    cursor = str(newest.body["next"])
+    cursor = str(newest.body["next_cursor"])
     older = ask("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"cursor": cursor})
     assert [row["action"] for row in older.body["entries"]] == ["edited"]
-    assert older.body["next"] is None
+    assert older.body["next_cursor"] is None
     [before] = older.body["entries"]
     assert (before["previous_hash"], entry["previous_hash"]) == (None, before["hash"])
     assert older.body["tenant_id"] == str(acme)
@@ -299,4 +299,6 @@ def test_audit_trail_requires_viewer(groups: str, status: int, ask: Ask, acme: U
 
 def test_similar_group_name_grants_no_edits() -> None:
     for group in ("edit-payload", "tenant:edit-payloads", "edit-payloads-too"):
-        assert not Caller.of({"sub": "kim", "cognito:groups": f"[operator tenant:acme {group}]"}).edits_payloads
+        assert not Caller.from_claims(
+            {"sub": "kim", "cognito:groups": f"[operator tenant:acme {group}]"}
+        ).edits_payloads

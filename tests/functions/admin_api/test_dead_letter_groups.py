@@ -21,27 +21,27 @@ def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Call
 
     answer = get(ask, "/groups")
 
-    assert (answer.status, answer.body["next"]) == (200, None)
+    assert (answer.status, answer.body["next_cursor"]) == (200, None)
     timed_out, disk_full = answer.body["groups"]
     assert (
         timed_out
         | {
             "worker": "ingestion",
             "error_type": "TimeoutError",
-            "sentence": "Page # timed out",
+            "message": "Page # timed out",
             "count": 3,
             "pending": 2,
             "resolved": 1,
             "ignored": 0,
-            "redacted": [],
+            "redacted_paths": [],
         }
         == timed_out
     )
     assert (timed_out["trend"], sum(disk_full["trend"])) == ([0] * 21 + [1, 1, 1], 1)
     first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
     assert last - first == timedelta(hours=2)
-    assert [item["sentence"] for item in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
-    assert [item["sentence"] for item in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
+    assert [item["message"] for item in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
+    assert [item["message"] for item in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
         "The disk is full"
     ]
 
@@ -53,12 +53,12 @@ def test_groups_are_paged(ask: Ask, die: Die) -> None:
     query = {"limit": "3"}
     for _ in range(3):
         page = get(ask, "/groups", **query).body
-        seen += [group["sentence"] for group in page["groups"]]
-        query["cursor"] = page["next"]
+        seen += [group["message"] for group in page["groups"]]
+        query["cursor"] = page["next_cursor"]
 
-    assert (sorted(seen), page["next"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
+    assert (sorted(seen), page["next_cursor"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
     null_character = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
-    for cursor in ("nonsense", null_character, get(ask, limit="1").body["next"]):
+    for cursor in ("nonsense", null_character, get(ask, limit="1").body["next_cursor"]):
         assert get(ask, "/groups", cursor=cursor).status in {200, 422}
 
 
@@ -86,6 +86,6 @@ def test_stats_count_by_task_type_and_status(ask: Ask, die: Die, set_status: Cal
 
 @pytest.mark.usefixtures("acme")
 def test_tenant_without_dead_letters_has_empty_lists(ask: Ask) -> None:
-    assert get(ask).body == {"letters": [], "next": None}
-    assert get(ask, "/groups").body == {"groups": [], "next": None}
+    assert get(ask).body == {"dead_letters": [], "next_cursor": None}
+    assert get(ask, "/groups").body == {"groups": [], "next_cursor": None}
     assert (get(ask, "/stats").body["count"], get(ask, "/stats").body["task_types"]) == (0, [])

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from functions.admin_api.api.dead_letters import console, of_trace, of_try
+from functions.admin_api.api.dead_letters import attempt_log, console, trace_url
 from infra.worker_table import WORKERS
 from tests.factories import NOW
 
 
 def test_log_link_names_the_workers_log_group() -> None:
     for row in WORKERS:
-        assert of_try(row.name, UUID(int=7), 1, NOW, NOW, None).group == f"/aws/lambda/{row.resource_name}"
+        assert attempt_log(row.name, UUID(int=7), 1, NOW, NOW, None).group == f"/aws/lambda/{row.resource_name}"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_log_link_names_the_workers_log_group() -> None:
 )
 def test_links_open_log_and_trace_in_aws_console(region: str, console_url: str) -> None:
     aws_console = console({"AWS_REGION": region})
-    log = of_try("tasks", UUID(int=7), 2, NOW, NOW, aws_console)
+    log = attempt_log("tasks", UUID(int=7), 2, NOW, NOW, aws_console)
 
     assert log.url is not None
     group, _, query = log.url.removeprefix(console_url).partition("/log-events$3F")
@@ -39,13 +39,13 @@ def test_links_open_log_and_trace_in_aws_console(region: str, console_url: str) 
         "end": str(int(log.until.timestamp() * 1000)),
     }
     trace = "1-5759e988-bd862e3fe1be46a994272793"
-    assert of_trace(trace, aws_console) == f"{console_url}#xray:traces/{trace}"
+    assert trace_url(trace, aws_console) == f"{console_url}#xray:traces/{trace}"
 
 
 def test_local_cloud_omits_console_links() -> None:
     aws_console = console({"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
 
     assert aws_console is None
-    assert of_try("tasks", UUID(int=7), 1, NOW, NOW, aws_console).url is None
-    assert of_trace("1-5759e988-bd862e3fe1be46a994272793", aws_console) is None
+    assert attempt_log("tasks", UUID(int=7), 1, NOW, NOW, aws_console).url is None
+    assert trace_url("1-5759e988-bd862e3fe1be46a994272793", aws_console) is None
     assert console({}) is None

@@ -14,7 +14,7 @@ VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"
 
 
 def look_up(ask: Ask, kind: str, part: str, groups: str = VIEWER) -> list[dict[str, str]]:
-    answer = ask("", method="GET", path="/api/admin/dlq/named", query={"kind": kind, "part": part}, groups=groups)
+    answer = ask("", method="GET", path="/api/admin/dlq/lookup", query={"kind": kind, "part": part}, groups=groups)
     assert answer.status == 200, answer.text
     items: list[dict[str, str]] = answer.body["found"]
     return items
@@ -23,7 +23,7 @@ def look_up(ask: Ask, kind: str, part: str, groups: str = VIEWER) -> list[dict[s
 @pytest.mark.parametrize("characters", [4, 8, 9, 12, 13, 36])
 def test_dead_letter_is_found_by_id_suffix(ask: Ask, die: Die, characters: int) -> None:
     letter, _ = str(die()), die()
-    assert look_up(ask, "letter", letter[-characters:]) == [{"id": letter, "tenant": "acme"}]
+    assert look_up(ask, "dead_letter", letter[-characters:]) == [{"id": letter, "tenant": "acme"}]
 
 
 def test_ambiguous_id_returns_two_matches(ask: Ask, die: Die, admin: Connection) -> None:
@@ -32,7 +32,7 @@ def test_ambiguous_id_returns_two_matches(ask: Ask, die: Die, admin: Connection)
     with admin.transaction():
         admin.execute("SET LOCAL session_replication_role = replica")  # without foreign keys
         admin.execute("UPDATE dead_letter SET job_id = overlay(job_id::text placing 'abcd' from 33)::uuid")
-    assert len(look_up(ask, "letter", "abcd")) == 2
+    assert len(look_up(ask, "dead_letter", "abcd")) == 2
 
 
 def test_items_of_other_tenants_are_not_found(
@@ -42,18 +42,18 @@ def test_items_of_other_tenants_are_not_found(
     end = str(theirs)[-8:]
     fingerprint = {item["job_id"]: item["fingerprint"] for item in rows(admin, "dead_letter")}[str(theirs)]
 
-    assert look_up(ask, "letter", end) == look_up(ask, "group", fingerprint) == []
-    assert look_up(ask, "letter", end, PLATFORM_VIEWER) == [{"id": str(theirs), "tenant": "zenith"}]
+    assert look_up(ask, "dead_letter", end) == look_up(ask, "group", fingerprint) == []
+    assert look_up(ask, "dead_letter", end, PLATFORM_VIEWER) == [{"id": str(theirs), "tenant": "zenith"}]
     assert look_up(ask, "group", fingerprint[:4], PLATFORM_VIEWER) == [{"id": fingerprint, "tenant": "zenith"}]
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [ours])
-    assert look_up(ask, "letter", str(ours)[-8:]) == []
+    assert look_up(ask, "dead_letter", str(ours)[-8:]) == []
 
 
 def test_unassigned_dead_letter_requires_all_tenants(ask: Ask, die: Die, admin: Connection) -> None:
     letter = str(die())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
-    assert look_up(ask, "letter", letter[-8:]) == []
-    assert look_up(ask, "letter", letter[-8:], PLATFORM_VIEWER) == [{"id": letter, "tenant": "-"}]
+    assert look_up(ask, "dead_letter", letter[-8:]) == []
+    assert look_up(ask, "dead_letter", letter[-8:], PLATFORM_VIEWER) == [{"id": letter, "tenant": "-"}]
 
 
 def test_operation_is_found_by_id_suffix(ask: Ask, acme: UUID) -> None:
@@ -79,7 +79,7 @@ def test_task_is_found_by_its_user_and_admins(ask: Ask, acme: UUID) -> None:
 
     def task_ids(groups: str, subject: str = "ann") -> list[str]:
         query = {"kind": "task", "part": task[-8:]}
-        answer = ask("", method="GET", path="/api/admin/dlq/named", query=query, groups=groups, subject=subject)
+        answer = ask("", method="GET", path="/api/admin/dlq/lookup", query=query, groups=groups, subject=subject)
         return [item["id"] for item in answer.body["found"]]
 
     assert task_ids(VIEWER) == task_ids("[admin tenant:acme]", "ben") == [task]
@@ -88,8 +88,13 @@ def test_task_is_found_by_its_user_and_admins(ask: Ask, acme: UUID) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{"kind": "letter"}, {"kind": "letter", "part": "abc"}, {"kind": "letter", "part": "%%%%"}, {"part": "abcd"}],
+    [
+        {"kind": "dead_letter"},
+        {"kind": "dead_letter", "part": "abc"},
+        {"kind": "dead_letter", "part": "%%%%"},
+        {"part": "abcd"},
+    ],
 )
 @pytest.mark.usefixtures("acme")
 def test_invalid_lookup_is_rejected(ask: Ask, query: dict[str, str]) -> None:
-    assert ask("", method="GET", path="/api/admin/dlq/named", query=query, groups=PLATFORM_VIEWER).status == 422
+    assert ask("", method="GET", path="/api/admin/dlq/lookup", query=query, groups=PLATFORM_VIEWER).status == 422

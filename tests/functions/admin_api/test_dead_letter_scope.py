@@ -8,13 +8,13 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.delivery.work import Message
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.validation import UNASSIGNED
 from functions.admin_api import handler
 from functions.admin_api.auth import Caller, Role
-from functions.admin_api.handler import described
+from functions.admin_api.handler import build_openapi
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs
@@ -44,7 +44,7 @@ def add_unassigned(database: Database) -> Callable[..., UUID]:
             message=None,
             payload={"body": BODY, "encoding": encoding},
             attempts=0,
-            failure=Failure("non_retriable_error", "InvalidMessageError", error, 0, "tasks"),
+            failure=FailureDetails("non_retriable_error", "InvalidMessageError", error, 0, "tasks"),
             created_at=NOON,
         )
         with database.delivery() as connection:
@@ -69,7 +69,7 @@ def test_unassigned_list_excludes_those_of_tenants(ask: Ask, die: Die, add_unass
 
     assert listed_ids(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
     assert listed_ids(get(ask, groups=VIEWER, tenant="acme")) == ids([theirs])
-    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["letters"]
+    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
     assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
 
 
@@ -92,7 +92,7 @@ def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_una
     fingerprint = get(ask, f"/{first}", groups=VIEWER).body["fingerprint"]
     assert listed_ids(list_unassigned(fingerprint=fingerprint)) == ids([first])
     page = list_unassigned(limit="1")
-    assert listed_ids(page) + listed_ids(list_unassigned(cursor=page.body["next"])) == sorted(
+    assert listed_ids(page) + listed_ids(list_unassigned(cursor=page.body["next_cursor"])) == sorted(
         ids([first, second]), reverse=True
     )
 
@@ -102,10 +102,10 @@ def test_unassigned_shows_timeline_and_body_to_admins(ask: Ask, add_unassigned: 
 
     assert get(ask, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
     shown = get(ask, f"/{unassigned}", groups=VIEWER)
-    assert (shown.body["tenant"], shown.body["redacted"]) == (UNASSIGNED, ["/payload/body"])
+    assert (shown.body["tenant"], shown.body["redacted_paths"]) == (UNASSIGNED, ["/payload/body"])
     assert "hunter2" not in shown.text
     (event,) = get(ask, f"/{unassigned}/timeline", groups=VIEWER).body["events"]
-    assert (event["kind"], event["who"]) == ("death", "tasks")
+    assert (event["kind"], event["actor"]) == ("dead_lettered", "tasks")
 
 
 @pytest.mark.parametrize("groups", OTHERS)
@@ -132,9 +132,9 @@ def test_unassigned_are_hidden_without_all_tenants(
 
 def test_group_named_like_unassigned_grants_nothing() -> None:
     for groups in OTHERS:
-        caller = Caller.of({"sub": "kim", "cognito:groups": groups})
-        assert not caller.may(Role.VIEWER, UNASSIGNED)
-    assert Caller.of({"sub": "kim", "cognito:groups": VIEWER}).may(Role.VIEWER, UNASSIGNED)
+        caller = Caller.from_claims({"sub": "kim", "cognito:groups": groups})
+        assert not caller.has_role(Role.VIEWER, UNASSIGNED)
+    assert Caller.from_claims({"sub": "kim", "cognito:groups": VIEWER}).has_role(Role.VIEWER, UNASSIGNED)
 
 
 def test_retried_message_is_sent_unchanged(
@@ -261,20 +261,20 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
             {"id": work_id, "key": f"inbox/{work_id}", "now": NOON},
         )
         admin.execute(
-            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome,"
+            "INSERT INTO work_attempt (worker, work_id, revision, number, started_at, ended_at, outcome,"
             " error_type, error)"
             " VALUES ('acquisition', %(id)s, 1, 3, %(now)s, %(now)s, 'failed', 'TimeoutError', 'Timed out')",
             {"id": work_id, "now": NOON},
         )
         message = Message(work_id=work_id, revision=1, send_number=0)
         letter = DeadLetter(
-            job_id=KINDS["acquisition"].job_id(work_id),
+            job_id=WORK_KINDS["acquisition"].job_id(work_id),
             tenant_id=None,
             worker="acquisition",
             message=message,
             payload={"message": message.model_dump(mode="json"), "file": {"file_name": "invoice.pdf"}},
             attempts=3,
-            failure=Failure("max_retries_exceeded", "TimeoutError", "Timed out", 3, "acquisition"),
+            failure=FailureDetails("max_retries_exceeded", "TimeoutError", "Timed out", 3, "acquisition"),
             created_at=NOON,
         )
         with database.delivery() as connection:
@@ -286,7 +286,7 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
 
 JOB_ROUTES = [
     (method, path)
-    for path, operations in described(handler.api)["paths"].items()
+    for path, operations in build_openapi(handler.api)["paths"].items()
     if path.startswith(f"{PATH}/{{job_id}}")
     for method in operations
 ]
@@ -297,7 +297,7 @@ def test_unassigned_upload_shows_its_attempts(ask: Ask, failed_upload: Callable[
 
     assert get(ask, f"/{job_id}", groups=VIEWER).body["payload"]["file"]["file_name"] == "invoice.pdf"
     events = get(ask, f"/{job_id}/timeline", groups=VIEWER).body["events"]
-    assert [event["kind"] for event in events] == ["try", "death"]
+    assert [event["kind"] for event in events] == ["attempt", "dead_lettered"]
     assert {event["error"]["message"] for event in events} == {"Timed out"}
 
 
@@ -320,7 +320,7 @@ def test_deceptive_file_name_is_neutralized(ask: Ask, failed_upload: Callable[[]
     failed_upload()
     admin.execute("UPDATE dead_letter SET payload = %s", [Jsonb({"file": {"key": "inbox/a_\u202efdp.exe"}})])
 
-    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["letters"]
+    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
     assert letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
 
 

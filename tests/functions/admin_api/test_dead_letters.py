@@ -28,8 +28,8 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
     answer = get(ask)
 
     assert listed_ids(answer) == ids([second, first])
-    assert answer.body["next"] is None
-    letter = answer.body["letters"][1]
+    assert answer.body["next_cursor"] is None
+    letter = answer.body["dead_letters"][1]
     assert (
         letter
         | {
@@ -45,7 +45,7 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
             "resolved_at": None,
             "resolved_by": None,
             "version": 1,
-            "redacted": [],
+            "redacted_paths": [],
         }
         == letter
     )
@@ -57,7 +57,7 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
         "timestamp": "2026-03-02T12:00:00Z",
         "context": {"worker": "ingestion", "attempt": 3},
     }
-    assert not letter.keys() & {"payload", "lineage"}
+    assert not letter.keys() & {"payload", "previous_failures"}
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_pages_cover_thousands_of_dead_letters(ask: Ask, admin: Connection, acme
     while True:
         page = get(ask, **query)
         seen += listed_ids(page)
-        if page.body["next"] is None:
+        if page.body["next_cursor"] is None:
             break
-        query["cursor"] = page.body["next"]
+        query["cursor"] = page.body["next_cursor"]
 
     assert seen == created
     numbered = [listed_ids(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
@@ -205,8 +205,8 @@ def test_numbered_page_is_filtered_and_has_a_cursor(ask: Ask, admin: Connection,
     second = get(ask, page="2", limit="4", status="pending")
 
     assert listed_ids(second) == pending[4:8]
-    assert listed_ids(get(ask, cursor=second.body["next"], limit="4", status="pending")) == pending[8:]
-    assert get(ask, page="100", limit="100").body == {"letters": [], "next": None}
+    assert listed_ids(get(ask, cursor=second.body["next_cursor"], limit="4", status="pending")) == pending[8:]
+    assert get(ask, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
 
 
 # One dead letter
@@ -221,7 +221,7 @@ def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> Non
 
     assert (answer.status, answer.body["job_id"], answer.body["work_id"]) == (200, str(job_id), str(work_id))
     assert answer.body["payload"]["file"] == {"file_name": "invoice.pdf"}
-    (death,) = answer.body["lineage"]
+    (death,) = answer.body["previous_failures"]
     assert (death["revision"], death["dlq_timestamp"], death["status"], death["last_error"]["message"]) == (
         *(1, "2026-03-02T12:00:00Z", "pending", "The disk is full"),
     )
@@ -265,22 +265,22 @@ def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -
             "account": "[hidden] 3000",
             "size": 3,
         }
-        assert answer.body["redacted"] == [
+        assert answer.body["redacted_paths"] == [
             "/payload/a~1b/Api-Key/0",
             "/payload/account",
             "/metadata/last_error/message",
             "/resolution/notes",
-            "/lineage/0/last_error/message",
+            "/previous_failures/0/last_error/message",
         ]
         listed, timeline = get(ask, groups=groups), get(ask, f"/{job_id}/timeline", groups=groups)
         grouped = get(ask, "/groups", groups=groups)
-        assert listed.body["letters"][0]["redacted"] == ["/metadata/last_error/message", "/resolution/notes"]
-        assert timeline.body["redacted"] == ["/events/0/error/message", "/events/1/error/message"]
+        assert listed.body["dead_letters"][0]["redacted_paths"] == ["/metadata/last_error/message", "/resolution/notes"]
+        assert timeline.body["redacted_paths"] == ["/events/0/error/message", "/events/1/error/message"]
         for response in (answer, listed, timeline, grouped):
             assert SECRET not in response.text
 
     unredacted = get(ask, f"/{job_id}", groups=ADMIN)
-    assert (unredacted.body["payload"], unredacted.body["redacted"]) == (payload, [])
+    assert (unredacted.body["payload"], unredacted.body["redacted_paths"]) == (payload, [])
     assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
 
 
@@ -290,7 +290,8 @@ def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
     earlier = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
     admin.execute(
-        """UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error}', %s), lineage = %s WHERE job_id = %s""",
+        """UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error}', %s), previous_failures = %s
+        WHERE job_id = %s""",
         [Jsonb(traced), Jsonb([{**earlier, "last_error": traced}]), job_id],
     )
 
@@ -301,9 +302,9 @@ def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None
             assert "traceback" not in answer.text
         assert answers[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
     unredacted = get(ask, f"/{job_id}", groups=ADMIN).body
-    assert [death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["lineage"][0])] == [
-        traced["context"]
-    ] * 2
+    assert [
+        death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["previous_failures"][0])
+    ] == [traced["context"]] * 2
 
 
 # Timeline
@@ -312,7 +313,7 @@ def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None
 def add_attempt(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **columns: Any) -> None:
     values = {"number": 1, "revision": 1, "outcome": "retry", "error": "away", "again": None} | columns
     admin.execute(
-        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                      error_type, error, next_attempt_at)
            VALUES (%(tenant)s, 'ingestion', %(work)s, %(revision)s, %(number)s, %(began)s, %(ended)s, %(outcome)s,
                    'TimeoutError', %(error)s, %(again)s)""",
@@ -343,24 +344,24 @@ def test_timeline_orders_attempts_failures_and_changes(
         (
             event["at"][11:19],
             event["kind"],
-            event["what"],
-            event["who"],
+            event["outcome"],
+            event["actor"],
             (event["error"] or {}).get("message"),
             event["revision"],
         )
         for event in answer.body["events"]
     ] == [
-        ("12:00:00", "try", "retry", "ingestion", "away", 1),
-        ("12:01:00", "try", "failed", "ingestion", "away", 1),
-        ("12:01:00", "death", "max_retries_exceeded", "ingestion", "The disk is full", 1),
+        ("12:00:00", "attempt", "retry", "ingestion", "away", 1),
+        ("12:01:00", "attempt", "failed", "ingestion", "away", 1),
+        ("12:01:00", "dead_lettered", "max_retries_exceeded", "ingestion", "The disk is full", 1),
         ("12:02:00", "change", "retried", "ann", None, None),
-        ("12:03:00", "try", "failed", "ingestion", "timed out", 2),
-        ("12:03:00", "death", "max_retries_exceeded", "ingestion", "Reading timed out", 2),
+        ("12:03:00", "attempt", "failed", "ingestion", "timed out", 2),
+        ("12:03:00", "dead_lettered", "max_retries_exceeded", "ingestion", "Reading timed out", 2),
     ]
     first = answer.body["events"][0]
-    assert (first["began_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
+    assert (first["started_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
     assert answer.body["events"][3]["detail"] == {"revision": 2}
-    assert [event["log"] for event in answer.body["events"] if event["kind"] != "try"] == [None] * 3
+    assert [event["log"] for event in answer.body["events"] if event["kind"] != "attempt"] == [None] * 3
     assert first["log"] == {
         "group": "/aws/lambda/counterfoil-ingestion",
         "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
@@ -393,7 +394,7 @@ def test_attempts_link_to_log_and_trace(
 def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
     work_id = uuid4()
     admin.execute(
-        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
         "SELECT %s, 'ingestion', %s, 1, n, at, at, 'deferred', repeat('\U0001f600', 2000) "
         "FROM generate_series(1, 1500) AS n, LATERAL (SELECT %s + n * interval '1 s' AS at) t",
         [acme, work_id, NOON],
@@ -403,12 +404,12 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
 
     timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
 
-    numbers = [event["number"] for event in timeline.body["events"] if event["kind"] == "try"]
+    numbers = [event["attempt"] for event in timeline.body["events"] if event["kind"] == "attempt"]
     assert numbers == list(range(1501 - LAST_EVENTS, 1501))
-    assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "death"] == list(
+    assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "dead_lettered"] == list(
         range(3, LAST_EVENTS + 3)
     )
-    assert [death["revision"] for death in letter.body["lineage"]] == list(
+    assert [death["revision"] for death in letter.body["previous_failures"]] == list(
         range(LAST_EVENTS + 2 - LAST_DEATHS, LAST_EVENTS + 2)
     )
     for answer in (timeline, letter):

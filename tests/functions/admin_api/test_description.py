@@ -15,7 +15,7 @@ from counterfoil.documents import files
 from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
-from functions.admin_api.http import cursor
+from functions.admin_api.http import encode_cursor
 from tests.dead_letters.letters import dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
@@ -51,8 +51,8 @@ NOT_FULLY_DESCRIBED = {
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "GET /api/admin/clusters",  # a cursor is valid for its sort only
     "GET /api/uploads",  # a key excludes a tenant and a cursor
-    "POST /api/admin/reviews/accept",  # both figures or neither
-    "POST /api/admin/reviews/dispute",
+    "POST /api/admin/variances/accept",  # both figures or neither
+    "POST /api/admin/variances/dispute",
 }
 """Operations with rules that a schema cannot express.
 
@@ -64,7 +64,7 @@ NOT_FULLY_DESCRIBED = {
 - Users cannot block themselves.
 """
 READ_AS_IDS = {
-    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
+    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split")),
     f"DELETE {LETTERS}/purge",
     *BULK,
 }
@@ -81,7 +81,7 @@ def described_api() -> Iterator["BaseSchema"]:
     import schemathesis
 
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SIGN_IN", json.dumps(SIGN_IN))
+        environment.setenv("OIDC", json.dumps(SIGN_IN))
         chosen.cache_clear()
         schemathesis.hook(before_call)
         yield schemathesis.openapi.from_wsgi("/api/openapi.json", gateway, headers=HEADERS)
@@ -92,7 +92,7 @@ def described_api() -> Iterator["BaseSchema"]:
 @pytest.fixture
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
     """A tenant with all kinds of resources and without rate limits."""
-    monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    monkeypatch.setenv("RATE_LIMIT_BURST", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     chosen.cache_clear()
@@ -113,7 +113,7 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
     letters.append(die(f"Bearer {work_id.hex} was refused"))
     _known["worker"], _known["tenant"] = ["tasks"], ["acme"]
-    _known["letter"] = [str(job_id) for job_id in letters]
+    _known["dead_letter"] = [str(job_id) for job_id in letters]
     _known["operation_id"] = [str(bulk_operation(office)), str(purge_of(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     _known["cluster_id"] = _known["document_id"]
@@ -156,9 +156,9 @@ def _cursor(text: str) -> str:
     """Return a cursor with a recent or extreme time, and a known or unknown id."""
     number = _number(text)
     at = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
-    known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["letter"]]
+    known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["dead_letter"]]
     id_ = (known[number // 3 % len(known)], str(UUID(int=number % 2**128)))[number // 2 % 2]
-    return cursor((at, id_)) or ""
+    return encode_cursor((at, id_)) or ""
 
 
 def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
         is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
-        ids = _known.get("letter" if is_letter else name, [])
+        ids = _known.get("dead_letter" if is_letter else name, [])
         text = case.path_parameters[name]
         if ids and isinstance(text, str) and len(text) == UUID_LENGTH and text[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(text[0], 16) % len(ids)]
@@ -290,7 +290,7 @@ def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[st
         for status, answer in operation["responses"].items()
         if int(status) >= 400
     }
-    ours, theirs = {"application/problem+json": "Problem"}, {"application/json": "GatewayAnswer"}
+    ours, theirs = {"application/problem+json": "Problem"}, {"application/json": "GatewayError"}
     both = ours | theirs
 
     assert forms.pop("504") == theirs
@@ -298,7 +298,7 @@ def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[st
     changing = not label.startswith("GET ")
     assert [forms.pop(status) for status in ("413", "429")] == [both if changing else theirs] * 2
     assert all(form == ours for form in forms.values())
-    form = document()["components"]["schemas"]["GatewayAnswer"]
+    form = document()["components"]["schemas"]["GatewayError"]
     assert (form["required"], form["properties"]["message"]["type"]) == (["message"], "string")
 
 

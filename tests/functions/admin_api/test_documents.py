@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import NOW, Office
 from tests.factories import make_destination, make_document
@@ -41,7 +41,7 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, office: Office) -> None:
     answer = get(ask)
 
     assert listed_ids(answer) == ids(office, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
-    assert answer.body["next"] is None
+    assert answer.body["next_cursor"] is None
     document = answer.body["documents"][2]
     assert (
         document
@@ -118,13 +118,13 @@ def test_pages_have_no_gap(
     query: dict[str, str], ask: Ask, office: Office, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are complete wherever a scan stops, even for equal times of receipt."""
-    monkeypatch.setattr(document_list, "SCANNED", (2, 3))
+    monkeypatch.setattr(document_list, "SCAN_LIMIT", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
         at = NOW + timedelta(minutes=number // 3)
         id_ = make_document(admin, office.tenant_id, data, type="invoice" if number % 2 else "contract", received_at=at)
         admin.execute(
-            "INSERT INTO document_key (tenant_id, document_id, type, key) VALUES (%s, %s, 'own:invoice', 'R81')",
+            "INSERT INTO document_key (tenant_id, document_id, type, value) VALUES (%s, %s, 'own:invoice', 'R81')",
             [office.tenant_id, id_],
         )
     expected = listed_ids(get(ask, **query, limit="100"))
@@ -135,9 +135,9 @@ def test_pages_have_no_gap(
         page = get(ask, **query, limit="2", **cursor)
         seen += listed_ids(page)
         assert len(page.body["documents"]) <= 2
-        if page.body["next"] is None:
+        if page.body["next_cursor"] is None:
             break
-        cursor = {"cursor": page.body["next"]}
+        cursor = {"cursor": page.body["next_cursor"]}
 
     assert len(seen) == len(set(seen))
     assert set(expected) <= set(seen)
@@ -185,7 +185,7 @@ def test_failed_file_is_listed_with_its_dead_letter(ask: Ask, failed_file: Calla
     (first, *_) = get(ask).body["documents"]
 
     assert (first["id"], first["type"], first["file_name"]) == (id_, None, "Größe geprüft.xml")
-    assert first["dead_letter"] == str(KINDS["acquisition"].job_id(UUID(id_)))
+    assert first["dead_letter"] == str(WORK_KINDS["acquisition"].job_id(UUID(id_)))
     assert first["stages"][0] == {
         "stage": "source",
         "state": "failed",
@@ -220,9 +220,9 @@ def test_pages_with_failed_files_have_no_gap(ask: Ask, office: Office, failed_fi
     while True:
         page = get(ask, limit="3", **cursor)
         seen += listed_ids(page)
-        if page.body["next"] is None:
+        if page.body["next_cursor"] is None:
             break
-        cursor = {"cursor": page.body["next"]}
+        cursor = {"cursor": page.body["next_cursor"]}
 
     assert len(seen) == len(set(seen))
     assert set(seen) == {*files, *(str(id_) for id_ in office.ids)}
@@ -235,7 +235,7 @@ def test_state_filter_applies_to_one_stage(ask: Ask, office: Office, admin: Conn
         "UPDATE document SET matching_status = 'failed', matching_error = 'The disk is full' WHERE id = %s", [failed]
     )
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE id = %s", [waiting])
-    admin.execute("UPDATE ingestion_job SET status = NULL, reason = 'Kept.' WHERE id = %s", [skipped])
+    admin.execute("UPDATE ingestion_job SET status = NULL, skip_reason = 'Kept.' WHERE id = %s", [skipped])
     destination = make_destination(admin, office.tenant_id)
     for subject, subject_id, status in (("document", skipped, "failed"), ("cluster", office.ids[ORDER], "in-progress")):
         admin.execute(
@@ -373,12 +373,14 @@ def test_document_shows_its_matches_and_evidence(ask: Ask, office: Office) -> No
 
     body = get(ask, f"/{document_id}").body
 
-    assert {edge["document"]["id"] for edge in body["edges"]} >= set(ids(office, ORDER, CREDIT))
-    assert body["edges_total"] == len(body["edges"])
-    for edge in body["edges"]:
+    assert {edge["document"]["id"] for edge in body["matches"]} >= set(ids(office, ORDER, CREDIT))
+    assert body["matches_total"] == len(body["matches"])
+    for edge in body["matches"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
         assert edge["evidence"][-1]["total"] == pytest.approx(edge["score"], abs=0.02)
-    assert [edge["score"] for edge in body["edges"]] == sorted((edge["score"] for edge in body["edges"]), reverse=True)
+    assert [edge["score"] for edge in body["matches"]] == sorted(
+        (edge["score"] for edge in body["matches"]), reverse=True
+    )
 
 
 def test_document_lists_its_dead_letters(ask: Ask, office: Office, database: Database) -> None:
@@ -391,7 +393,7 @@ def test_document_lists_its_dead_letters(ask: Ask, office: Office, database: Dat
     assert (
         {letter["job_id"] for letter in dead_letters}
         == set(letters)
-        == {str(KINDS[w].job_id(document_id)) for w in ("ingestion", "matching")}
+        == {str(WORK_KINDS[w].job_id(document_id)) for w in ("ingestion", "matching")}
     )
     assert {letter["status"] for letter in dead_letters} == {"pending"}
 
@@ -425,7 +427,7 @@ def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Conne
     dying(database, office.tenant_id)("The disk is full", work_id=document_id, worker="matching")
     office.decide(INVOICE, CREDIT, "confirmed", "ann")
     admin.execute(
-        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,"
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,"
         " error_type, error, next_attempt_at)"
         " VALUES (%s, 'ingestion', %s, 1, 1, %s, %s, 'retry', 'TimeoutError', 'Too slow', %s)",
         [office.tenant_id, document_id, NOW - timedelta(days=30, seconds=5), NOW - timedelta(days=30), NOW],
@@ -440,20 +442,20 @@ def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Conne
     assert answer.status == 200, answer.body
     events = answer.body["events"]
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)
-    kinds = {(event["kind"], event["what"], event["who"]) for event in events}
+    kinds = {(event["kind"], event["outcome"], event["actor"]) for event in events}
     assert kinds >= {
         ("arrival", "received", "acquisition"),
         ("work", "queued", "ingestion"),
-        ("try", "retry", "ingestion"),
-        ("letter", "dead", "matching"),
+        ("attempt", "retry", "ingestion"),
+        ("dead_letter", "dead", "matching"),
         ("decision", "confirmed", "ann"),
         ("link", "linked", "rules"),
         ("result", "exception", "diagnostics"),
         ("running", "in-progress", "matching"),
     }
-    (tried,) = [event for event in events if event["kind"] == "try"]
-    assert (tried["began_at"], tried["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
-    assert (tried["error_type"], tried["error"], tried["number"]) == ("TimeoutError", "Too slow", 1)
+    (tried,) = [event for event in events if event["kind"] == "attempt"]
+    assert (tried["started_at"], tried["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
+    assert (tried["error_type"], tried["error"], tried["attempt"]) == ("TimeoutError", "Too slow", 1)
     assert events[-1]["kind"] == "running"
     (decided,) = [event for event in events if event["kind"] == "decision"]
     assert decided["other"] == str(office.ids[CREDIT])
@@ -470,7 +472,7 @@ def test_page_uses_index_scans(office: Office, database: Database, admin: Connec
     admin.execute(
         """
         INSERT INTO document (tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
-                              last_seen_at, type, structured_data)
+                              last_duplicate_at, type, structured_data)
         SELECT d.tenant_id, d.source_id, 'uploads', 'key', 'a.pdf', 1, sha256(n::text::bytea),
                now() - n * interval '1 s', now(), 'invoice',
                jsonb_build_object('issuer', jsonb_build_object('name', 'Firm ' || mod(n, 50)))
@@ -479,7 +481,7 @@ def test_page_uses_index_scans(office: Office, database: Database, admin: Connec
         [office.ids[0]],
     )
     admin.execute(
-        "INSERT INTO document_key (tenant_id, document_id, type, key)"
+        "INSERT INTO document_key (tenant_id, document_id, type, value)"
         " SELECT tenant_id, id, 'own:invoice', id::text FROM document"
     )
     admin.execute("ANALYZE")
@@ -507,7 +509,9 @@ def test_page_uses_index_scans(office: Office, database: Database, admin: Connec
             plans.append("\n".join(row[0] for row in rows))
 
     for plan, index in zip(
-        plans, ("document_by_receipt", "document_word_page", "document_word_page", "document_key_by_key"), strict=True
+        plans,
+        ("document_by_received_at", "document_word_page", "document_word_page", "document_key_by_key"),
+        strict=True,
     ):
         assert index in plan
         assert "Seq Scan" not in plan

@@ -86,11 +86,11 @@ def test_export_filters_like_the_list(
         {"text": str(first)},
         {"task_type": "ingestion"},
         {"task_type": "echo"},
-        {"fingerprint": get(ask).body["letters"][0]["fingerprint"]},
+        {"fingerprint": get(ask).body["dead_letters"][0]["fingerprint"]},
         {"tenant": "acme"},
     ]
     for parameters in filters:
-        listed = [letter["job_id"] for letter in get(ask, **parameters).body["letters"]]
+        listed = [letter["job_id"] for letter in get(ask, **parameters).body["dead_letters"]]
         assert (parameters, [letter["job_id"] for letter in exported(export(**parameters))]) == (parameters, listed)
     assert str(third) in export().text
 
@@ -123,7 +123,7 @@ def test_export_is_recorded_in_the_audit_trail(export: Export, die: Die, admin: 
     assert entry["detail"] == {
         "filter": keyed_hash(admin, DeadLetterFilter(status=("pending",))),
         "format": "json",
-        "letters": len(job_ids),
+        "dead_letters": len(job_ids),
         "bytes": len(answer.text.encode()),
         "redacted": True,
     }
@@ -164,7 +164,7 @@ def show(ask: Ask, path: str, *, groups: str = VIEWER, **options: Any) -> Answer
 
 def finish(admin: Connection) -> None:
     admin.execute(
-        "UPDATE operation SET state = 'done', ended_at = now(), selected = 7, handled = 7, done = 7,"
+        "UPDATE operation SET state = 'done', ended_at = now(), selected = 7, processed = 7, succeeded = 7,"
         " file = file || jsonb_build_object('bytes', 4711)"
     )
 
@@ -180,12 +180,12 @@ def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, a
     assert answer.headers["Location"] == f"{OPERATIONS}/{id_}"
     assert show(ask, f"/{id_}").body == answer.body
     assert show(ask, "", query={"action": "export"}).body["operations"] == [answer.body]
-    assert {name: answer.body[name] for name in ("action", "state", "filter", "done", "total")} == {
+    assert {name: answer.body[name] for name in ("action", "state", "filter", "succeeded", "selected")} == {
         "action": "export",
         "state": "running",
         "filter": {"status": ["pending"]},
-        "done": 0,
-        "total": None,
+        "succeeded": 0,
+        "selected": None,
     }
     file = answer.body["file"]
     assert (file["format"], file["redacted"], file["bytes"]) == ("csv", True, 0)
@@ -216,7 +216,7 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
     assert first.headers["Cache-Control"] == "no-store"
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [id_])
-    assert (entry["detail"]["letters"], entry["detail"]["bytes"]) == (7, 4711)
+    assert (entry["detail"]["dead_letters"], entry["detail"]["bytes"]) == (7, 4711)
     assert entry["detail"]["filter"] == keyed_hash(admin, DeadLetterFilter())
     assert "Amz" not in show(ask, f"/{id_}").text
 

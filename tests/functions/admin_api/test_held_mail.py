@@ -25,10 +25,10 @@ def test_held_mail_is_listed_newest_first(ask: Ask, admin: Connection, acme: UUI
     make_held_mail(admin, acme, hold="rejected")
 
     first = ask("", method="GET", path=PATH, query={"limit": "2"}, groups=VIEWER).body
-    second = ask("", method="GET", path=PATH, query={"limit": "2", "cursor": first["next"]}, groups=VIEWER).body
+    second = ask("", method="GET", path=PATH, query={"limit": "2", "cursor": first["next_cursor"]}, groups=VIEWER).body
 
     assert [UUID(item["id"]) for item in first["mails"] + second["mails"]] == made[::-1]
-    assert second["next"] is None
+    assert second["next_cursor"] is None
     item = first["mails"][0]
     assert (item["sender"], item["spf"], item["dkim"], item["dmarc"], item["hold"]) == (
         *("Nordwind GmbH <buchhaltung@nordwind.example>", "fail", "none", "fail", "held"),

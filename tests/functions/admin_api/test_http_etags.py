@@ -107,7 +107,8 @@ ENDS_UNCONDITIONALLY = {
 VERSION_IS_OPTIONAL = {f"POST /api/admin/dlq/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")}
 VERSION_IN_BODY = {
     "PUT /api/admin/mail/policy",
-    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
+    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split")),
+    *(f"POST /api/admin/variances/{word}" for word in ("accept", "dispute")),
     *(f"POST /api/admin/reviews/{{document_id}}/{word}" for word in ("confirm", "reject")),
     "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # id: hash of the suggestion
 }

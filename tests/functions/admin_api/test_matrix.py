@@ -94,11 +94,11 @@ _STATE = """
 SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter), (SELECT count(*) FROM task),
        (SELECT count(*) FROM task WHERE status IS NULL), (SELECT count(*) FROM chat_session),
        (SELECT count(*) FROM match_decision), (SELECT count(*) FROM outbox),
-       (SELECT count(*) FROM change_allowance WHERE purpose = 'change'),
-       (SELECT sum(tokens) FROM change_allowance WHERE purpose = 'change'),
+       (SELECT count(*) FROM rate_limit_bucket WHERE purpose = 'change'),
+       (SELECT sum(tokens) FROM rate_limit_bucket WHERE purpose = 'change'),
        (SELECT count(*) FROM operation WHERE action = 'purge' AND restored_at IS NULL),
        (SELECT count(*) FROM tenant WHERE dmarc_policy = 'hold'),
-       (SELECT count(*) FROM profile), (SELECT max(changed_at) FROM profile), (SELECT count(*) FROM profile_block)
+       (SELECT count(*) FROM profile), (SELECT max(updated_at) FROM profile), (SELECT count(*) FROM user_block)
 """
 
 

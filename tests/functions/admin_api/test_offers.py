@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
@@ -48,7 +48,9 @@ def end(admin: Connection) -> End:
             f"UPDATE offer_shard SET {chosen}, status = %(status)s WHERE id = %(id)s".encode(),
             {**values, "status": status, "id": shard},
         )
-        admin.execute("UPDATE offer_shard SET ended_at = %s WHERE id = %s", [NINE + timedelta(minutes=minutes), shard])
+        admin.execute(
+            "UPDATE offer_shard SET completed_at = %s WHERE id = %s", [NINE + timedelta(minutes=minutes), shard]
+        )
 
     return change
 
@@ -62,7 +64,7 @@ def pool(admin: Connection, tenant: UUID, day: int = 1, timezone: str = "Europe/
         offered_at=NINE + timedelta(days=day - 1),
         expires_at=NINE + timedelta(days=day),
         pinned_at=NINE + timedelta(days=day - 1),
-        **{"people": 3, **columns},
+        **{"user_count": 3, **columns},
     )
 
 
@@ -84,11 +86,11 @@ def shard(admin: Connection, tenant: UUID, pool_id: UUID, users: list[UUID], nam
 
 
 def numbers(body: dict[str, Any]) -> dict[str, int]:
-    return {name: body[name] for name in ("users", "pending", "running", "completed", "failed")}
+    return {name: body[name] for name in ("user_count", "pending", "running", "completed", "failed")}
 
 
 def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
-    made = pool(admin, acme, people=6)
+    made = pool(admin, acme, user_count=6)
     users = people(admin, acme, 7)
     end(shard(admin, acme, made, users[:3]), completed=2, failed=1)
     make_shard(admin, acme, users[2:3], pool_id=made, name="0/failed")  # quarantined and pending
@@ -97,8 +99,8 @@ def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme:
 
     (body,) = get().body["pools"]
 
-    assert numbers(body) == {"users": 7, "pending": 1, "running": 3, "completed": 2, "failed": 1}
-    assert (body["people"], body["shards"], body["state"], body["ended_at"]) == (6, 4, "failed", None)
+    assert numbers(body) == {"user_count": 7, "pending": 1, "running": 3, "completed": 2, "failed": 1}
+    assert (body["pool_size"], body["shards"], body["state"], body["ended_at"]) == (6, 4, "failed", None)
     assert (body["date"], body["timezone"], body["offered_at"]) == (
         "2026-03-01",
         "Europe/Berlin",
@@ -141,7 +143,7 @@ def test_ended_offers_are_late_after_one_hour(
     )
     end(made, minutes=ended_after, completed=2)
 
-    assert [item["late"] for item in get().body["pools"]] == [late]
+    assert [item["late_users"] for item in get().body["pools"]] == [late]
 
 
 def test_pending_offers_are_late_after_one_hour(get: Get, admin: Connection, acme: UUID) -> None:
@@ -150,7 +152,7 @@ def test_pending_offers_are_late_after_one_hour(get: Get, admin: Connection, acm
         made = make_pool(admin, acme, timezone=zone, offered_at=now - timedelta(minutes=minutes), expires_at=now)
         make_shard(admin, acme, pool_id=made)
 
-    assert {item["timezone"]: item["late"] for item in get().body["pools"]} == {"on time": 0, "late": 1}
+    assert {item["timezone"]: item["late_users"] for item in get().body["pools"]} == {"on time": 0, "late": 1}
 
 
 def test_pools_are_paged_newest_first(get: Get, admin: Connection, acme: UUID) -> None:
@@ -159,10 +161,10 @@ def test_pools_are_paged_newest_first(get: Get, admin: Connection, acme: UUID) -
         make_shard(admin, acme, pool_id=item)
 
     first = get(limit="4").body
-    second = get(limit="4", cursor=first["next"]).body
+    second = get(limit="4", cursor=first["next_cursor"]).body
     seen = [UUID(item["id"]) for item in first["pools"] + second["pools"]]
 
-    assert (len(first["pools"]), len(seen), second["next"]) == (4, 6, None)
+    assert (len(first["pools"]), len(seen), second["next_cursor"]) == (4, 6, None)
     assert (set(seen[:3]), set(seen[3:])) == (set(made[3:]), set(made[:3]))
 
 
@@ -206,10 +208,10 @@ def test_pool_shows_failed_shards_first_with_dead_letters(
         (running, "in-progress", None),
         (done, "succeeded", None),
     ]
-    assert letter == KINDS["offers"].job_id(failed)
+    assert letter == WORK_KINDS["offers"].job_id(failed)
     first, _, last = body["parts"]
     assert (first["name"], first["error"], first["users"]) == ("0/failed", FAULT, 1)
-    assert (last["completed"], last["put_aside"], last["ended_at"]) == (0, 1, "2026-03-01T08:05:00Z")
+    assert (last["completed"], last["quarantined"], last["ended_at"]) == (0, 1, "2026-03-01T08:05:00Z")
     assert body["rules"] == {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
 
 
@@ -222,10 +224,10 @@ def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, a
     end(shard(admin, acme, made, users[2:], "0/failed"), "failed", error=FAULT, attempts=1)
 
     first = get(f"/{made}/failed", limit="2").body
-    second = get(f"/{made}/failed", limit="2", cursor=first["next"]).body
+    second = get(f"/{made}/failed", limit="2", cursor=first["next_cursor"]).body
 
     assert [UUID(item["user_id"]) for item in first["users"] + second["users"]] == external_ids(admin, users[2:])
-    assert second["next"] is None
+    assert second["next_cursor"] is None
     assert {(item["error"], item["shard"], item["attempts"]) for item in first["users"]} == {(FAULT, "0/failed", 1)}
     assert get(f"/{made}/failed", cursor="17").status == 422
 
@@ -266,7 +268,7 @@ def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_t
     theirs = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 
-    assert get().body == {"pools": [], "next": None}
+    assert get().body == {"pools": [], "next_cursor": None}
     for path in ("", "/failed", f"/users/{uuid4()}"):
         foreign, missing = get(f"/{theirs}{path}"), get(f"/{uuid4()}{path}")
         assert (foreign.status, foreign.body) == (404, missing.body)

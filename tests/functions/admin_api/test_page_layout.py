@@ -6,4 +6,4 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_documents_do_not_overlap_and_links_avoid_them(tmp_path: Path) -> None:
-    assert passed("layout", tmp_path, LAYOUT_MODULE="documents/layout") == 9
+    assert passed("layout", tmp_path, LAYOUT_MODULE="clusters/layout") == 9

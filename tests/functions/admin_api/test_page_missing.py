@@ -6,5 +6,5 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_lists_name_missing_facts(tmp_path: Path) -> None:
-    modules = {"PAPERS_MODULE": "documents/papers", "DOCUMENTS_MODULE": "documents/documents"}
+    modules = {"SUMMARY_MODULE": "documents/summary", "DOCUMENTS_MODULE": "documents/documents"}
     assert passed("missing", tmp_path, **modules, REVIEWS_MODULE="reviews/reviews") == 5

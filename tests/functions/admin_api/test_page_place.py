@@ -6,4 +6,4 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_trailing_slash_names_the_same_view(tmp_path: Path) -> None:
-    assert passed("place", tmp_path, PLACE_MODULE="place") == 6
+    assert passed("place", tmp_path, ROUTER_MODULE="router") == 6

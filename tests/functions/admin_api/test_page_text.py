@@ -6,5 +6,5 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_payloads_and_log_commands_are_shown_exactly(tmp_path: Path) -> None:
-    modules = {"API_MODULE": "api", "DIFF_MODULE": "letters/diff", "JSON_MODULE": "letters/jsontext"}
-    assert passed("text", tmp_path, **modules, LOG_MODULE="letters/log") == 36
+    modules = {"API_MODULE": "api", "DIFF_MODULE": "dead_letters/diff", "JSON_MODULE": "ui/json_text"}
+    assert passed("text", tmp_path, **modules, LOG_MODULE="dead_letters/aws_commands") == 36

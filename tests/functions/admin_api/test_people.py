@@ -69,9 +69,9 @@ def test_people_are_listed_by_tenant_and_page(ask: Ask, pool: FakeUserPool) -> N
     pool.add("zoe@zenith.example", "admin", "tenant:zenith")
 
     first = ask("", method="GET", path=PATH, groups=ADMIN).body
-    second = ask("", method="GET", path=PATH, query={"cursor": first["next"]}, groups=ADMIN).body
+    second = ask("", method="GET", path=PATH, query={"cursor": first["next_cursor"]}, groups=ADMIN).body
 
-    assert (len(first["people"]), len(second["people"]), second["next"]) == (20, 5, None)
+    assert (len(first["people"]), len(second["people"]), second["next_cursor"]) == (20, 5, None)
     assert emails(ask, email="zoe@zenith.example") == []
     assert emails(ask, PLATFORM_ADMIN, email="zoe@zenith.example") == ["zoe@zenith.example"]
     assert emails(ask, PLATFORM_ADMIN, tenant="zenith") == ["zoe@zenith.example"]
@@ -117,7 +117,7 @@ def test_person_is_removed(ask: Ask, pool: FakeUserPool, admin: Connection, acme
 
 @pytest.mark.usefixtures("acme")
 def test_other_issuers_manage_their_people_themselves(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SIGN_IN", json.dumps(SIGN_IN | {"pool": None}))
+    monkeypatch.setenv("OIDC", json.dumps(SIGN_IN | {"pool": None}))
     settings.cache_clear()
     refused = add(ask)
     assert (refused.status, refused.body["detail"]) == (

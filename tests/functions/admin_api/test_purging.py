@@ -87,7 +87,7 @@ def test_preview_counts_dead_letters_without_purging(
     assert answer.status == 200, answer.body
     assert answer.body == {
         "tenant": "acme",
-        "died_before": "2026-03-02T13:00:00Z",
+        "failed_before": "2026-03-02T13:00:00Z",
         "statuses": ["retried", "resolved", "ignored"],
         "count": 3,
         "confirm": "acme",
@@ -103,9 +103,9 @@ def test_purge_hides_the_previewed_dead_letters(purge: Purge, letters: list[UUID
 
     answer = purge(**query)
 
-    assert (answer.status, answer.body["done"], answer.body["state"]) == (200, 1, "done")
+    assert (answer.status, answer.body["succeeded"], answer.body["state"]) == (200, 1, "done")
     assert set(listed_ids(get(ask))) == {*ids(letters)} - {str(letters[1])}
-    detail = {"died_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
+    detail = {"failed_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
     assert actions(admin) == [(USER, "purged", [answer.body["operation_id"]], detail)]
 
 
@@ -130,7 +130,7 @@ def test_changed_count_after_preview_rejects_the_purge(
     message = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
     assert (answer.status, answer.body["detail"]) == (412, message)
     assert len(listed_ids(get(ask))) == 4
-    assert purge(if_match='"4"').body["done"] == 4
+    assert purge(if_match='"4"').body["succeeded"] == 4
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
@@ -209,7 +209,7 @@ def test_large_purge_continues_after_the_request(
 
     answer = purge()
 
-    assert (answer.status, answer.body["done"], answer.body["state"]) == (202, 2, "running")
+    assert (answer.status, answer.body["succeeded"], answer.body["state"]) == (202, 2, "running")
     assert run_step(database, answer.body)
     assert listed_ids(get(ask)) == [str(letters[3])]
 
@@ -232,14 +232,19 @@ def test_failed_step_is_left_to_the_watchdog(
 def test_undo_restores_dead_letters_once(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask, admin: Connection
 ) -> None:
-    before = get(ask).body["letters"]
+    before = get(ask).body["dead_letters"]
     purge_id = purge().body["operation_id"]
 
     answer = undo(purge_id)
 
     assert answer.status == 200, answer.body
-    assert [answer.body[name] for name in ("action", "done", "state", "requested_by")] == ["restore", 3, "done", USER]
-    after = get(ask).body["letters"]
+    assert [answer.body[name] for name in ("action", "succeeded", "state", "requested_by")] == [
+        "restore",
+        3,
+        "done",
+        USER,
+    ]
+    after = get(ask).body["dead_letters"]
     assert [item | {"version": 0} for item in after] == [item | {"version": 0} for item in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
     again = undo(purge_id, if_match='"2"')
@@ -254,7 +259,7 @@ def test_purge_shows_its_current_version(
     path = f"/operations/{done.body['operation_id']}"
     shown = operation(ask, path)
     assert (shown.status, shown.headers["ETag"], shown.body) == (200, '"1"', done.body)
-    assert (done.headers["ETag"], done.body["version"], done.body["done"]) == ('"1"', 1, 3)
+    assert (done.headers["ETag"], done.body["version"], done.body["succeeded"]) == ('"1"', 1, 3)
 
     assert done.body["restorable_until"] is not None
 
@@ -273,7 +278,7 @@ def test_purge_step_does_not_change_the_version(
         begun = purge()
     assert run_step(database, begun.body)
 
-    assert operation(ask, f"/operations/{begun.body['operation_id']}").body["done"] == 3
+    assert operation(ask, f"/operations/{begun.body['operation_id']}").body["succeeded"] == 3
     assert undo(begun.body["operation_id"], if_match=begun.headers["ETag"]).status == 200
 
 
@@ -350,11 +355,11 @@ def test_purges_are_paged_newest_first(purge: Purge, ask: Ask, acme: UUID, make_
     purge("other", groups="[admin tenant:other]")
 
     first = operation(ask, "/operations", limit="2")
-    second = operation(ask, "/operations", limit="2", cursor=first.body["next"])
+    second = operation(ask, "/operations", limit="2", cursor=first.body["next_cursor"])
 
     listed = [item["operation_id"] for page in (first, second) for item in page.body["operations"]]
     assert listed == made[::-1]
-    assert second.body["next"] is None
+    assert second.body["next_cursor"] is None
     assert first.body["operations"][0]["filter"]["status"] == ["retried"]
     assert operation(ask, "/operations", groups="[viewer tenant:other]").body["operations"][0]["tenant"] == "other"
     assert operation(ask, "/operations", groups="[tenant:acme]").status == 403

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from counterfoil import aws
-from counterfoil.db import Connection, Database, keeper
+from counterfoil.db import Connection, Database, keeper_connection
 from counterfoil.queues import firing_alarms, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
-from functions.admin_api.api.queues import Kept
+from functions.admin_api.api.queues import CachedValue
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
@@ -120,7 +120,7 @@ def watchdog(keeper_database: Database) -> Callable[[], datetime]:
 
     def run() -> datetime:
         now = datetime.now(UTC)
-        with keeper(keeper_database) as connection:
+        with keeper_connection(keeper_database) as connection:
             record_depths(connection, list(QUEUES), {"tasks": 9}, now)
         return now
 
@@ -149,7 +149,7 @@ def test_viewer_of_all_tenants_sees_full_status(
     queue.depths["q/tasks"], queue.depths["q/tasks-retry"] = 2, 1
     cloudwatch.names = ["counterfoil-tasks-queue-depth", "counterfoil-breaker-open"]
     admin.execute(
-        """INSERT INTO breaker (name, openings, opened_at, open_until)
+        """INSERT INTO breaker (name, open_count, opened_at, open_until)
            VALUES ('llm:openai', 1, now(), now() + interval '1 minute'),
                   ('destination:x', 1, now(), now() + interval '1 minute')"""
     )
@@ -158,9 +158,9 @@ def test_viewer_of_all_tenants_sees_full_status(
     answer = look()
 
     tasks = queue_status(answer)
-    assert (tasks["running"], tasks["gate"], tasks["pending"], tasks["dead"]) == (2, 24, 1, 0)
+    assert (tasks["running"], tasks["concurrency_limit"], tasks["pending"], tasks["dead_letters"]) == (2, 24, 1, 0)
     assert [tasks[f"approximate_{name}"] for name in ("visible", "in_flight", "delayed")] == [3, 3, 3]
-    assert (tasks["is_paused"], tasks["paused"], tasks["version"], tasks["in_effect"]) == (False, None, 0, True)
+    assert (tasks["is_paused"], tasks["paused"], tasks["version"], tasks["is_applied"]) == (False, None, 0, True)
     assert {name: len(series) for name, series in tasks["minutes"].items() if name != "begins_at"} == {
         "succeeded": 60,
         "skipped": 60,
@@ -192,7 +192,7 @@ def test_tenant_viewer_sees_only_own_counts(
     for answer in (look("[viewer tenant:acme]"), look(VIEWER, tenant="acme")):
         tasks = queue_status(answer)
         assert (tasks["running"], tasks["pending"], tasks["is_paused"]) == (2, 2, True)
-        hidden = ("paused", "gate", "version", "in_effect", "approximate_visible")
+        hidden = ("paused", "concurrency_limit", "version", "is_applied", "approximate_visible")
         assert [tasks[name] for name in hidden] == [None] * len(hidden)
         assert set(tasks["minutes"]["depth"]) == {None}
         assert (answer.body["tenant"], answer.body["breakers"], answer.body["alarms"]) == ("acme", None, None)
@@ -227,7 +227,7 @@ def test_aws_responses_are_cached(look: Callable[..., Answer], cloudwatch: FakeC
 
 def test_cached_value_expires() -> None:
     now, answers = [0.0], iter("abc")
-    cached = Kept(lambda: next(answers), 3, lambda: now[0])
+    cached = CachedValue(lambda: next(answers), 3, lambda: now[0])
     assert [cached.get(), cached.get()] == ["a", "a"]
     now[0] = 3
     assert cached.get() == "b"
@@ -268,7 +268,7 @@ def test_oldest_age_comes_from_the_last_watchdog_run(
 ) -> None:
     task = make_task(admin, acme)
     admin.execute(
-        """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+        """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
            VALUES (%s, 'tasks', %s, 1, 0, now(), %s)""",
         [acme, task, datetime.now(UTC) - timedelta(seconds=500)],
     )
@@ -285,7 +285,7 @@ def test_platform_admin_pauses_a_queue_with_a_reason(
     answer = switch()
 
     assert answer.status == 200, answer.body
-    assert (answer.body["is_paused"], answer.body["in_effect"], answer.body["version"]) == (True, True, 1)
+    assert (answer.body["is_paused"], answer.body["is_applied"], answer.body["version"]) == (True, True, 1)
     assert answer.headers["ETag"] == '"1"'
     assert lambda_.calls == [(MAPPING, False), (OTHER, False)]
     tasks = queue_status(look())
@@ -331,7 +331,7 @@ def test_pause_and_resume_require_platform_admin(
     assert switch(action, groups=groups).status == 403
     assert switch(action, groups=groups, worker="nothing").status == 403
     assert lambda_.calls == []
-    assert admin.execute("SELECT count(*) FROM change_allowance").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM rate_limit_bucket").fetchone() == (0,)
 
 
 def test_token_without_subject_cannot_pause(switch: Switch) -> None:
@@ -387,7 +387,7 @@ def test_pause_refused_by_lambda_stays_pending(
 ) -> None:
     lambda_.states[OTHER] = "Updating"
     answer = switch()
-    assert (answer.status, answer.body["is_paused"], answer.body["in_effect"]) == (200, True, False)
-    assert queue_status(look())["in_effect"] is False
+    assert (answer.status, answer.body["is_paused"], answer.body["is_applied"]) == (200, True, False)
+    assert queue_status(look())["is_applied"] is False
     lambda_.settle()
-    assert switch().body["in_effect"] is True
+    assert switch().body["is_applied"] is True

@@ -57,11 +57,11 @@ def test_review_shows_candidates_and_evidence(ask: Ask, office: Office) -> None:
     assert review["document"] | {"number": "R-81", "date": "2026-03-12", "seller": "Tarnow Schrauben AG"} == {
         **review["document"]
     }
-    ((doubt,), chance) = (review["doubts"], review["chance"])
+    ((doubt,), probability) = (review["ambiguous_matches"], review["probability"])
     assert [item["document"]["number"] for item in doubt["candidates"]] == ["4711", "4711"]
-    assert chance == max(item["chance"] for item in doubt["candidates"])
+    assert probability == max(item["probability"] for item in doubt["candidates"])
     for candidate in doubt["candidates"]:
-        assert candidate["evidence"][-1]["total"] == pytest.approx(candidate["bits"], abs=0.02)
+        assert candidate["evidence"][-1]["total"] == pytest.approx(candidate["weight_bits"], abs=0.02)
     assert ask("", method="GET", path=f"{PATH}/{office.ids[2]}", groups=PLATFORM_OPERATOR).body == review
 
 
@@ -71,7 +71,7 @@ def test_missing_facts_are_named(ask: Ask, office: Office) -> None:
     )
     (review,) = listed(ask).body["reviews"]
     assert review["document"]["missing"] == ["supplier"]
-    assert {*map(str, (item["document"]["missing"] for item in review["doubts"][0]["candidates"]))} == {"[]"}
+    assert {*map(str, (item["document"]["missing"] for item in review["ambiguous_matches"][0]["candidates"]))} == {"[]"}
 
 
 def test_pages_have_no_gap(ask: Ask, database: Database, admin: Connection) -> None:
@@ -80,9 +80,9 @@ def test_pages_have_no_gap(ask: Ask, database: Database, admin: Connection) -> N
     for _ in range(3):
         page = listed(ask, **query).body
         seen += [item["id"] for item in page["reviews"]]
-        query["cursor"] = page["next"]
+        query["cursor"] = page["next_cursor"]
 
-    assert (seen, page["next"]) == (expected, None)
+    assert (seen, page["next_cursor"]) == (expected, None)
 
 
 def test_the_queue_is_filtered(ask: Ask, database: Database, admin: Connection, office: Office) -> None:
@@ -91,19 +91,24 @@ def test_the_queue_is_filtered(ask: Ask, database: Database, admin: Connection, 
     def count(**query: str) -> int:
         return len(listed(ask, **query).body["reviews"])
 
-    assert (count(), count(tenant=slug(other)), count(kind="invoice"), count(kind="credit_note")) == (2, 1, 2, 0)
-    assert (count(min_chance="0.4"), count(min_chance="0.9"), count(max_chance="0.1")) == (2, 0, 0)
+    assert (count(), count(tenant=slug(other)), count(document_type="invoice"), count(document_type="credit_note")) == (
+        2,
+        1,
+        2,
+        0,
+    )
+    assert (count(min_probability="0.4"), count(min_probability="0.9"), count(max_probability="0.1")) == (2, 0, 0)
     assert (count(state="decided"), count(state="open")) == (0, 2)
 
 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"state": "shut"}, "state is wrong: Input should be 'open', 'decided' or 'gone'"),
-        ({"kind": "letter"}, "kind is wrong: Input should be 'invoice'"),
-        ({"min_chance": "nan"}, "min_chance is wrong"),
-        ({"max_chance": "x"}, "max_chance is wrong: Input should be a valid number"),
-        ({"max_chance": "1.5"}, "max_chance is wrong: Input should be less than or equal to 1"),
+        ({"state": "shut"}, "state is wrong: Input should be 'open', 'decided' or 'resolved'"),
+        ({"document_type": "letter"}, "document_type is wrong: Input should be 'invoice'"),
+        ({"min_probability": "nan"}, "min_probability is wrong"),
+        ({"max_probability": "x"}, "max_probability is wrong: Input should be a valid number"),
+        ({"max_probability": "1.5"}, "max_probability is wrong: Input should be less than or equal to 1"),
         ({"limit": "0"}, "limit is wrong: Input should be greater than or equal to 1"),
         ({"limit": "٣"}, "limit is wrong"),
         ({"cursor": "zzz"}, "cursor must be"),
@@ -165,7 +170,7 @@ def test_conflicting_decision_must_supersede_the_first(ask: Ask, office: Office)
     assert ask(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR).status == 409
 
     (decision,) = ask("", method="GET", path=path, groups=PLATFORM_OPERATOR).body["decisions"]
-    superseding = ask(late | {"supersedes": [decision["id"]]}, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
+    superseding = ask(late | {"overrides": [decision["id"]]}, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
     assert (superseding.status, office.links()) == (200, {(0, 2)})
 
 
@@ -183,7 +188,7 @@ def test_clusters_are_merged_and_split(ask: Ask, office: Office) -> None:
     assert office.clusters() == [0, 1, 0]
     assert ask(merged, path=f"{PATH}/merge", groups=PLATFORM_OPERATOR).status == 409
     decision_ids = [id_ for (id_,) in office.admin.execute("SELECT id FROM match_decision").fetchall()]
-    alone = {"document": str(office.ids[2]), "supersedes": decision_ids}
+    alone = {"document": str(office.ids[2]), "overrides": decision_ids}
     assert ask({"document": str(office.ids[2])}, path=f"{PATH}/split", groups=PLATFORM_OPERATOR).status == 409
     assert ask(alone, path=f"{PATH}/split", groups=PLATFORM_OPERATOR).status == 200
     assert office.clusters()[0] == 0 != office.clusters()[2]
@@ -215,7 +220,7 @@ def test_missing_document_is_404_and_unrelated_409(ask: Ask, office: Office) -> 
         ({"document": "x"}, "wrong at document"),
         ({"document": str(uuid4()), "reason": ""}, "wrong at reason"),
         ({"document": str(uuid4()), "reason": "a\x00b"}, "wrong at reason"),
-        ({"document": str(uuid4()), "supersedes": ["one"]}, "wrong at supersedes"),
+        ({"document": str(uuid4()), "overrides": ["one"]}, "wrong at overrides"),
         ({"document": str(uuid4()), "force": True}, "wrong at a field"),
     ],
 )
@@ -256,7 +261,7 @@ def difference(office: Office, **changed: object) -> str:
 
 
 def decide(ask: Ask, word: str, body: str, groups: str = PLATFORM_OPERATOR) -> Answer:
-    return ask(body, path=f"{PATH}/{word}", groups=groups)
+    return ask(body, path=f"/api/admin/variances/{word}", groups=groups)
 
 
 def test_price_difference_is_accepted_with_current_figures(ask: Ask, billed: Office) -> None:
@@ -264,7 +269,7 @@ def test_price_difference_is_accepted_with_current_figures(ask: Ask, billed: Off
     assert (answer.status, answer.body["verdict"]) == (200, "accepted")
     assert answer.body["differences"][0].startswith("Invoice R-81, line 1: 'Bolt A-1' is billed at 101.50 EUR")
     (price,) = [item for item in compute(billed)["variances"] if item["code"] == "price_mismatch"]
-    assert price["settled_by"].endswith(": freight.")
+    assert price["decided_by"].endswith(": freight.")
 
 
 @pytest.mark.parametrize("word", ["accept", "dispute"])
@@ -288,7 +293,7 @@ def test_second_variance_decision_must_supersede_the_first(ask: Ask, billed: Off
     refused = decide(ask, "dispute", difference(billed))
     assert refused.status == 409
     number = int(refused.body["detail"].partition("(decision ")[2].partition(")")[0])
-    assert decide(ask, "dispute", difference(billed, supersedes=[number])).body["verdict"] == "disputed"
+    assert decide(ask, "dispute", difference(billed, overrides=[number])).body["verdict"] == "disputed"
 
 
 def test_open_differences_of_a_cluster_are_accepted_together(ask: Ask, billed: Office) -> None:
@@ -298,7 +303,7 @@ def test_open_differences_of_a_cluster_are_accepted_together(ask: Ask, billed: O
     assert "there is no delivery note or receipt" in answer.body["open"][0]
     refused = decide(ask, "dispute", difference(billed, **every))
     assert refused.status == 409
-    assert decide(ask, "dispute", difference(billed, **every, supersedes=None)).body["verdict"] == "disputed"
+    assert decide(ask, "dispute", difference(billed, **every, overrides=None)).body["verdict"] == "disputed"
 
 
 def test_variance_decisions_require_operator_of_the_tenant(ask: Ask, billed: Office) -> None:

@@ -177,13 +177,13 @@ def test_unknown_type_is_rejected_with_known_types(ask: Ask) -> None:
     assert answer.body["detail"].startswith("There is no such task_type; known are ")
     assert "echo" in answer.body["detail"]
     assert (
-        "http_request is not enabled here (HTTP_REQUESTS is not set)"
+        "http_request is not enabled here (HTTP_REQUEST_TASKS_ENABLED is not set)"
         in (submit(ask, ECHO | {"task_type": "http_request"}).body["detail"])
     )
 
 
 def test_forbidden_url_is_rejected_and_not_stored(ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_REQUESTS", "true")
+    monkeypatch.setenv("HTTP_REQUEST_TASKS_ENABLED", "true")
     monkeypatch.setenv("HTTP_REQUEST_ALLOWLIST", '["10.0.0.7/32"]')
     settings.cache_clear()
 
@@ -288,7 +288,7 @@ def test_task_is_accepted_while_sqs_is_unavailable(ask: Ask, queue: FakeSqs, adm
 def test_only_the_last_attempts_are_shown(ask: Ask, admin: Connection, acme: UUID) -> None:
     job_id = submit(ask).body["job_id"]
     admin.execute(
-        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
         "SELECT %(tenant)s, 'tasks', %(job)s, 1, n, at, at, 'deferred', repeat('\U0001f600', 2000) "
         "FROM generate_series(1, 1500) AS n, LATERAL (SELECT %(now)s + n * interval '1 s' AS at) t",
         {"tenant": acme, "job": job_id, "now": NOW},
@@ -296,7 +296,7 @@ def test_only_the_last_attempts_are_shown(ask: Ask, admin: Connection, acme: UUI
     admin.execute("UPDATE task SET result = to_jsonb(repeat('\x01', 40000))")
 
     answer = get(ask, f"/{job_id}")
-    assert [item["number"] for item in answer.body["timeline"]] == list(range(1301, 1501))
+    assert [item["attempt"] for item in answer.body["timeline"]] == list(range(1301, 1501))
     assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
 
 
@@ -305,7 +305,7 @@ def test_task_is_shown_with_result_and_attempts(ask: Ask, admin: Connection, acm
     admin.execute("UPDATE task SET status = 'succeeded', attempts = 2, result = '[1]', ended_at = %s", [NOW])
     for number, outcome in ((1, "retry"), (2, "succeeded")):
         admin.execute(
-            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                          error)
                VALUES (%s, 'tasks', %s, 1, %s, %s, %s, %s, 'away')""",
             [acme, job_id, number, NOW, NOW, outcome],
@@ -316,7 +316,7 @@ def test_task_is_shown_with_result_and_attempts(ask: Ask, admin: Connection, acm
     assert (answer.status, answer.body["status"], answer.body["attempts"], answer.body["result"]) == (
         *(200, "succeeded", 2, [1]),
     )
-    assert [(item["number"], item["outcome"], item["error"]) for item in answer.body["timeline"]] == [
+    assert [(item["attempt"], item["outcome"], item["error"]) for item in answer.body["timeline"]] == [
         (1, "retry", "away"),
         (2, "succeeded", "away"),
     ]
@@ -329,7 +329,7 @@ def test_users_manage_own_tasks_and_admins_all(ask: Ask, make_tenant: Callable[.
     assert get(ask, f"/{job_id}", groups="[viewer tenant:acme]").status == 200
     assert get(ask, f"/{job_id}", groups="[admin tenant:acme]", subject=OTHER).status == 200
     assert get(ask, groups="[admin tenant:acme]", subject=OTHER).body["tasks"][0]["job_id"] == job_id
-    assert get(ask, groups="[operator tenant:acme]", subject=OTHER).body == {"tasks": [], "next": None}
+    assert get(ask, groups="[operator tenant:acme]", subject=OTHER).body == {"tasks": [], "next_cursor": None}
     for groups in ("[operator tenant:acme]", "[admin tenant:other]", "[tenant:acme]"):
         assert get(ask, f"/{job_id}", groups=groups, subject=OTHER).status == 404
         assert cancel(ask, job_id, groups=groups, subject=OTHER).status == 404
@@ -342,7 +342,7 @@ def test_users_manage_own_tasks_and_admins_all(ask: Ask, make_tenant: Callable[.
 )
 def test_chat_result_is_visible_only_to_its_user(task_type: str, expected: object) -> None:
     own, other = (
-        Caller.of({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
+        Caller.from_claims({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
     )
     task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
@@ -362,9 +362,9 @@ def test_pages_have_no_gap(ask: Ask) -> None:
     for _ in range(3):
         page = get(ask, query=query).body
         seen += [item["job_id"] for item in page["tasks"]]
-        query["cursor"] = page["next"]
+        query["cursor"] = page["next_cursor"]
 
-    assert (seen, page["next"]) == (made[::-1], None)
+    assert (seen, page["next_cursor"]) == (made[::-1], None)
 
 
 def test_list_is_filtered(ask: Ask, admin: Connection) -> None:
@@ -375,7 +375,7 @@ def test_list_is_filtered(ask: Ask, admin: Connection) -> None:
     def filtered_ids(**query: str) -> list[str]:
         return [item["job_id"] for item in get(ask, query=query).body["tasks"]]
 
-    assert filtered_ids(status="cancelled") == [first["job_id"]]
+    assert filtered_ids(status="canceled") == [first["job_id"]]
     assert filtered_ids(status="pending", task_type="echo") == [second["job_id"]]
     assert filtered_ids(task_type="chat_completion") == []
     assert filtered_ids(**{"from": second["created_at"].replace("+00:00", "Z")}) == [second["job_id"]]
@@ -414,7 +414,7 @@ def test_cancel_is_idempotent_but_not_after_failure(ask: Ask, admin: Connection)
     first, second = submit(ask).body["job_id"], submit(ask).body["job_id"]
     admin.execute("UPDATE task SET status = 'failed', failed_at = now() WHERE id = %s", [second])
 
-    assert [cancel(ask, first).body["status"] for _ in range(2)] == ["cancelled", "cancelled"]
+    assert [cancel(ask, first).body["status"] for _ in range(2)] == ["canceled", "canceled"]
     answer = cancel(ask, second)
     assert (answer.status, answer.body["detail"]) == (409, "The task has failed already.")
 

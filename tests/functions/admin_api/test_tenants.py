@@ -45,12 +45,12 @@ def test_viewer_lists_their_tenants(ask: Ask, make_tenant: Callable[..., UUID]) 
     assert few.body == {
         "tenants": [{"slug": "zenith", "name": "zenith", "disabled_at": None}],
         "unassigned": False,
-        "next": None,
+        "next_cursor": None,
     }
     first = tenants(ask, PLATFORM_VIEWER, limit="2")
-    assert (slugs(first), first.body["next"]) == (["acme", "midas"], "midas")
+    assert (slugs(first), first.body["next_cursor"]) == (["acme", "midas"], "midas")
     second = tenants(ask, PLATFORM_VIEWER, limit="2", cursor="midas")
-    assert (slugs(second), second.body["next"]) == (["zenith"], None)
+    assert (slugs(second), second.body["next_cursor"]) == (["zenith"], None)
     assert tenants(ask, "[tenant:acme]").status == tenants(ask, "[viewer]").status == 403
 
 

@@ -182,12 +182,12 @@ def test_uploads_are_listed_by_page(ask: Ask, acme: UUID, make_tenant: Callable[
     first, second = upload(admin, acme), upload(admin, acme, status="failed", error="The file is empty.")
     upload(admin, make_tenant("other"))
     page = listed(ask, limit="1").body
-    rest = listed(ask, limit="1", cursor=page["next"]).body
+    rest = listed(ask, limit="1", cursor=page["next_cursor"]).body
     assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *rest["uploads"])} == {
         (str(first), "waiting", None),
         (str(second), "failed", "The file is empty."),
     }
-    assert rest["next"] is None
+    assert rest["next_cursor"] is None
     assert listed(ask, tenant="other").status == 403
 
 
@@ -204,7 +204,7 @@ def test_key_finds_uploads_of_visible_tenants(
     assert tenants("[viewer tenant:acme]") == ["acme"]
     assert tenants("[viewer tenant:*]") == ["acme", "other", None]
     assert listed(ask, key=key, tenant="acme").status == 422
-    assert listed(ask, key="inbox/1/other.eml").body == {"uploads": [], "next": None}
+    assert listed(ask, key="inbox/1/other.eml").body == {"uploads": [], "next_cursor": None}
 
 
 def test_unassigned_uploads_require_all_tenants(ask: Ask, admin: Connection) -> None:

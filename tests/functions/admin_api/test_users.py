@@ -42,13 +42,13 @@ def test_profile_is_stored_and_returned(users: Users) -> None:
     stored = users("PUT", "profile", given)
 
     assert stored.status == 201
-    assert stored.body | {"changed_at": "", "version": 0} == {
+    assert stored.body | {"updated_at": "", "version": 0} == {
         **given,
         "user_id": str(USER),
         "tenant": "acme",
         "is_active": True,
         "traits": [0.25, None, -1.0, 0.123457, 0.0],
-        "changed_at": "",
+        "updated_at": "",
         "version": 0,
     }
     shown = users("GET", "profile", groups=VIEWER)
@@ -64,7 +64,7 @@ def if_match(answer: Answer) -> dict[str, dict[str, str]]:
 def test_put_replaces_the_whole_profile(users: Users) -> None:
     first = users("PUT", "profile", profile(traits=[1], is_active=False))
 
-    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"), **if_match(first))
+    second = users("PUT", "profile", profile(max_distance_km=20100, timezone="Pacific/Chatham"), **if_match(first))
 
     assert second.status == 200
     assert (second.body["traits"], second.body["is_active"], second.body["timezone"]) == ([], True, "Pacific/Chatham")
@@ -73,31 +73,31 @@ def test_put_replaces_the_whole_profile(users: Users) -> None:
 
 def test_concurrent_profile_change_is_rejected(users: Users) -> None:
     both_saw = users("PUT", "profile", PROFILE)
-    users("PUT", "profile", profile(reach_km=60), **if_match(both_saw))
+    users("PUT", "profile", profile(max_distance_km=60), **if_match(both_saw))
 
-    late = users("PUT", "profile", profile(reach_km=70), **if_match(both_saw))
+    late = users("PUT", "profile", profile(max_distance_km=70), **if_match(both_saw))
 
     assert (late.status, late.body["detail"]) == (412, "Someone else changed the profile.")
     stored = users("GET", "profile")
-    assert stored.body["reach_km"] == 60
-    assert users("PUT", "profile", profile(reach_km=70), **if_match(stored)).status == 200
+    assert stored.body["max_distance_km"] == 60
+    assert users("PUT", "profile", profile(max_distance_km=70), **if_match(stored)).status == 200
 
 
 @pytest.mark.parametrize(("condition", "status"), [("", 428), ("*", 428), ('"1"', 412), ('W/"1"', 412)])
 def test_wrong_if_match_leaves_the_profile_unchanged(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
-    answer = users("PUT", "profile", profile(reach_km=60), headers={"if-match": condition})
+    answer = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
 
     assert answer.status == status, answer.body
-    assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
+    assert users("GET", "profile").body["max_distance_km"] == PROFILE["max_distance_km"]
 
 
 def test_put_without_if_match_replaces_any_profile(users: Users) -> None:
     users("PUT", "profile", PROFILE)
 
-    assert users("PUT", "profile", profile(reach_km=60)).status == 200
-    assert users("GET", "profile").body["reach_km"] == 60
+    assert users("PUT", "profile", profile(max_distance_km=60)).status == 200
+    assert users("GET", "profile").body["max_distance_km"] == 60
 
 
 def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
@@ -112,7 +112,7 @@ def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
 
 def test_profile_version_grows_despite_clock_skew(users: Users, admin: Connection) -> None:
     users("PUT", "profile", PROFILE)
-    admin.execute("UPDATE profile SET changed_at = now() + interval '1 minute'")
+    admin.execute("UPDATE profile SET updated_at = now() + interval '1 minute'")
     ahead = users("GET", "profile")
 
     after = users("PUT", "profile", PROFILE, **if_match(ahead))
@@ -127,11 +127,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "zone in lower case": ({"timezone": "europe/berlin"}, "timezone is the name of a time zone of IANA"),
     "path as zone": ({"timezone": "../../etc/passwd"}, "timezone is the name of a time zone of IANA"),
     "no zone": ({"timezone": None}, "wrong at timezone: Field required"),
-    "born in the future": ({"born": str(TOMORROW)}, "born is in the future"),
-    "born long ago": ({"born": "1899-12-31"}, "born is 1900-01-01 at the earliest"),
-    "minor": ({"born": str(SEVENTEEN)}, "at least 18 years old"),
-    "invalid date of birth": ({"born": "1990-02-30"}, "wrong at born"),
-    "number as date of birth": ({"born": 631152000}, "wrong at born: should be a date"),
+    "born in the future": ({"birth_date": str(TOMORROW)}, "birth_date is in the future"),
+    "born long ago": ({"birth_date": "1899-12-31"}, "birth_date is 1900-01-01 at the earliest"),
+    "minor": ({"birth_date": str(SEVENTEEN)}, "at least 18 years old"),
+    "invalid date of birth": ({"birth_date": "1990-02-30"}, "wrong at birth_date"),
+    "number as date of birth": ({"birth_date": 631152000}, "wrong at birth_date: should be a date"),
     "minimum age above maximum": ({"min_age": 40, "max_age": 39}, "min_age is not more than max_age"),
     "minimum age of a minor": ({"min_age": 17}, "wrong at min_age"),
     "fractional age": ({"max_age": 40.5}, "wrong at max_age: should be a whole number"),
@@ -140,10 +140,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too many traits": ({"traits": [0.5] * 17}, "wrong at traits"),
     "latitude out of range": ({"latitude": 90.5}, "wrong at latitude"),
     "text as longitude": ({"longitude": "13.4"}, "wrong at longitude"),
-    "no gender sought": ({"seeks": []}, "wrong at seeks"),
-    "gender sought twice": ({"seeks": ["man", "man"]}, "seeks names each gender once"),
+    "no gender sought": ({"seeks_genders": []}, "wrong at seeks_genders"),
+    "gender sought twice": ({"seeks_genders": ["man", "man"]}, "seeks_genders may name each gender once only"),
     "unknown gender": ({"gender": "robot"}, "wrong at gender"),
-    "no reach": ({"reach_km": 0}, "wrong at reach_km"),
+    "no reach": ({"max_distance_km": 0}, "wrong at max_distance_km"),
     "unknown field": ({"packed": "AA=="}, "wrong at a field"),
     "text as boolean": ({"is_active": "yes"}, "wrong at is_active"),
 }
@@ -184,13 +184,13 @@ def test_user_ids_are_separate_per_tenant(
     assert users("PUT", "profile", PROFILE).status == 201
     other_id = uuid4()
 
-    created = users("PUT", "profile", profile(reach_km=60), **theirs)
+    created = users("PUT", "profile", profile(max_distance_km=60), **theirs)
     assert (created.status, created.body["user_id"], created.body["tenant"]) == (201, str(USER), "other")
     assert users("PUT", f"blocks/{other_id}", **theirs).status == 204
 
     assert [item["user_id"] for item in users("GET", "blocks", **theirs).body["users"]] == [str(other_id)]
     assert users("GET", "blocks").body["users"] == []
-    assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
+    assert users("GET", "profile").body["max_distance_km"] == PROFILE["max_distance_km"]
     assert users("DELETE", "profile", **theirs).status == 204
     assert users("GET", "profile").status == 200
     assert users("GET", "profile", **theirs).status == 404
@@ -216,7 +216,7 @@ def test_deleting_a_profile_removes_blocks_jobs_and_offers(users: Users, admin: 
 
     left = admin.execute("""
         SELECT (SELECT count(*) FROM matchmaking_jobs), (SELECT count(*) FROM offers),
-               (SELECT array_agg(blocked_external_id) FROM profile_block)
+               (SELECT array_agg(blocked_external_id) FROM user_block)
     """).fetchone()
     assert left == (0, 0, [USER])
     assert users("DELETE", "profile").status == 404
@@ -227,11 +227,11 @@ def test_block_and_unblock_are_idempotent(users: Users, admin: Connection, acme:
     blocked = uuid4()
 
     assert [users("PUT", f"blocks/{blocked}").status for _ in range(2)] == [204, 204]
-    assert admin.execute("SELECT user_id, blocked_id, blocked_external_id FROM profile_block").fetchall() == [
+    assert admin.execute("SELECT user_id, blocked_id, blocked_external_id FROM user_block").fetchall() == [
         (internal_id(acme, USER), internal_id(acme, blocked), blocked)
     ]
     assert [users("DELETE", f"blocks/{blocked}").status for _ in range(2)] == [204, 204]
-    assert admin.execute("SELECT count(*) FROM profile_block").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM user_block").fetchone() == (0,)
 
 
 def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
@@ -261,18 +261,16 @@ def test_blocked_users_are_paged_newest_first(users: Users, admin: Connection) -
     users("PUT", f"blocks/{USER}", user=other)  # users do not see who blocks them
     for item in blocked:
         users("PUT", f"blocks/{item}")
-    admin.execute(
-        "UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_external_id IN (%s, %s)", blocked[1:]
-    )
-    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_external_id = %s", blocked[:1])
+    admin.execute("UPDATE user_block SET created_at = '2026-01-05' WHERE blocked_external_id IN (%s, %s)", blocked[1:])
+    admin.execute("UPDATE user_block SET created_at = '2026-01-06' WHERE blocked_external_id = %s", blocked[:1])
 
     first = users("GET", "blocks", groups=VIEWER, query={"limit": "2"})
-    second = users("GET", "blocks", groups=VIEWER, query={"limit": "2", "cursor": first.body["next"]})
+    second = users("GET", "blocks", groups=VIEWER, query={"limit": "2", "cursor": first.body["next_cursor"]})
 
     pages = [[item["user_id"] for item in page.body["users"]] for page in (first, second)]
     assert pages == [[str(UUID(int=3)), str(UUID(int=2))], [str(UUID(int=1))]]
     assert first.body["users"][0]["since"] == "2026-01-06T00:00:00Z"
-    assert second.body["next"] is None
+    assert second.body["next_cursor"] is None
 
 
 def test_block_requires_a_profile_and_another_user(users: Users) -> None:

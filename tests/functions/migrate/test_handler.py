@@ -1,4 +1,4 @@
-"""The deployment brings the schema up to date, and fails when it cannot."""
+"""A deployment migrates the schema, and fails if it cannot."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     aws.client.cache_clear()
 
 
-def test_a_deployment_applies_what_is_missing_and_the_next_one_nothing(
+def test_deployment_applies_missing_migrations_once(
     postgres: Server, empty_database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("DATABASE_URL", postgres.url(empty_database))
@@ -46,7 +46,7 @@ def test_a_deployment_applies_what_is_missing_and_the_next_one_nothing(
         path.name for path in MIGRATIONS.glob("[0-9]*.sql") if ".rollback." not in path.name
     )
     assert handle(EVENT, None) == {"applied": []}
-    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # the grace period of alarms begins at each
+    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # each starts a grace period of the alarms
     with psycopg.connect(postgres.url(empty_database, "counterfoil_worker")) as connection:
         assert connection.execute("SELECT count(*) FROM document").fetchone() == (0,)
 
@@ -60,7 +60,7 @@ def test_a_deployment_that_cannot_migrate_fails(
         handle(EVENT, None)
 
 
-def test_the_master_user_s_password_comes_from_its_secret_and_goes_over_tls_alone(secrets):
+def test_master_password_is_read_from_secret_over_tls(secrets):
     secret = {"username": "master", "password": "p'w \\", "host": "elsewhere", "port": 1}
     arn = secrets.create_secret(Name="master", SecretString=json.dumps(secret))["ARN"]
     conninfo = master_conninfo(Settings(database_host="db.internal", database_port=6543, database_secret_arn=arn))
@@ -76,20 +76,20 @@ def test_the_master_user_s_password_comes_from_its_secret_and_goes_over_tls_alon
 
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", '{"username": "master"}'])
-def test_a_secret_without_a_user_and_a_password_is_refused_and_not_quoted(content: str, secrets):
+def test_secret_without_credentials_is_refused_and_not_quoted(content: str, secrets):
     arn = secrets.create_secret(Name="master", SecretString=content)["ARN"]
     with pytest.raises(InvalidSettingsError, match="holds no username and password") as refused:
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
     assert content not in str(refused.value)
 
 
-def test_a_secret_that_is_not_there_is_refused(secrets):
+def test_missing_secret_is_refused(secrets):
     arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:gone"
     with pytest.raises(RejectedRequestError, match="GetSecretValue was answered with ResourceNotFoundException"):
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
 
 
 @pytest.mark.parametrize("given", [{}, {"database_host": "db.internal"}, {"database_secret_arn": "arn"}])
-def test_a_database_that_is_not_named_is_a_matter_of_settings(given: dict[str, str]):
+def test_missing_database_name_is_a_settings_error(given: dict[str, str]):
     with pytest.raises(InvalidSettingsError, match="set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN"):
         master_conninfo(Settings(**given))

@@ -16,16 +16,16 @@ from uuid import UUID, uuid4
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
-from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Message, Send
+from counterfoil.delivery.sql import Claim, ClaimStatus
+from counterfoil.delivery.work import Message, OutboxMessage
 from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnavailableError
-from counterfoil.kinds import KINDS
-from counterfoil.llm import Question
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.llm import LlmRequest
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from counterfoil.tasks.store import read_task_message
@@ -35,7 +35,7 @@ from functions.tasks.work import run_task
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.tasks.chat.conftest import USER, Model
 
-KIND = KINDS["tasks"]
+KIND = WORK_KINDS["tasks"]
 URL = "tasks"
 WORKER = {"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"}
 HIDDEN, LEASE = timedelta(seconds=300), timedelta(seconds=120)
@@ -53,7 +53,7 @@ class FaultRates:
     killed_before_acknowledging: float = 0.07
     delivered_twice: float = 0.07
     not_sent: float = 0.05
-    cancelled: float = 0.05
+    canceled: float = 0.05
     time_flies: float = 0.3
     """Probability that time passes during work, so that attempts outlive their lease."""
 
@@ -153,7 +153,7 @@ class Simulation:
             payload: dict[str, Any] = {"message": f"message {open_.get(session, 0) + 1}"}
             if session is not None:
                 payload["session_id"] = str(session)
-            order = tasks.order(kind, payload, user_id=USER, max_retry=4)
+            order = tasks.build_request(kind, payload, user_id=USER, max_retry=4)
             done = tasks.submit(database, self.tenant, order, self.clock(), bucket=None)
             job = done.task.job_id
             session = session or job
@@ -162,19 +162,19 @@ class Simulation:
             outbox.send(done.sends)
             if open_[session] >= messages:
                 del open_[session]
-            if random.random() < self.rates.cancelled:
+            if random.random() < self.rates.canceled:
                 self.cancel(database, outbox, job)
         database.close()
 
     def cancel(self, database: Database, outbox: Outbox, job: UUID) -> None:
-        def once() -> Sequence[Send]:
+        def once() -> Sequence[OutboxMessage]:
             with database.tenant(self.tenant) as connection:
                 found = tasks.cancel(connection, job, self.clock(), USER)
             assert found is not None
             return found[1]
 
-        with suppress(tasks.EndedError):
-            outbox.send(retry_conflicts(once))
+        with suppress(tasks.TaskFinishedError):
+            outbox.send(retry_on_conflict(once))
 
     def outbox(self, database: Database) -> Outbox:
         return Outbox(database, {"tasks": URL}, clock=self.clock)
@@ -237,8 +237,8 @@ class Simulation:
     def crash(self, database: Database, services: Services, live: list[QueuedMessage], *, then_work: bool) -> None:
         for one in live:
             (message,) = read_task_message(one.body).messages
-            claim = retry_conflicts(partial(self.claim, database, message))
-            if then_work and claim.answer is Answer.MINE:
+            claim = retry_on_conflict(partial(self.claim, database, message))
+            if then_work and claim.answer is ClaimStatus.CLAIMED:
                 attempt = TenantAttempt(
                     message.work_id, self.tenant, message.revision, claim.attempts, claim.token, database, self.clock
                 )
@@ -251,13 +251,13 @@ class Simulation:
             claims = sql.claim(connection, KIND, [message], now=now, lease=now + LEASE, max_attempts=6)
         return claims[message]
 
-    def reply(self, question: Question, random: Random) -> str:
+    def reply(self, question: LlmRequest, random: Random) -> str:
         assert question.work_id is not None
         self.model_calls.append((question.work_id, [turn.assistant for turn in question.history]))
-        chance = random.random()
-        if chance < self.rates.model_fails:
+        probability = random.random()
+        if probability < self.rates.model_fails:
             raise ServiceUnavailableError("The model is unavailable")
-        if chance < self.rates.model_fails + self.rates.model_refuses:
+        if probability < self.rates.model_fails + self.rates.model_refuses:
             raise ContextWindowError("The prompt is longer than the model reads")
         return f"Re: {question.user}"
 
@@ -268,7 +268,7 @@ class Simulation:
             archiver = Archiver(
                 self.keeper, self.outbox(self.keeper), RedeliverPolicy(), self.clock, {"tasks": RequeuePolicy()}
             )
-            waiting = archiver.settle("tasks", SQSRecord(body))
+            waiting = archiver.process("tasks", SQSRecord(body))
         self.queue.visibility[one.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
         self.queue.finish_batch([one], set() if waiting is None else {one.handle})
 
@@ -293,7 +293,7 @@ class Simulation:
             if is_quiet and row == (0,) and due is None:
                 self.finished.set()
                 return
-            unsent = self.admin.execute("SELECT min(not_before) FROM outbox WHERE sent_at IS NULL").fetchone()
+            unsent = self.admin.execute("SELECT min(scheduled_at) FROM outbox WHERE sent_at IS NULL").fetchone()
             coming = [at for at in (due, unsent[0] if unsent else None) if at is not None]
             if coming:
                 self.clock.now = max(now, min(coming))
@@ -320,7 +320,7 @@ class Simulation:
     def faults(self) -> set[str]:
         """Return descriptions of all inconsistencies in the transcripts."""
         states: dict[UUID, str] = dict(
-            self.admin.execute("SELECT id, coalesce(status, 'cancelled') FROM task").fetchall()
+            self.admin.execute("SELECT id, coalesce(status, 'canceled') FROM task").fetchall()
         )
         return {
             fault for session, jobs in self.jobs_by_session.items() for fault in self.faults_of(session, jobs, states)

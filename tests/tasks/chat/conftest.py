@@ -10,9 +10,9 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.delivery.work import Send
-from counterfoil.llm import Question
-from counterfoil.llm.client import Answered
+from counterfoil.delivery.work import OutboxMessage
+from counterfoil.llm import LlmRequest
+from counterfoil.llm.client import LlmResponse
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION, ChatMessage, transcript
@@ -26,12 +26,12 @@ USER = "ada"
 class Model:
     """Scripted model: `respond` returns the reply or raises. Records all questions."""
 
-    respond: Callable[[Question], str] = lambda question: f"Re: {question.user}"
-    questions: list[Question] = field(default_factory=list)
+    respond: Callable[[LlmRequest], str] = lambda question: f"Re: {question.user}"
+    questions: list[LlmRequest] = field(default_factory=list)
 
-    def chat(self, question: Question, _deadline: Deadline) -> Answered[str]:
+    def chat(self, question: LlmRequest, _deadline: Deadline) -> LlmResponse[str]:
         self.questions.append(question)
-        return Answered(self.respond(question))
+        return LlmResponse(self.respond(question))
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Chat:
     def say(self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None) -> UUID:
         """Submit a message. Return its job id."""
         payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-        order = store.order(CHAT_COMPLETION, payload, user_id=user)
+        order = store.build_request(CHAT_COMPLETION, payload, user_id=user)
         return store.submit(self.database, tenant or self.tenant, order, NOW, bucket=None).task.job_id
 
     def run(self, job_id: UUID) -> TaskResult:
@@ -57,14 +57,14 @@ class Chat:
         assert isinstance(done, TaskResult)
         return done
 
-    def settle(self, job_id: UUID, done: TaskResult) -> Sequence[Send]:
+    def settle(self, job_id: UUID, done: TaskResult) -> Sequence[OutboxMessage]:
         """Apply the effects of an attempt and mark it as succeeded."""
         with self.database.tenant(self.tenant) as connection:
             sends = done.effects(connection).messages
             connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
         return sends
 
-    def answer(self, job_id: UUID) -> Sequence[Send]:
+    def answer(self, job_id: UUID) -> Sequence[OutboxMessage]:
         """Run and settle one attempt."""
         return self.settle(job_id, self.run(job_id))
 

@@ -12,7 +12,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.outbox import MAX_DELAY
 from counterfoil.delivery.settlement import fail_exhausted
-from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.sql import Claim, ClaimStatus
 from counterfoil.delivery.work import Message
 from counterfoil.errors import (
     ContextWindowError,
@@ -22,8 +22,8 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     StaleClaimError,
 )
-from counterfoil.kinds import KINDS
-from counterfoil.llm import BudgetSpentError, Question, Turn
+from counterfoil.kinds import WORK_KINDS
+from counterfoil.llm import BudgetExceededError, ChatTurn, LlmRequest
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION, RECHECK_DELAY, estimate_tokens
@@ -64,7 +64,11 @@ def test_model_sees_system_prompt_history_and_message(chat: Chat, ended: END) ->
     chat.run(last)
 
     question = chat.model.questions[-1]
-    assert (question.system, list(question.history), question.user) == ("Be brief.", [Turn("One", "Re: One")], "Three")
+    assert (question.system, list(question.history), question.user) == (
+        "Be brief.",
+        [ChatTurn("One", "Re: One")],
+        "Three",
+    )
     assert (question.purpose, question.tenant_id, question.work_id) == ("chat", chat.tenant, last)
     assert not any(text in repr(question) for text in ("One", "Three", "brief"))  # so not in logs either
 
@@ -179,7 +183,7 @@ def test_attempt_raises_the_model_error(chat: Chat) -> None:
     job = chat.say("Hello")
     for error in (ServiceUnavailableError("away"), ContextWindowError("too long")):
 
-        def fail(_: Question, error: Exception = error) -> str:
+        def fail(_: LlmRequest, error: Exception = error) -> str:
             raise error
 
         chat.model.respond = fail
@@ -191,8 +195,8 @@ def test_message_over_budget_fails_without_blocking_the_next(chat: Chat, admin: 
     job = chat.say("Hello")
     second = chat.say("Are you there?", job)
 
-    def spent(_: Question) -> str:
-        raise BudgetSpentError("The budget is used up.", until=NOW + timedelta(hours=9))
+    def spent(_: LlmRequest) -> str:
+        raise BudgetExceededError("The budget is used up.", until=NOW + timedelta(hours=9))
 
     chat.model.respond = spent
     with pytest.raises(PermanentError, match=r"The budget is used up. Send the message again after midnight UTC\."):
@@ -223,7 +227,7 @@ def record_attempt(admin: Connection, job: UUID, outcome: str, due: datetime) ->
     admin.execute("UPDATE task SET next_attempt_at = %s, send_number = send_number + 1 WHERE id = %s", [due, job])
     admin.execute(
         """
-        INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+        INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)
         SELECT tenant_id, 'tasks', id, 1, 1, %s, %s, %s FROM task WHERE id = %s
         """,
         [NOW, NOW, outcome, job],
@@ -242,7 +246,7 @@ def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> Non
 
     sends = chat.answer(session)
 
-    assert [(send.message.work_id, send.message.send_number, send.not_before) for send in sends] == [(second, 2, NOW)]
+    assert [(send.message.work_id, send.message.send_number, send.scheduled_at) for send in sends] == [(second, 2, NOW)]
     assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
@@ -253,10 +257,10 @@ def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connectio
     ended(second, None)
 
     with chat.database.tenant(chat.tenant) as connection:
-        cancelled = store.cancel(connection, session, NOW, "ada")
+        canceled = store.cancel(connection, session, NOW, "ada")
 
-    assert cancelled is not None
-    assert [send.message.work_id for send in cancelled[1]] == [third]
+    assert canceled is not None
+    assert [send.message.work_id for send in canceled[1]] == [third]
 
 
 def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connection) -> None:
@@ -265,10 +269,10 @@ def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connectio
     defer(admin, second)
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 9 WHERE id = %s", [session])
     admin.execute("UPDATE task SET lease_expires_at = %s, claimed_at = %s WHERE id = %s", [NOW, NOW, session])
-    lost = Claim(Answer.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9)
+    lost = Claim(ClaimStatus.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9)
 
     with chat.database.delivery() as connection:  # as the archiver, which cannot read message content
-        sends = fail_exhausted(connection, KINDS["tasks"], lost, 6, "dead_letters", NOW)
+        sends = fail_exhausted(connection, WORK_KINDS["tasks"], lost, 6, "dead_letters", NOW)
 
     assert [send.message.work_id for send in sends] == [second]
 
@@ -279,10 +283,10 @@ def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Conne
     defer(admin, session, second, third)
 
     with chat.database.tenant(chat.tenant) as connection:
-        cancelled = store.cancel(connection, second, NOW, "ada")
+        canceled = store.cancel(connection, second, NOW, "ada")
 
-    assert cancelled is not None
-    assert cancelled[1] == []
+    assert canceled is not None
+    assert canceled[1] == []
 
 
 def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> None:

@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql as delivery
-from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.sql import Claim, ClaimStatus
 from counterfoil.delivery.work import Message
 from counterfoil.errors import PermanentError, StaleClaimError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION, SessionNotFoundError, delete_session
 from tests.factories import NOW
@@ -25,7 +25,7 @@ def delete(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | No
         with chat.database.tenant(tenant or chat.tenant) as connection:
             delete_session(connection, session, user, NOW, by="ada")
 
-    retry_conflicts(once)
+    retry_on_conflict(once)
 
 
 def everything(admin: Connection) -> str:
@@ -48,7 +48,7 @@ def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> N
     delete(chat, session)
 
     assert SECRET not in everything(admin)
-    assert {row["id"]: (row["status"], row["reason"], row["result"]) for row in rows(admin, "task")} == {
+    assert {row["id"]: (row["status"], row["skip_reason"], row["result"]) for row in rows(admin, "task")} == {
         session: ("succeeded", None, None),
         second: ("failed", None, None),
         third: (None, "Its session was deleted.", None),
@@ -60,21 +60,21 @@ def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> N
 def test_deletion_removes_long_messages_from_s3(chat: Chat, admin: Connection, s3: FakeS3) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
-    order = store.order(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
+    order = store.build_request(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
     session = store.submit(chat.database, chat.tenant, order, NOW, bucket=BUCKET).task.job_id
     (key,) = s3.objects
 
     delete(chat, session)
 
-    assert admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall() == [(key, True)]
+    assert admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall() == [(key, True)]
     (task,) = rows(admin, "task")
-    assert (task["payload"], task["payload_key"]) == ({"message": "(deleted)"}, None)
+    assert (task["payload"], task["payload_s3_key"]) == ({"message": "(deleted)"}, None)
 
 
 def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connection) -> None:
     session = chat.say("Hello")
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 1, claim_token = 9 WHERE id = %s", [session])
-    claim = Claim(Answer.MINE, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
+    claim = Claim(ClaimStatus.CLAIMED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
     done = chat.run(session)
 
     delete(chat, session)
@@ -82,7 +82,7 @@ def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connect
     with pytest.raises(StaleClaimError, match=r"session of the job .* has been deleted"):
         chat.settle(session, done)
     with pytest.raises(StaleClaimError), chat.database.tenant(chat.tenant) as connection:
-        delivery.succeed(connection, KINDS["tasks"], [(claim, None)])
+        delivery.succeed(connection, WORK_KINDS["tasks"], [(claim, None)])
     assert (rows(admin, "chat_message"), rows(admin, "task")[0]["status"]) == ([], None)
 
 
@@ -104,7 +104,7 @@ def test_retry_after_deletion_fails_permanently(chat: Chat) -> None:
     assert kind is not None
 
     with chat.database.tenant(chat.tenant) as connection:
-        task_input = store.given(connection, session)
+        task_input = store.load_input(connection, session)
     assert task_input is not None
     assert task_input.payload is not None
     kind.read(task_input.payload)
@@ -115,13 +115,13 @@ def test_retry_after_deletion_fails_permanently(chat: Chat) -> None:
 def test_idempotent_request_does_not_recreate_the_session(chat: Chat, admin: Connection) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
-    order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)
+    order = store.build_request(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)
     first = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
     delete(chat, first.task.job_id)
     again = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
-    assert (again.is_new, again.task.job_id, again.task.status) == (False, first.task.job_id, "cancelled")
+    assert (again.is_new, again.task.job_id, again.task.status) == (False, first.task.job_id, "canceled")
     assert rows(admin, "chat_session") == []
 
 

@@ -55,9 +55,9 @@ def test_messages_are_answered_once_and_in_order(
     assert "The prompt is longer than the model reads" in logged
     assert not any(f"message {number}" in logged for number in range(1, 9))  # no message content
     states: dict[str, int] = dict(
-        admin.execute("SELECT coalesce(status, 'cancelled'), count(*) FROM task GROUP BY 1").fetchall()
+        admin.execute("SELECT coalesce(status, 'canceled'), count(*) FROM task GROUP BY 1").fetchall()
     )
-    assert set(states) == {"succeeded", "failed", "cancelled"}
+    assert set(states) == {"succeeded", "failed", "canceled"}
     assert (
         min(world.fault_counts[f"killed_{when}"] for when in ("after_claim", "before_settling", "before_acknowledging"))
         >= 3
@@ -76,14 +76,14 @@ def test_without_faults_every_turn_follows_immediately(simulation: Make, admin: 
 
 
 def test_failed_and_canceled_turns_wake_the_next_immediately(simulation: Make, admin: Connection) -> None:
-    world = simulation(1, replace(NO_FAULTS, model_refuses=0.3, cancelled=0.2))
+    world = simulation(1, replace(NO_FAULTS, model_refuses=0.3, canceled=0.2))
     world.run(sessions=6, messages=12, workers=5)
 
     assert world.faults() == set()
     ended = admin.execute("SELECT DISTINCT coalesce(failed_at, ended_at) FROM task").fetchall()
     assert ended == [(world.started_at,)]
-    states = admin.execute("SELECT DISTINCT coalesce(status, 'cancelled') FROM task").fetchall()
-    assert {state for (state,) in states} == {"succeeded", "failed", "cancelled"}
+    states = admin.execute("SELECT DISTINCT coalesce(status, 'canceled') FROM task").fetchall()
+    assert {state for (state,) in states} == {"succeeded", "failed", "canceled"}
 
 
 # Mutants
@@ -122,7 +122,7 @@ def test_mutant_without_wake_ups_waits_for_recheck(
     simulation: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (chat, store):
-        monkeypatch.setattr(module, "wake_waiting", lambda *_: [])
+        monkeypatch.setattr(module, "wake_dependents", lambda *_: [])
     world = simulation(1, NO_FAULTS)
     world.run(sessions=6, messages=12, workers=5)
 

@@ -11,9 +11,9 @@ from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.work import start_revision
 from counterfoil.errors import ContextWindowError, ServiceUnavailableError
-from counterfoil.llm import Question
+from counterfoil.llm import LlmRequest
 from counterfoil.tasks.store import read_task_message
 from counterfoil.tasks.task_type import Services
 from functions.tasks.work import run_task
@@ -52,7 +52,7 @@ class Talk:
             queue_urls={"tasks": URL},
         )
 
-    def reply(self, question: Question) -> str:
+    def reply(self, question: LlmRequest) -> str:
         if question.user in self.failing:
             raise self.failing[question.user]
         return f"Re: {question.user}"
@@ -65,7 +65,7 @@ class Talk:
     def retry(self, *jobs: UUID) -> None:
         for job in jobs:
             with self.chat.database.tenant(self.chat.tenant) as connection:
-                sends = begin(connection, "tasks", [job], self.clock.now)
+                sends = start_revision(connection, "tasks", [job], self.clock.now)
             self.outbox.send(sends)
 
     def deliver(self, *jobs: UUID) -> None:
@@ -149,7 +149,7 @@ def test_retry_of_earlier_message_repeats_a_running_reply(talk: Talk, failed: UU
     third = talk.say("Three", failed)
     respond = talk.chat.model.respond
 
-    def retry_during_reply(question: Question) -> str:
+    def retry_during_reply(question: LlmRequest) -> str:
         talk.chat.model.respond = respond
         talk.retry(failed)
         return "Re: Three, discarded"

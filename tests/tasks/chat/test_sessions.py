@@ -36,7 +36,7 @@ def test_first_job_id_becomes_the_session_id(chat: Chat) -> None:
 def test_idempotency_key_adds_the_message_once(chat: Chat, database: Database) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
-    order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id="ada")
+    order = store.build_request(kind, {"message": "Hello"}, idempotency_key="k", user_id="ada")
     first, again = (store.submit(database, chat.tenant, order, NOW, bucket=None) for _ in range(2))
 
     assert (first.task.job_id, again.is_new) == (again.task.job_id, False)
@@ -44,20 +44,20 @@ def test_idempotency_key_adds_the_message_once(chat: Chat, database: Database) -
 
 
 def test_messages_and_replies_update_the_last_use(chat: Chat, admin: Connection) -> None:
-    def used_at() -> timedelta:
-        ((at,),) = admin.execute("SELECT used_at FROM chat_session").fetchall()
+    def last_used_at() -> timedelta:
+        ((at,),) = admin.execute("SELECT last_used_at FROM chat_session").fetchall()
         return timedelta(seconds=(at - NOW).total_seconds())
 
     session = chat.say("Hello")
-    assert used_at() == timedelta(0)
+    assert last_used_at() == timedelta(0)
     with chat.database.tenant(chat.tenant) as connection:
         append_reply(connection, session, session, "Hello, too", NOW + timedelta(days=1))
-    assert used_at() == timedelta(days=1)
+    assert last_used_at() == timedelta(days=1)
     with chat.database.tenant(chat.tenant) as connection:
         append_user_message(connection, session, "ada", uuid4(), "Are you there?", NOW + timedelta(days=2))
-    assert used_at() == timedelta(days=2)
+    assert last_used_at() == timedelta(days=2)
     chat.say("A clock that is behind says that this was before.", session)
-    assert used_at() == timedelta(days=2)
+    assert last_used_at() == timedelta(days=2)
 
 
 def test_submission_sees_a_concurrent_cancellation(chat: Chat, database: Database, admin: Connection) -> None:
@@ -171,7 +171,7 @@ def test_transcript_shows_message_statuses(chat: Chat, ended: END, admin: Connec
     admin.execute("DELETE FROM task WHERE id = %s", [session])  # past its retention
 
     assert [(one.content, one.status) for one in chat.transcript(session)] == [
-        *(("One", None), ("Two", "failed"), ("Three", "cancelled"), ("Four", "pending"), ("Re: One", None)),
+        *(("One", None), ("Two", "failed"), ("Three", "canceled"), ("Four", "pending"), ("Re: One", None)),
     ]
 
 

@@ -30,7 +30,7 @@ def cluster_of(place: int, cases: Cases) -> dict[str, Any]:
         for n, item in enumerate(case.documents)
     ]
     variances = [
-        {"number": item.document.number, "code": code, "within_tolerance": False, "settled_by": None}
+        {"number": item.document.number, "code": code, "within_tolerance": False, "decided_by": None}
         for item in case.documents
         for code in item.codes
     ]
@@ -51,7 +51,7 @@ def with_change(found: CaseResults, change: Change) -> CaseResults:
 
 
 def with_variance(**more: Any) -> Change:
-    variance = {"number": "1", "code": "price_mismatch", "within_tolerance": False, "settled_by": None, **more}
+    variance = {"number": "1", "code": "price_mismatch", "within_tolerance": False, "decided_by": None, **more}
     return lambda one: {**one, "comparison": {"outcome": "matched", "variances": [variance]}}
 
 
@@ -77,7 +77,7 @@ def test_difference_is_a_mismatch(change: Change, expected: str):
     assert expected in expected_of(with_change(expected_results(), change))
 
 
-@pytest.mark.parametrize("settled", [{"within_tolerance": True}, {"settled_by": "Credited."}])
+@pytest.mark.parametrize("settled", [{"within_tolerance": True}, {"decided_by": "Credited."}])
 def test_tolerated_or_decided_variance_is_not_reported(settled: dict[str, Any]):
     assert expected_of(with_change(expected_results(), with_variance(**settled))) == []
 

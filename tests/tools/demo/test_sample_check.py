@@ -76,7 +76,7 @@ def test_wrong_number_is_a_mismatch(sample: Sample, found: Found):
 
 
 def test_either_identical_file_may_become_the_document(sample: Sample, found: Found):
-    copy = first(sample, "seen-again")
+    copy = first(sample, "duplicate")
     original = next(f for f in sample.files if (f.tenant, f.name) == (copy.tenant, copy.truth.same_as))
     here, there = (copy.tenant, copy.name), (original.tenant, original.name)
     found[here], found[there] = found[there], found[here]

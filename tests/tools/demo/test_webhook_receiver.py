@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, signature
+from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, OutputJob, body, signature
 from tools.demo import webhook_receiver
 from tools.demo.webhook_receiver import Inbox
 
@@ -23,7 +23,7 @@ SECRET = "whsec_" + "s" * 43
 def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
     payload = json.dumps({"outcome": outcome, "documents": []})
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    job = Job(UUID(int=1), revision, "cluster", UUID(int=2), SCHEMA_VERSION, at, payload)
+    job = OutputJob(UUID(int=1), revision, "cluster", UUID(int=2), SCHEMA_VERSION, at, payload)
     return job.key, body(job)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.einvoice.extract import extract_xml
-from counterfoil.documents.three_way_match import Code, examine, read_document
+from counterfoil.documents.three_way_match import VarianceCode, find_variances, read_document
 from counterfoil.documents.three_way_match.model import Document
 from tools.sample_generator.cases import INVOICES_IN_ONE_FILE, Case, CaseDocument, Cases, generate_cases
 
@@ -53,13 +53,13 @@ def found_in(case: Case) -> set[tuple[str, str]]:
         for one in documents[:place]
         if not (is_again and other is documents[-1]) or one is documents[-2]
     ]
-    result = examine(documents, edges)
+    result = find_variances(documents, edges)
     return {(one.document.number, one.code.value) for one in result.variances if one.is_open}
 
 
 def test_cases_cover_every_variance_code(cases: Cases):
     shown = {code for case in cases.cases for item in case.documents for code in item.codes}
-    assert shown == {code.value for code in Code}
+    assert shown == {code.value for code in VarianceCode}
 
 
 def test_cases_have_exactly_the_expected_variances(cases: Cases):

@@ -119,7 +119,7 @@ def test_extraction_equals_ground_truth(sample: Sample) -> None:
         extraction = extract(file.content)
         assert extraction.type == file.truth.type
         assert extraction.structured_data == data, file.name
-        assert extraction.remarks == ()
+        assert extraction.warnings == ()
         assert extraction.method == ("embedded-xml" if file.name.endswith(".pdf") else "xml")
 
 

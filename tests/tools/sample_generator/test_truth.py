@@ -25,13 +25,13 @@ def test_only_succeeded_documents_have_cluster_and_data(sample: Sample) -> None:
         succeeds = file.truth.state == "succeeded"
         assert (file.truth.cluster is not None) is succeeds
         assert (file.truth.structured_data is not None) is succeeds
-        assert file.truth.state in {"succeeded", "skipped", "failed", "seen-again"}
+        assert file.truth.state in {"succeeded", "skipped", "failed", "duplicate"}
         assert file.truth.reason
 
 
 def test_state_counts_sum_to_number_of_files(sample: Sample) -> None:
     assert sum(sample.truth["counts"].values()) == len(sample.files)
-    assert set(sample.truth["counts"]) == {"succeeded", "skipped", "failed", "seen-again"}
+    assert set(sample.truth["counts"]) == {"succeeded", "skipped", "failed", "duplicate"}
 
 
 def test_every_document_is_in_exactly_one_cluster(sample: Sample) -> None:
@@ -162,10 +162,10 @@ def test_partial_deliveries_sum_to_ordered_and_billed_quantities(sample: Sample)
                 assert kind == "invoice" or len(documents) >= 2
 
 
-def test_seen_again_file_copies_an_earlier_document(sample: Sample) -> None:
+def test_duplicate_file_copies_an_earlier_document(sample: Sample) -> None:
     files = _by_name(sample)
     places = {key: place for place, key in enumerate(files)}
-    again = [file for file in sample.files if file.truth.state == "seen-again"]
+    again = [file for file in sample.files if file.truth.state == "duplicate"]
     assert again
     for file in again:
         assert file.truth.same_as is not None
@@ -176,7 +176,7 @@ def test_seen_again_file_copies_an_earlier_document(sample: Sample) -> None:
 
 
 def test_other_files_are_unique_per_tenant(sample: Sample) -> None:
-    kept = Counter((file.tenant, file.sha256) for file in sample.files if file.truth.state != "seen-again")
+    kept = Counter((file.tenant, file.sha256) for file in sample.files if file.truth.state != "duplicate")
     assert max(kept.values()) == 1
 
 

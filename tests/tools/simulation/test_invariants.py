@@ -108,11 +108,12 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "counts 4 attempts",
     ),
     "a failure without its dead letter": (delete_a_dead_letter, "has no dead letter for its revision"),
-    "a failure without a notification": (statement("DELETE FROM notification"), "0 notifications of 1 failures"),
+    "a failure without a notification": (statement("DELETE FROM failure_event"), "0 notifications of 1 failures"),
     "a failure notified twice": (
         statement(
-            "INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at) "
-            "SELECT tenant_id, worker, job_id, revision + 1, fingerprint, payload, created_at FROM notification LIMIT 1"
+            "INSERT INTO failure_event (tenant_id, worker, job_id, revision, fingerprint, payload, created_at) "
+            "SELECT tenant_id, worker, job_id, revision + 1, fingerprint, payload, created_at "
+            "FROM failure_event LIMIT 1"
         ),
         "1 notifications of 0 failures",
     ),
@@ -170,16 +171,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "an unrecorded attempt": (statement("DELETE FROM work_attempt WHERE outcome <> 'deferred'"), "0 times"),
     "an attempt recorded twice": (
         statement(
-            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
-            "SELECT worker, work_id, revision, number, began_at, ended_at, 'lost' FROM work_attempt "
+            "INSERT INTO work_attempt (worker, work_id, revision, number, started_at, ended_at, outcome) "
+            "SELECT worker, work_id, revision, number, started_at, ended_at, 'worker_lost' FROM work_attempt "
             "WHERE outcome <> 'deferred' LIMIT 1"
         ),
         "is recorded 2 times",
     ),
     "a recorded attempt that never started": (
         statement(
-            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
-            "SELECT worker, work_id, revision, 9, began_at, ended_at, 'lost' FROM work_attempt LIMIT 1"
+            "INSERT INTO work_attempt (worker, work_id, revision, number, started_at, ended_at, outcome) "
+            "SELECT worker, work_id, revision, 9, started_at, ended_at, 'worker_lost' FROM work_attempt LIMIT 1"
         ),
         "attempt 9 of .* never started",
     ),

@@ -158,7 +158,7 @@ def test_frozen_process_resumes_after_thaw(scheduler: Scheduler) -> None:
         scheduler.sleep(500)
         process.state = ProcessState.RUNNING
 
-    concurrency.begin("work", work)
+    concurrency.start("work", work)
     scheduler.spawn("lambda", freeze_and_thaw)
     scheduler.run()
 

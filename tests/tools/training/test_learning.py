@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from counterfoil.documents.matching.compare import Feature, Level, compare
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, compare
 from counterfoil.documents.matching.score import FOUND, PRIOR, parse
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import priors
@@ -58,7 +58,11 @@ def test_labels_change_priors(two: list[Tenant]) -> None:
     """All documents of these sets share an article, and their few sellers do not discriminate."""
     found = parse(fit_weights(two)).general[False]
     known = priors.bits()
-    for level in (PRIOR, Level(Feature.ARTICLES, "some_same+one"), Level(Feature.SELLER, "same_vat_id+same_name")):
+    for level in (
+        PRIOR,
+        FeatureLevel(Feature.ARTICLES, "some_same+one"),
+        FeatureLevel(Feature.SELLER, "same_vat_id+same_name"),
+    ):
         assert found[level] < known[level]
 
 

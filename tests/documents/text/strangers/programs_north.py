@@ -107,7 +107,7 @@ def open_source_suite() -> DrawnDocument:
     sheet.table(94.5, "20 62 104 146", "07/05/2024|06/06/2024|S00231|PO-2024-118")
     places = "20 118r 145r 160 190r"
     sheet.table(108, places, "[FURN_7777] Office Chair|2.00 Units|70.00|21%|€ 140.00",
-                "[DESK0005] Customizable Desk (Aluminium)|1.00 Units|750.00|21%|€ 750.00",
+                "[DESK0005] Customizable Ingestion (Aluminium)|1.00 Units|750.00|21%|€ 750.00",
                 "[PAP-A4] Recycled copy paper, box|12.00 Units|18.25|6%|€ 219.00",
                 head="Description|Quantity|Unit Price|Taxes|Amount")  # fmt: skip
     sheet.table(138, "120 190r", "Untaxed Amount|€ 1,109.00", "VAT 21% on € 890.00|€ 186.90",
@@ -127,7 +127,7 @@ def open_source_suite() -> DrawnDocument:
         "line_items": lines(
             "article_number description quantity unit unit_price tax_rate net_amount",
             "FURN_7777|Office Chair|2.00|C62|70.00|21|140.00",
-            "DESK0005|Customizable Desk (Aluminium)|1.00|C62|750.00|21|750.00",
+            "DESK0005|Customizable Ingestion (Aluminium)|1.00|C62|750.00|21|750.00",
             "PAP-A4|Recycled copy paper, box|12.00|C62|18.25|6|219.00",
         ),
     })  # fmt: skip

@@ -1,4 +1,4 @@
-"""Documents that are read anew and state something else: nothing of what they stated before is left in their case."""
+"""Reprocessed documents with other contents leave no trace of the earlier ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +9,19 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.delivery.work import begin
+from counterfoil.delivery.work import start_revision
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.papers import credit, invoice, order
-from tests.documents.reading.papers import LASKU, bundle, printed, recognised, said, scanned
+from tests.documents.reading.papers import LASKU, bundle, printed, recognized, said, scanned
 from tests.factories import NOW, make_document
-from tests.functions.desk import DONE, Desk, desk
+from tests.functions.desk import DONE, Ingestion, desk
 from tests.functions.test_children import BUNDLE, INVOICES
-from tests.functions.test_diagnostics import Desk as Office
+from tests.functions.test_diagnostics import Documents as Office
 from tests.functions.test_documents import Pipeline, pipeline
 from tools.sample_generator.bundle import write_bundle
 
@@ -51,7 +51,7 @@ def matched(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> No
 
 
 def states(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
-    """From now on a document states something else."""
+    """Change the contents of a document."""
     admin.execute(
         "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
         [None if data is None else Jsonb(data), kind, id_],
@@ -67,26 +67,26 @@ def keys(admin: Connection, id_: UUID) -> int:
 
 
 HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
-"""The same, of which rules read a little."""
+"""The same document, partially readable by rules."""
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
-def case(desk: Desk, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """An order, and an invoice that only the model could read: matched with one another."""
+def case(desk: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
+    """An order and an invoice that only the model could read, matched."""
     made = make_document(desk.admin, desk.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     read = desk.file(printed(request.param))
     desk.model.then(said())
     desk.ingest()
     matched(desk.database, desk.tenant_id, desk.clock, made, read)
     assert len(rows(desk.admin, "document_match")) == 1
-    desk.admin.execute("TRUNCATE reading")  # what the model said is forgotten, as where it is another model by now
+    desk.admin.execute("TRUNCATE page_reading_cache")  # forget the answer, as after a change of the model
     return made, read
 
 
-def test_what_only_a_model_could_read_stands_where_it_is_read_anew_without_one(desk: Desk, case: tuple[UUID, UUID]):
+def test_model_extraction_survives_reprocessing_without_a_model(desk: Ingestion, case: tuple[UUID, UUID]):
     _, read = case
     before = desk.document(read)
-    begin(desk.admin, "ingestion", [read], desk.clock())
+    start_revision(desk.admin, "ingestion", [read], desk.clock())
     desk.again(read)
     assert desk.ingest(model=False) == DONE
 
@@ -95,7 +95,7 @@ def test_what_only_a_model_could_read_stands_where_it_is_read_anew_without_one(d
     assert {name for name in changed if not name.startswith("matching_")} == set()
     assert before["structured_data"] is not None
     assert job["status"] == "succeeded"
-    assert job["reason"].startswith("The previous extraction is unchanged. This time: ")
+    assert job["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
     matched(desk.database, desk.tenant_id, desk.clock, read)
     assert len(rows(desk.admin, "document_match")) == 1
@@ -114,28 +114,26 @@ FIRST_PAGE = (
 LAST_PAGE = ("Page 2 of 2", "Net total  1,200.00 EUR", "VAT 25.5 %  306.00 EUR", "Invoice total  1,506.00 EUR")
 
 
-def test_what_was_recognised_stands_where_it_is_read_anew_without_recognition(desk: Desk):
+def test_ocr_text_survives_reprocessing_without_ocr(desk: Ingestion):
     read = desk.file(bundle([printed(FIRST_PAGE), scanned()]))
-    desk.textract.then(*recognised(printed(LAST_PAGE)))
+    desk.textract.then(*recognized(printed(LAST_PAGE)))
     desk.ingest(model=False)
     before = desk.document(read)
     assert (before["method"], before["structured_data"]["total_gross"]) == ("ocr", "1506.00")
-    desk.admin.execute("TRUNCATE reading")
+    desk.admin.execute("TRUNCATE page_reading_cache")
 
     for _ in range(2):
-        begin(desk.admin, "ingestion", [read], desk.clock())
+        start_revision(desk.admin, "ingestion", [read], desk.clock())
         desk.again(read)
         assert desk.ingest(model=False, ocr=False) == DONE
         assert desk.document(read)["structured_data"] == before["structured_data"]
-        assert desk.job(read)["reason"].startswith("The previous extraction is unchanged. This time: ")
+        assert desk.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
 
 
-def test_a_document_that_is_read_anew_as_one_of_no_kind_that_is_matched_leaves_its_case(
-    desk: Desk, case: tuple[UUID, UUID]
-):
+def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(desk: Ingestion, case: tuple[UUID, UUID]):
     made, read = case
     before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
-    begin(desk.admin, "ingestion", [read], desk.clock())
+    start_revision(desk.admin, "ingestion", [read], desk.clock())
     desk.again(read)
     desk.model.then(said(type="other"))
     assert desk.ingest() == DONE
@@ -152,13 +150,13 @@ def test_a_document_that_is_read_anew_as_one_of_no_kind_that_is_matched_leaves_i
     assert str(made) in after
 
 
-def test_a_document_that_never_was_matched_is_not_begun_by_an_empty_reading(desk: Desk):
+def test_empty_reprocessing_starts_no_first_match(desk: Ingestion):
     id_ = desk.file(printed(LASKU))
     assert desk.ingest(model=False) == DONE
     assert (desk.document(id_)["matching_status"], desk.document(id_)["matching_revision"]) == (None, 0)
 
 
-def test_without_a_counterparty_it_leaves_too_and_who_named_it_is_matched_anew(office: Office):
+def test_lost_counterparty_rematches_referencing_documents(office: Office):
     made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
     office.match(made, billed)
     states(office.admin, made, {"po_number": "4711"}, "purchase_order")
@@ -169,7 +167,7 @@ def test_without_a_counterparty_it_leaves_too_and_who_named_it_is_matched_anew(o
     assert (row["matching_status"], row["matching_revision"]) == ("pending", 2)
 
 
-def test_whoever_waited_for_its_number_is_matched_anew(office: Office):
+def test_reclassified_order_rematches_referencing_invoice(office: Office):
     first, second = office.file(order()), office.file(order(supplier={"name": "Somebody Else"}, when=1))
     billed = office.file(invoice(po_reference="4711"))
     office.match(first, second, billed)
@@ -179,17 +177,17 @@ def test_whoever_waited_for_its_number_is_matched_anew(office: Office):
     assert str(billed) in pending
 
 
-def test_what_a_person_put_together_stays_together(office: Office):
+def test_confirmed_match_survives_reprocessing(office: Office):
     made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
     office.match(made, billed)
-    office.admin.execute("UPDATE document_match SET decided_by = 'person'")
+    office.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
     states(office.admin, billed, None, "other")
     office.match(billed)
     assert len(rows(office.admin, "document_match")) == 1
     assert (keys(office.admin, billed), set(clusters(office.admin).values())) == (0, {str(made)})
 
 
-def test_a_document_that_turns_out_to_be_of_another_type_is_matched_as_that(office: Office):
+def test_reclassified_document_is_matched_as_its_type(office: Office):
     made, billed = office.file(order()), office.file(invoice("R-81", po_reference="4711"))
     paid = office.file(credit(invoice_reference="X-990"))
     office.match(made, billed, paid)
@@ -202,7 +200,7 @@ def test_a_document_that_turns_out_to_be_of_another_type_is_matched_as_that(offi
 
 
 def as_whole(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ingest, taking no file apart."""
+    """Ingest without splitting."""
     with monkeypatch.context() as patched:
         whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
         patched.setattr(parsers, "split_pages", lambda *_: whole)
@@ -210,7 +208,7 @@ def as_whole(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_anew(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
-    (owed,) = begin(admin, "ingestion", [id_], clock())
+    (owed,) = start_revision(admin, "ingestion", [id_], clock())
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": owed.message.model_dump_json()}]
 
 
@@ -219,7 +217,7 @@ def the_file(admin: Connection) -> dict[str, Any]:
     return found
 
 
-def test_a_file_that_is_taken_apart_after_all_is_no_document_beside_its_parts(
+def test_file_split_later_is_not_a_document_itself(
     pipeline: Pipeline,
     admin: Connection,
     database: Database,
@@ -240,7 +238,7 @@ def test_a_file_that_is_taken_apart_after_all_is_no_document_beside_its_parts(
     assert len(rows(admin, "document")) == 4
 
 
-def test_a_file_that_was_taken_apart_becomes_no_document_beside_its_parts(
+def test_split_file_does_not_become_a_document(
     pipeline: Pipeline,
     admin: Connection,
     clock: Clock,
@@ -255,12 +253,12 @@ def test_a_file_that_was_taken_apart_becomes_no_document_beside_its_parts(
     as_whole(pipeline, monkeypatch)
     assert the_file(admin) == before
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
-    assert job["reason"].startswith("The file was split before")
+    assert job["skip_reason"].startswith("The file was split before")
 
 
 @pytest.mark.usefixtures("tenant")
 @pytest.mark.parametrize("readable", [True, False])
-def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and_not_before(
+def test_dead_letter_closes_when_rematching_starts(
     readable: bool, pipeline: Pipeline, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
     pipeline.upload("uploads/acme/1/one.pdf", write_bundle(INVOICES[:1]))
@@ -274,7 +272,7 @@ def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and
                                  fingerprint, dlq_reason, dlq_timestamp)
         VALUES (%s, %s, 'matching', %s, 1, 'matching', '{}', '{}', 3, 'f', 'max_retries_exceeded', now())
         """,
-        [KINDS["matching"].job_id(id_), tenant, id_],
+        [WORK_KINDS["matching"].job_id(id_), tenant, id_],
     )
     if not readable:
 
@@ -283,7 +281,7 @@ def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and
             raise InvalidDocumentError(message, code="damaged_pdf")
 
         monkeypatch.setattr(parsers, "read", damaged)
-    (again,) = begin(admin, "ingestion", [id_], NOW)
+    (again,) = start_revision(admin, "ingestion", [id_], NOW)
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": again.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
     (row,) = rows(admin, "document")

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.lexicon.folding import fold_umlauts
-from counterfoil.documents.matching import keys, normalise
+from counterfoil.documents.matching import keys, normalize
 from counterfoil.documents.matching.names import name
-from counterfoil.documents.matching.normalise import (
+from counterfoil.documents.matching.normalize import (
     Document,
     cents,
     day,
@@ -191,17 +191,17 @@ def wave(dimensions: int) -> list[float]:
 
 
 def text_of(*descriptions: object) -> str:
-    return normalise.embedded_text({"line_items": [{"description": one} for one in descriptions]})
+    return normalize.embedded_text({"line_items": [{"description": one} for one in descriptions]})
 
 
 def test_the_planes_never_change():
-    assert normalise.signature(wave(1024)).hex() == "eda46c5e1a4dbbc1de62e4ba8e958a"
-    assert normalise.signature(wave(1536)).hex() == "ed6de04e1a4dbec25c66e4b288d58a"
-    assert normalise.signature(wave(3)).hex() == "cd5c3936b1618d9712ec5bb22bc346"
+    assert normalize.signature(wave(1024)).hex() == "eda46c5e1a4dbbc1de62e4ba8e958a"
+    assert normalize.signature(wave(1536)).hex() == "ed6de04e1a4dbec25c66e4b288d58a"
+    assert normalize.signature(wave(3)).hex() == "cd5c3936b1618d9712ec5bb22bc346"
 
 
 def test_buckets_never_change():
-    found = normalise.buckets(normalise.Embedding(b"", GOLDEN, normalise.signature(wave(1024))))
+    found = normalize.buckets(normalize.Embedding(b"", GOLDEN, normalize.signature(wave(1024))))
     assert found == (
         "≈7d4f9f78.0.18a",
         "≈7d4f9f78.1.3a5",
@@ -220,17 +220,17 @@ def test_buckets_never_change():
 
 def test_only_the_direction_of_a_vector_counts():
     vector = wave(1024)
-    assert normalise.signature([7.5 * one for one in vector]) == normalise.signature(vector)
-    turned = int.from_bytes(normalise.signature([-one for one in vector]), "big")
-    assert turned ^ int.from_bytes(normalise.signature(vector), "big") == (1 << normalise.PLANES) - 1
+    assert normalize.signature([7.5 * one for one in vector]) == normalize.signature(vector)
+    turned = int.from_bytes(normalize.signature([-one for one in vector]), "big")
+    assert turned ^ int.from_bytes(normalize.signature(vector), "big") == (1 << normalize.PLANES) - 1
 
 
 def test_models_share_no_bucket():
-    signature = normalise.signature(wave(64))
+    signature = normalize.signature(wave(64))
     one, other = (
-        set(normalise.buckets(normalise.Embedding(b"", model, signature))) for model in ("openai/a", "openai/b")
+        set(normalize.buckets(normalize.Embedding(b"", model, signature))) for model in ("openai/a", "openai/b")
     )
-    assert (len(one), len(other), one & other) == (normalise.BANDS, normalise.BANDS, set())
+    assert (len(one), len(other), one & other) == (normalize.BANDS, normalize.BANDS, set())
 
 
 @pytest.mark.parametrize(("cosine", "least", "most"), [(0.95, 0.96, 1), (0.9, 0.85, 1), (0.5, 0, 0.35), (0, 0, 0.05)])
@@ -242,7 +242,7 @@ def test_vectors_are_neighbors_by_angle(cosine: float, least: float, most: float
         across = [b - along * a for a, b in zip(one, other, strict=True)]
         scale = math.hypot(*one) / math.hypot(*across) * math.sqrt(1 - cosine**2)
         near = [cosine * a + scale * b for a, b in zip(one, across, strict=True)]
-        found = [set(normalise.buckets(normalise.Embedding(b"", "m", normalise.signature(v)))) for v in (one, near)]
+        found = [set(normalize.buckets(normalize.Embedding(b"", "m", normalize.signature(v)))) for v in (one, near)]
         shared += bool(found[0] & found[1])
     assert least <= shared / pairs <= most
 
@@ -254,53 +254,53 @@ def test_embedded_text_ignores_the_order_of_lines():
 
 @pytest.mark.parametrize("data", [{}, {"line_items": None}, {"line_items": ["x", {"description": "  "}]}])
 def test_without_descriptions_embedded_text_is_empty(data: dict[str, object]):
-    assert normalise.embedded_text(data) == ""
+    assert normalize.embedded_text(data) == ""
 
 
 def test_only_descriptions_are_embedded():
-    assert normalise.embedded_text(invoice(lines=[line("A-100")]).data) == "Bolt A-100"
+    assert normalize.embedded_text(invoice(lines=[line("A-100")]).data) == "Bolt A-100"
 
 
 def test_embedded_text_is_bounded():
-    assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalise.LONGEST_TEXT
+    assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalize.LONGEST_TEXT
 
 
 def test_lone_surrogate_has_a_hash():
-    assert len(normalise.text_hash("\ud800")) == 32
+    assert len(normalize.text_hash("\ud800")) == 32
 
 
 # Keys
 
 
-def read(sample: SampleDocument, embedding: normalise.Embedding | None = None) -> Document:
+def read(sample: SampleDocument, embedding: normalize.Embedding | None = None) -> Document:
     return document(UUID(int=1), sample.received_at, sample.kind, sample.data, embedding)
 
 
 def test_document_without_embedding_yields_no_bucket_keys():
     assert read(order()).buckets == ()
-    assert not any(normalise.MARK in key.value for key in keys.keys(read(order())))
+    assert not any(normalize.MARK in key.value for key in keys.keys(read(order())))
 
 
 def test_buckets_are_keys_like_parties_and_articles():
     parent, child = in_english(), in_german()
     stated = keys.keys(read(parent, embedding_of(parent))) - keys.keys(read(parent))
-    assert len(stated) == normalise.BANDS
+    assert len(stated) == normalize.BANDS
     assert {key.type for key in stated} == {"deal:purchase_order"}
-    wanted = keys.deals(read(child, embedding_of(child)), ("purchase_order",))
+    wanted = keys.transaction_keys(read(child, embedding_of(child)), ("purchase_order",))
     assert stated & wanted
-    assert not keys.keys(read(parent)) & keys.deals(read(child), ("purchase_order",))
+    assert not keys.keys(read(parent)) & keys.transaction_keys(read(child), ("purchase_order",))
 
 
 def test_embedding_of_other_text_is_ignored():
     sample = order()
     other = embedding_of(order(lines=[line("Z-9")]))
     assert read(sample, other).buckets == ()
-    assert len(read(sample, embedding_of(sample)).buckets) == normalise.BANDS
+    assert len(read(sample, embedding_of(sample)).buckets) == normalize.BANDS
 
 
 def test_embedding_without_date_makes_no_key():
     sample = order(order_date=None)
-    assert not any(normalise.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
+    assert not any(normalize.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
 
 
 def test_the_stand_in_model_knows_two_languages():

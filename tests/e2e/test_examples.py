@@ -1,4 +1,4 @@
-"""The README's example commands run against the local cloud, in their order."""
+"""The documented example commands run against the local cloud, in their order."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
-from cli.local.tenants import chosen
+from cli.local.tenants import select_tenants
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
 from tests.e2e.waiting import until
@@ -23,10 +23,14 @@ from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
 
-EXAMPLES = [
-    line.partition("#")[0].strip()
-    for line in (ROOT / "README.md").read_text().split("`counterfoil --help`")[1].split("```")[1].strip().splitlines()
-]
+
+def examples(page: str) -> list[str]:
+    """Return the commands of the first code block after the mention of --help."""
+    block = (ROOT / page).read_text().split("counterfoil --help`")[1].split("```")[1]
+    return [line.partition("#")[0].strip() for line in block.strip().splitlines()]
+
+
+EXAMPLES = examples("docs/operations.md")
 ELSEWHERE = {
     "counterfoil down": "it would stop the cloud of the other tests; the fixture runs it at the end",
     "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
@@ -73,7 +77,7 @@ class Newcomer:
         return done.stdout + done.stderr
 
     def _id(self, words: list[str]) -> str:
-        (tenant,) = chosen(self.cloud, "acme")
+        (tenant,) = select_tenants(self.cloud, "acme")
 
         def first(statement: str) -> Callable[[], Any]:
             def query() -> Any:
@@ -85,13 +89,13 @@ class Newcomer:
 
         if words[0] == "clusters":
             id_ = until(
-                first("SELECT id FROM cluster_diagnostics WHERE status = 'succeeded' AND outcome = 'exception'")
+                first("SELECT id FROM cluster_diagnostics WHERE status = 'succeeded' AND match_status = 'exception'")
             )
             return str(id_)[-8:]
         return str(until(first("SELECT fingerprint FROM dead_letter WHERE status = 'pending'")))[:8]
 
 
-def test_readme_examples_run_in_order(cloud: Cloud, command_line: CommandLine, tmp_path: Path) -> None:
+def test_documented_examples_run_in_order(cloud: Cloud, command_line: CommandLine, tmp_path: Path) -> None:
     newcomer = Newcomer(cloud, tmp_path, command_line.folder)
 
     with watched(cloud, worker="Bulk"):
@@ -105,5 +109,9 @@ def test_readme_examples_run_in_order(cloud: Cloud, command_line: CommandLine, t
     command_line.run("tenants", "destinations", "acme", "--remove", "erp")
 
 
-def test_skipped_examples_are_in_the_readme() -> None:
+def test_skipped_examples_are_documented() -> None:
     assert set(ELSEWHERE) <= set(EXAMPLES)
+
+
+def test_readme_shows_documented_examples() -> None:
+    assert [example for example in EXAMPLES if example in examples("README.md")] == examples("README.md")

@@ -1,11 +1,11 @@
-"""What people, programs and alarms are told of offers is what the worker really wrote."""
+"""Users, programs and alarms see the offers that the worker wrote."""
 
 from datetime import timedelta
 from uuid import UUID
 
 from counterfoil.db import Database
 from counterfoil.offers import pool_list, profiles
-from counterfoil.offers.pool_list import Standing
+from counterfoil.offers.pool_list import OfferStats
 from tests.factories import NOW, make_profile
 from tests.offers.day import NO_NUMBER, PEOPLE, Day, day, message
 from tests.offers.harness import DAY, pin
@@ -13,7 +13,7 @@ from tests.offers.harness import DAY, pin
 __all__ = ["day"]
 
 BROKEN = 3
-"""Of the people: a trait of theirs is no number."""
+"""Number of the user whose trait is invalid."""
 
 
 def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
@@ -29,7 +29,7 @@ def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
 
 def pool(day: Day, database: Database) -> pool_list.OfferPool:
     with database.tenant(day.tenant_id) as connection:
-        (found,) = pool_list.page(connection, day.tenant_id, pool_list.Wanted(), day.clock(), 2)
+        (found,) = pool_list.page(connection, day.tenant_id, pool_list.PoolFilter(), day.clock(), 2)
     return found
 
 
@@ -38,15 +38,13 @@ def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
     return found.pending, found.running, found.completed, found.failed
 
 
-def standing(day: Day, keeper_database: Database) -> Standing:
+def standing(day: Day, keeper_database: Database) -> OfferStats:
     with keeper_database.delivery() as connection:
         assert pool_list.duplicates(connection, NOW - timedelta(days=1), 60) == 0
-        return pool_list.standing(connection, NOW + timedelta(minutes=30))
+        return pool_list.current_stats(connection, NOW + timedelta(minutes=30))
 
 
-def test_everybody_is_counted_once_whoever_is_put_aside(
-    day: Day, database: Database, keeper_database: Database
-) -> None:
+def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, keeper_database: Database) -> None:
     day.spoil(BROKEN)
     first, second = day.pin()
     assert counts(day, database) == (8, 0, 0, 0)
@@ -54,19 +52,17 @@ def test_everybody_is_counted_once_whoever_is_put_aside(
     assert counts(day, database) == (5, 0, 3, 0)
     day.deliver(second)
     assert counts(day, database) == (1, 0, 7, 0)
-    assert standing(day, keeper_database) == Standing(completed=7, pending=1, failed=0, late=0)
+    assert standing(day, keeper_database) == OfferStats(completed=7, pending=1, failed=0, late_users=0)
 
     day.deliver(*day.owed())
 
     assert counts(day, database) == (0, 0, 7, 1)
-    assert standing(day, keeper_database) == Standing(completed=7, pending=0, failed=1, late=0)
+    assert standing(day, keeper_database) == OfferStats(completed=7, pending=0, failed=1, late_users=0)
     found = pool(day, database)
-    assert (found.state, found.users, found.ended_at is None) == ("failed", len(PEOPLE), False)
+    assert (found.state, found.user_count, found.ended_at is None) == ("failed", len(PEOPLE), False)
 
 
-def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tries_again(
-    day: Day, database: Database
-) -> None:
+def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) -> None:
     broken = UUID(int=BROKEN)
     pin_users(day, broken=broken)
     day.deliver(*day.owed())
@@ -76,7 +72,7 @@ def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tr
         (failed,) = pool_list.failed(connection, day.tenant_id, found, None, 10)
         job = pool_list.job(connection, day.tenant_id, found, broken)
         letters = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, found.id)}
-        told = profiles.offered(connection, day.tenant_id, broken, DAY, NOW)
+        told = profiles.get_offers(connection, day.tenant_id, broken, DAY, NOW)
 
     assert (failed.user_id, failed.shard) == (broken, "0/failed")
     assert failed.error
@@ -87,14 +83,14 @@ def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tr
     assert (told.state, told.offers, told.error) == ("failed", [], failed.error)
 
 
-def test_who_is_offered_is_told_as_it_was_written_and_marked_when_blocked(day: Day, database: Database) -> None:
+def test_offers_are_returned_as_stored_with_block_marks(day: Day, database: Database) -> None:
     first, *external_ids = pin_users(day)
     with database.tenant(day.tenant_id) as connection:
-        before = profiles.offered(connection, day.tenant_id, first, DAY, NOW)
+        before = profiles.get_offers(connection, day.tenant_id, first, DAY, NOW)
         assert before is not None
         one, *others = [offer["userId"] for offer in before.offers]
         profiles.block(connection, day.tenant_id, first, UUID(one), NOW, by="ann")
-        after = profiles.offered(connection, day.tenant_id, first, DAY, NOW)
+        after = profiles.get_offers(connection, day.tenant_id, first, DAY, NOW)
 
     assert {UUID(candidate) for candidate in (one, *others)} == set(external_ids)
     assert after is not None
