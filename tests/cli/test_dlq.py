@@ -148,7 +148,7 @@ def test_show_finds_a_dead_letter_by_id_suffix(die: Die, admin: Connection) -> N
     assert "2026-03-02 12:05:00 UTC by ann: The disk is larger now." in output
     assert f"{work_id}, revision 2" in output
     assert '"file_name": "invoice.pdf"' in output
-    deaths = [line for line in output.splitlines() if "  died  " in line and ":00  died" in line]
+    deaths = [line for line in output.splitlines() if "  failed  " in line and ":00  failed" in line]
     assert [line.split(maxsplit=4)[4].strip() for line in deaths] == [
         "TimeoutError: The disk is full",
         "TimeoutError: Reading timed out",

@@ -162,7 +162,7 @@ def test_webhook_address_may_be_in_the_secret(
 ):
     manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
     fail()
-    assert make_notifier(slack=True, secrets_arn="arn:kept").run(lambda: 60).sent == 1
+    assert make_notifier(slack_enabled=True, secrets_arn="arn:kept").run(lambda: 60).sent == 1
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_notices_wait_for_the_webhook_address(
     capsys: pytest.CaptureFixture[str],
 ):
     manager.stored = stored
-    notifier = make_notifier(slack=True, secrets_arn="arn:kept")
+    notifier = make_notifier(slack_enabled=True, secrets_arn="arn:kept")
     notifier.run(lambda: 60)
     fail(error="Failure of one kind")
     fail(error="Failure of another")
@@ -236,7 +236,7 @@ def test_hanging_secrets_manager_times_out(
     monkeypatch.setattr(manager, "get_secret_value", hang, raising=False)
     monkeypatch.setattr(channels, "SECRET_SECONDS", 0.2)
     fail()
-    notifier = make_notifier(slack=True, secrets_arn="arn:kept")
+    notifier = make_notifier(slack_enabled=True, secrets_arn="arn:kept")
     assert notifier.run(lambda: 60).failed == 1
     may_answer.set()
     monkeypatch.setattr(channels, "SECRET_SECONDS", 30)

@@ -119,4 +119,4 @@ def test_unassigned_dead_letters_have_no_bulk_actions(console: Console, failing:
     expect(page.get_by_role("dialog")).to_contain_text("Resolve this dead letter?")
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Documents", exact=True).click()
-    expect(page.get_by_label("Tenant", exact=True)).to_have_value(tenant.slug)
+    expect(page.get_by_role("combobox", name="Tenant")).to_have_value(tenant.slug)

@@ -97,7 +97,7 @@ def test_selected_dead_letters_are_resolved_in_bulk(
     with watched(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
     expect(rows(page, "Dead letters")).to_have_count(2)
-    expect(rows(page, "Dead letters").first).to_contain_text("Done")
+    expect(rows(page, "Dead letters").first).to_contain_text("Succeeded")
     looks(page, "operation")
     page.get_by_role("link", name="All operations").click()
     expect(rows(page, "Operations")).to_have_count(1)
@@ -118,7 +118,7 @@ def test_filtered_dead_letters_are_counted_and_retried(
 
     with watched(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=BULK_TIMEOUT)
-    expect(rows(page, "Dead letters").filter(has_text="Done")).to_have_count(3)
+    expect(rows(page, "Dead letters").filter(has_text="Succeeded")).to_have_count(3)
 
 
 def test_halted_operation_shows_its_reason(
