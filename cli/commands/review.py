@@ -372,7 +372,7 @@ def _decide(
         page().print(Text(f"{_name(api, a)} and {_name(api, b)} {verdict}."))
     if done["rematched_documents"]:
         page().print(
-            f"Documents to match again, because their ambiguous_matches changed: {done['rematched_documents']}."
+            f"Documents to match again, because their ambiguous matches changed: {done['rematched_documents']}."
         )
     page().print("Their clusters are being recomputed: counterfoil clusters show ID")
 
