@@ -131,7 +131,7 @@ def test_halted_operation_shows_its_reason(
     page.get_by_role("button", name="Retry 3").click()
 
     with watched(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Stopped", timeout=BULK_TIMEOUT)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Halted", timeout=BULK_TIMEOUT)
     why = page.get_by_text("died again")
     expect(why).to_be_visible()
     page.get_by_role("link", name="All operations").click()

@@ -28,7 +28,7 @@ const MAX_SHOWN = 60; // documents per page
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"] as const;
 const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // to the ordered quantity
 const capitalize = (name: string) => `${name[0].toUpperCase()}${name.slice(1)}`;
-const DECIDED_BY: Record<string, string> = { rules: "by rules", llm: "by a language model", person: "by a person" };
+const DECIDED_BY: Record<string, string> = { rules: "by rules", llm: "by a language model", reviewer: "by a reviewer" };
 
 export function Cluster({ id }: { id: string }) {
   const route = useRoute();

@@ -276,13 +276,13 @@ function Timeline({
   );
 }
 
-const KINDS: Record<string, string> = {
+const KINDS: Record<Schemas["DocumentEvent"]["kind"], string> = {
   arrival: "File",
   work: "Work",
-  try: "Attempt",
+  attempt: "Attempt",
   running: "Attempt",
-  due: "Attempt",
-  letter: "Dead letter",
+  scheduled: "Attempt",
+  dead_letter: "Dead letter",
   question: "Language model",
   link: "Link",
   review: "Review",
@@ -300,8 +300,7 @@ function TimelineEvent({
   tenant: string | null;
 }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
-  const which =
-    event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : (KINDS[event.kind] ?? event.kind);
+  const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const reason = event.detail?.reason ?? event.detail?.reasoning;
   const other = event.other && (known.get(event.other) ?? { id: event.other, type: null });
   return (

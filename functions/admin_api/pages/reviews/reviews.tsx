@@ -22,10 +22,12 @@ export type Doubt = Schemas["Doubt"] & {
 };
 
 const SHOWN_CANDIDATES = 3;
-const STATES: Record<string, string> = {
+type State = Schemas["Review"]["state"];
+
+const STATES: Record<State, string> = {
   open: "ambiguous",
   decided: "decided by a person",
-  gone: "no longer ambiguous",
+  resolved: "no longer ambiguous",
 };
 const CHANCES: Option[] = [ANY, ["0.5", "50 % or more"], ["0.8", "80 % or more"], ["0.9", "90 % or more"]];
 
@@ -33,7 +35,7 @@ export function queueFilter(route: Route) {
   const { query } = route;
   return {
     tenant: tenantOf(route, currentSession()),
-    state: knownValue(Object.keys(STATES), query.get("state")) || "open",
+    state: knownValue(Object.keys(STATES) as State[], query.get("state")) || "open",
     document_type: knownValue(KINDS, query.get("document_type")),
     min_probability: knownValue(
       CHANCES.map(([probability]) => probability),
@@ -82,7 +84,7 @@ function Filter({ filter }: { filter: ReviewFilter }) {
         title="State"
         value={filter.state}
         options={Object.entries(STATES)}
-        choose={(state) => change({ state })}
+        choose={(state) => change({ state: state as State })}
       />
       <Choice
         title="Kind"
