@@ -232,7 +232,7 @@ def test_closed_dead_letters_are_purged_and_restored(
 
 def test_operator_cannot_purge(console: Console, tenant: Tenant) -> None:
     page = console.opened("operator", tenant, "operations")
-    expect(page.get_by_role("heading", name="Operations")).to_be_visible()
+    expect(page.get_by_role("heading", name="Operations", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Purge dead letters…")).to_have_count(0)
 
 
