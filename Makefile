@@ -1,4 +1,4 @@
-# Tasks of this project. Every target runs `setup` first, which is fast after the first time.
+# Development tasks. Most targets run `setup` first, which is fast after the first run.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up down test test-unit soak lint format check console-types bench-extraction bench-splitting bench-matching bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
@@ -6,15 +6,15 @@ SEED := 1
 SECONDS := 600
 LETTERS := 1000000
 HISTORIES := 10000
-# Test folders with databases, clouds, servers or long computations.
+# Test folders that need a database, a cloud or a server, or that take long.
 SLOW := benchmarks e2e fuzz golden infra migrations tools
 # A separate package, which the product does not import.
 PACKAGE := packages/powertools-postgres-idempotency
-# Tests that `make test` runs in a short form: 30 seconds of load, 200 simulated histories, 8 orders of arrival, ...
+# Tests that `make soak` runs in a long form. `make test` runs 30 seconds of load, 200 histories, 8 orders of arrival, ...
 SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) \
 	tests/tools/simulation/test_simulation.py tests/tools/test_delivery_model.py \
 	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
-# Without byte code files, every process starts several seconds later.
+# Without bytecode files, every process takes several seconds longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this list
@@ -35,10 +35,10 @@ down: setup  ## Stop the local cloud and delete all its data
 test: setup  ## Run all tests, including end-to-end tests in separate local clouds
 	@.venv/bin/python -m pytest --numprocesses auto
 
-test-unit: setup  ## Run the fast tests: no database, no cloud, nothing slower than a second
+test-unit: setup  ## Run the fast tests, without a database or a cloud
 	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%) --ignore=packages
 
-soak: setup  ## Run load and crash tests (SECONDS=600 each), and the simulation (HISTORIES=10000)
+soak: setup  ## Run load and crash tests (SECONDS=600 each) and the simulation (HISTORIES=10000)
 	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) COUNTERFOIL_ORDERS=40 .venv/bin/python -m pytest $(SOAK)
 
 lint: setup  ## Check style, types, import contracts, English and dependencies
@@ -65,10 +65,10 @@ check: lint test  ## Run all checks required before a change is submitted
 bench-extraction: setup  ## Compare extraction from pages with the XML in hybrid PDFs (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.extraction $(DATA)
 
-bench-splitting: setup  ## Measure splitting of files with several documents, on random combinations of real PDFs (DATA=folder)
+bench-splitting: setup  ## Measure how files with several documents are split, with random combinations of real PDFs (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.splitting $(DATA)
 
-bench-matching: setup  ## Measure matching on labeled sets, next to other tools (DATA=folder), and among a million documents
+bench-matching: setup  ## Compare matching with other tools on labeled sets (DATA=folder), and measure it with a million documents
 	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
 	@.venv/bin/python -m tests.benchmarks.scale
 
@@ -78,11 +78,11 @@ bench-dead-letters: setup  ## Measure lists, searches, groups and exports of ten
 bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (LETTERS=1000000)
 	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
 
-bench-offers: setup  ## Compute offers of 100,000 people, next to plain Python and SQL, and store a day of a million
+bench-offers: setup  ## Compare the offers of 100,000 people with plain Python and SQL, and store a day of offers for a million
 	@.venv/bin/python -m tests.benchmarks.offers
 	@.venv/bin/python -m tests.benchmarks.offers_day
 
-bench-console: setup  ## Load the console in a browser with an empty cache, then poll like its open pages
+bench-console: setup  ## Load the console in a browser with an empty cache, then poll as its open pages do
 	@.venv/bin/python -m tests.benchmarks.console
 	@.venv/bin/python -m tests.benchmarks.polled
 

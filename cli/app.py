@@ -1,4 +1,4 @@
-"""The commands of `counterfoil`, each imported when it is called."""
+"""Commands of `counterfoil`, imported on first use."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,15 +11,18 @@ from typer.core import TyperGroup
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the table: its module, and its help summary, the first line of its docstring."""
+    """Import path, help summary and help panel of a command.
+
+    The summary is the first line of the command's docstring.
+    """
 
     target: str
     summary: str
     panel: str
 
 
-CLOUD, WORK, TASKS = "The local cloud", "Documents", "Tasks"
-READ, ACCOUNT = "Without a cloud", "A real account"
+CLOUD, WORK, TASKS = "Local cloud", "Documents", "Tasks"
+READ, ACCOUNT = "Without a cloud", "Deployments on AWS"
 COMMANDS = {
     "up": Command("cli.local.commands:up", "Start the local cloud and deploy the app into it.", CLOUD),
     "down": Command("cli.local.commands:down", "Stop the local cloud and delete all its data.", CLOUD),
@@ -27,10 +30,10 @@ COMMANDS = {
         "cli.local.commands:status", "Show whether the local cloud is running, and its pending messages.", CLOUD
     ),
     "console": Command(
-        "cli.local.console:console", "Show the URL of the local cloud's console, and who may sign in.", CLOUD
+        "cli.local.console:console", "Show the URL of the local cloud's console, and a user to sign in as.", CLOUD
     ),
     "demo": Command("tools.demo.command:demo", "Process sample documents and show the results.", CLOUD),
-    "replay": Command("tools.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
+    "replay": Command("tools.replay.command:replay", "Replay an incident with many invoices in one file.", CLOUD),
     "tenants": Command(
         "cli.commands.tenants:app",
         "Add and list tenants, and set their addresses, admins, destinations and tolerances.",
@@ -51,7 +54,7 @@ COMMANDS = {
         WORK,
     ),
     "mail": Command("cli.commands.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
-    "review": Command("cli.commands.review:app", "Decide about ambiguous matches, and correct wrong ones.", WORK),
+    "review": Command("cli.commands.review:app", "Review ambiguous matches, and correct wrong ones.", WORK),
     "reprocess": Command(
         "cli.commands.reprocess:reprocess",
         "Extract or match a tenant's documents again, for example after a release.",
@@ -75,7 +78,7 @@ COMMANDS = {
     "openapi": Command("cli.local.openapi:openapi", "Print the OpenAPI 3.1 description of the HTTP API.", READ),
     "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
     "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),
-    "cdk": Command("cli.local.deployment:app", "Run the CDK command line for a real account.", ACCOUNT),
+    "cdk": Command("cli.local.deployment:app", "Run the CDK CLI for an AWS account.", ACCOUNT),
     "extract": Command("tools.extract:extract", "Extract documents from files and show their fields.", READ),
     "simulate": Command(
         "tools.simulation.command:simulate",
@@ -90,10 +93,10 @@ COMMANDS = {
 
 
 class _LazyGroup(TyperGroup):
-    """A group that knows names and summaries of its commands, and imports only the called one."""
+    """Command group that imports only the invoked command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that `args` starts with, imported now."""
+        """Import the command named in `args[0]`, and resolve it."""
         command = COMMANDS.get(args[0])
         if command is not None:
             self.commands[args[0]] = _imported(command.target, args[0])
@@ -131,7 +134,7 @@ def counterfoil(
         Path | None,
         typer.Option(
             envvar="COUNTERFOIL_LOCAL",
-            help="Folder of the local cloud: the one in the project (.local), unless you want a second cloud.",
+            help="Folder of the local cloud. Default: .local in the project. Each folder is an independent cloud.",
             show_default=False,
             file_okay=False,
         ),
@@ -139,7 +142,7 @@ def counterfoil(
 ) -> None:
     """Match business documents: invoices, orders, delivery notes and related types.
 
-    Output for programs (--json) goes to standard output, messages for people to standard error. Exit codes: 0 success,
-    1 an unexpected result, 2 wrong usage, 3 no local cloud, 130 interrupted.
+    Results go to standard output, progress and notes to standard error. Exit codes: 0 success, 1 an unexpected result,
+    2 wrong usage, 3 no local cloud, 4 an internal error, 130 interrupted.
     """
     context.obj = local

@@ -1,8 +1,8 @@
-"""Client of the HTTP API, of the local cloud or of a deployment on AWS.
+"""Client of the HTTP API of the local cloud or of a deployment on AWS.
 
-The environment selects a deployment with `COUNTERFOIL_URL`, and contains an ID token of its issuer in
-`COUNTERFOIL_TOKEN`, whose roles apply. Without a token, a stored login is used (`counterfoil login`), by default the
-last one. Without a login, a command signs in to the local cloud (`cli.local.sign_in`) as an admin of all tenants.
+`COUNTERFOIL_URL` selects a deployment, and `COUNTERFOIL_TOKEN` contains an ID token of its issuer. Without a token, the
+stored login for the URL is used; without a URL, the last login (`counterfoil login`). Without any of these, commands
+sign in to the local cloud (`cli.local.sign_in`) as an admin of all tenants.
 """
 
 import getpass
@@ -21,19 +21,19 @@ from cli.failures import CommandError, UsageError
 
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
 TIMEOUT_SECONDS = 60.0
-"""Timeout of a response in seconds: in the local cloud, the first one waits for a process to start."""
+"""Long enough for the first response of the local cloud, which waits for a process to start."""
 UNAVAILABLE_RETRY_SECONDS = 300.0
-"""Seconds for which a waiting command retries."""
+"""Retry period of a waiting command while the API is unavailable."""
 PAGE = 100
 """Maximum items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 READER = "counterfoil"
-"""Person for reads, if the system does not know its user."""
+"""User name for reads if the system user is unknown."""
 UNASSIGNED = "-"
 """Slug of dead letters without a tenant."""
 PROBLEM = "application/problem+json"
 LONGEST_NAME, LONGEST_REASON = 254, 2000
-"""Maximum characters in the audit trail."""
+"""Maximum lengths in the audit trail, in characters."""
 Kind = Literal["dead_letter", "operation", "group", "task", "document"]
 T = TypeVar("T")
 Query = Mapping[str, Any]
@@ -65,16 +65,16 @@ class BearerAuth(httpx.Auth):
 
 @dataclass(frozen=True)
 class Api:
-    """The API of one deployment, for one person."""
+    """API of one deployment, used as one user."""
 
     client: httpx.Client
     name_of: Callable[[str], str] = str
-    """Returns the displayed name of a subject."""
+    """Maps a subject to its display name."""
 
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1
     ) -> httpx.Response:
-        """Return a successful response. `seen` is the version to change.
+        """Send a request and return its response. `seen` is the expected version, sent as `If-Match`.
 
         Raises:
             UsageError: the API rejects the request; the message states the reason.
@@ -87,12 +87,12 @@ class Api:
         except httpx.TimeoutException:
             raise NotNowError("The API timed out. The change may have been applied; check before retrying.") from None
         except httpx.HTTPError as error:
-            raise NotNowError(f"The API does not answer: {type(error).__name__}.") from None
+            raise NotNowError(f"The API cannot be reached: {type(error).__name__}.") from None
         _check(answer)
         return answer
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a list until they have `limit` items under `name`. Raises as `send`."""
+        """Yield pages until they contain `limit` items in the field `name`. Raises the same errors as `send`."""
         cursor, left = None, limit
         while left is None or left > 0:
             asked = {**query, "limit": PAGE if left is None else min(left, PAGE), "cursor": cursor}
@@ -104,16 +104,16 @@ class Api:
             left = None if left is None else left - len(page[name])
 
     def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield up to `limit` JSON objects of a list, which its pages have under `name`. Raises as `send`."""
+        """Yield up to `limit` items from the field `name` of the pages. Raises the same errors as `send`."""
         for page in self.pages(path, name, limit=limit, **query):
             yield from page[name]
 
     def latest(
         self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
     ) -> list[dict[str, Any]]:
-        """Return up to `limit` items of these tenants, each with its `tenant`, the latest by `key` first.
+        """Return the latest `limit` items of these tenants, sorted by `key`, each with its `tenant`.
 
-        Raises as `send`.
+        Raises the same errors as `send`.
         """
         found = [
             {"tenant": slug, **item}
@@ -125,7 +125,7 @@ class Api:
     def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
         """Return the given slug, or the slugs of all visible tenants.
 
-        With `unassigned`, the latter end with `-` if the caller may see unassigned dead letters.
+        With `unassigned`, also return `-` if the caller may see unassigned dead letters.
         """
         if slug is not None:
             return [slug]
@@ -148,9 +148,9 @@ class Api:
         return found[0]
 
     def find_by_id_suffix(self, kind: Kind, text: str, list_: str) -> str:
-        """Return the full id for an id or its end; for a group, the fingerprint.
+        """Return the full id for an id or its last characters.
 
-        `list_` is the command that lists them.
+        A group is found by the beginning of its fingerprint. `list_` is the command that lists valid ids.
 
         Raises:
             UsageError: no id matches, or several do.
@@ -165,13 +165,13 @@ class Api:
         if len(found) != 1:
             name = kind.replace("_", " ")
             has = "fingerprint begins" if kind == "group" else "id ends"
-            what = f"There is no {name} whose" if not found else f"More than one {name}'s"
-            raise UsageError(f"{what} {has} with '{text}': 'counterfoil {list_}' shows them.")
+            count = "No" if not found else "More than one"
+            raise UsageError(f"{count} {name} {has} with '{text}'. Run 'counterfoil {list_}' to list them.")
         return str(found[0]["id"])
 
 
 def connect(context: typer.Context, by: str | None = None) -> Api:
-    """Return the API for a command until it ends; in the local cloud as `by`, or as the system's user.
+    """Return the API for a command. In the local cloud, sign in as `by` or as the system user.
 
     Raises:
         CloudError: the local cloud is not running.
@@ -179,7 +179,7 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
     """
     url, local = os.environ.get(URL), context.obj
     if url is not None and local is not None:
-        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) name two clouds: leave one of them out.")
+        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) are mutually exclusive.")
     found = _deployment(url) if local is None else None
     if found is None:
         from cli.local.cloud import Cloud  # slow to import
@@ -192,7 +192,7 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
         return Api(context.with_resource(client), auth.name_of)
     given = context.get_parameter_source("by")
     if given is not None and given.name == "COMMANDLINE":
-        raise UsageError(f"{found[0]} takes the user's name from the token: leave --by out.")
+        raise UsageError(f"Remove --by: {found[0]} takes the user's name from the token.")
     client = httpx.Client(base_url=found[0], auth=found[1], timeout=TIMEOUT_SECONDS)
     return Api(context.with_resource(client))
 
@@ -220,12 +220,12 @@ def poll(
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Return the first result of `look` after waiting some seconds.
+    """Wait, then return the first result of `look`.
 
-    If the API is unavailable or the rate limit is exceeded, it retries for AWAY_SECONDS.
+    While the API is unavailable or the rate limit is exceeded, retry for up to UNAVAILABLE_RETRY_SECONDS.
 
     Raises:
-        NotNowError, TooOftenError: it did not respond in that time.
+        NotNowError, TooOftenError: the last retry failed.
         Other errors of `look`.
     """
     sleep(seconds)
@@ -240,24 +240,24 @@ def poll(
 
 
 def read(answer: httpx.Response, *names: str) -> dict[str, Any]:
-    """Return a JSON object that has these fields.
+    """Return the JSON object of a response, which must contain these fields.
 
     Raises:
-        CommandError: the response has another form.
+        CommandError: the response has another format.
     """
     try:
         found = answer.json()
     except ValueError:
         found = None
     if not isinstance(found, dict) or not found.keys() >= set(names):
-        raise CommandError("The API answers in a form that this command does not know: their versions differ.")
+        raise CommandError("The API response has an unknown format. Use a command line of the same version as the API.")
     return found
 
 
 def _check(answer: httpx.Response) -> None:
     if answer.status_code == 401:  # the message must not contain the token
         raise UsageError(
-            "The API does not take the token: it has expired, or is not an ID token of its issuer. "
+            "The API rejected the token: it has expired, or is not an ID token of the API's issuer. "
             f"Run 'counterfoil login', or renew {TOKEN}."
         )
     if answer.is_success:
@@ -268,9 +268,9 @@ def _check(answer: httpx.Response) -> None:
     if answer.is_client_error:
         wait = answer.headers.get("Retry-After", "")
         kind = TooOftenError if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
-        raise kind(f"{sentence} Ask again in {wait} s." if wait.isdigit() else sentence)
+        raise kind(f"{sentence} Try again in {wait} s." if wait.isdigit() else sentence)
     failure = NotNowError if answer.is_server_error else CommandError
-    raise failure(f"The API fails ({answer.status_code}): {sentence}")
+    raise failure(f"The API failed ({answer.status_code}): {sentence}")
 
 
 def _sentence(answer: httpx.Response) -> str:
@@ -278,9 +278,9 @@ def _sentence(answer: httpx.Response) -> str:
     try:
         if answer.headers.get("Content-Type", "").startswith(PROBLEM):
             return str(read(answer, "detail")["detail"])
-        return f"The gateway says: {read(answer, 'message')['message']}."
+        return f"API Gateway returned: {read(answer, 'message')['message']}."
     except CommandError:
-        return f"The answer is {answer.status_code} {answer.reason_phrase}, and is not the API's."
+        return f"The response {answer.status_code} {answer.reason_phrase} did not come from the API."
 
 
 def _reader() -> str:
@@ -295,15 +295,15 @@ def _written(value: Any) -> Any:
 
 
 def address(url: str, name: str) -> str:
-    """Return the normalized address of an API, given that of the API or of its console.
+    """Return the normalized address of an API for the address of the API or its console.
 
     Raises:
-        UsageError: a token must not be sent there. `name` is the source of the address.
+        UsageError: a token must not be sent to this address. `name` is the option or variable that contains it.
     """
     parts = httpx.URL(url.strip()) if is_private(url.strip()) else None
     if parts is None or parts.userinfo or parts.query or parts.fragment:
         raise UsageError(
-            f"{name} is the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
+            f"{name} must be the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
         )
     return str(parts).removesuffix("/").removesuffix("/console")
 
@@ -320,33 +320,33 @@ def is_private(url: str) -> bool:
 def _token() -> str:
     token = os.environ.get(TOKEN, "").strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise UsageError(f"{TOKEN} must hold an ID token of the issuer of {URL}.")
+        raise UsageError(f"{TOKEN} must be an ID token from the issuer of {URL}.")
     return token
 
 
 def user() -> str:
-    """Return the name of the system's user.
+    """Return the name of the system user.
 
     Raises:
-        UsageError: the system does not know it.
+        UsageError: it is unknown.
     """
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user without an entry
-        raise UsageError("This system does not know your user name: give it with --by NAME.") from None
+    except (KeyError, OSError):  # a container may run as a user without a passwd entry
+        raise UsageError("Your user name is unknown on this system: give it with --by NAME.") from None
 
 
 def _name(given: str) -> str:
-    return _told("--by", given, LONGEST_NAME)
+    return _checked_text("--by", given, LONGEST_NAME)
 
 
 def _reason(given: str | None) -> str | None:
-    return None if given is None else _told("--reason", given, LONGEST_REASON)
+    return None if given is None else _checked_text("--reason", given, LONGEST_REASON)
 
 
-def _told(option: str, given: str, longest: int) -> str:
+def _checked_text(option: str, given: str, longest: int) -> str:
     if not given.strip() or len(given) > longest or not given.isprintable():
-        raise UsageError(f"{option} takes 1 to {longest} characters in one line.")
+        raise UsageError(f"{option} takes 1 to {longest} printable characters on one line.")
     return given
 
 
@@ -354,12 +354,12 @@ By = Annotated[
     str,
     typer.Option(
         "--by",
-        help="Name of the person, for the trail.",
+        help="Your name, for the audit trail.",
         default_factory=user,
         show_default="your user name",
         callback=_name,
     ),
 ]
 Reason = Annotated[
-    str | None, typer.Option("--reason", help="Why, for the trail.", show_default=False, callback=_reason)
+    str | None, typer.Option("--reason", help="Reason, for the audit trail.", show_default=False, callback=_reason)
 ]

@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """An argument does not exist or is invalid."""
+    """The command line is wrong: for example, an unknown option, tenant or file."""
 
     exit_code = ExitCode.USAGE
 

@@ -1,4 +1,4 @@
-"""Logins to deployments, stored with their tokens and refreshed before these expire.
+"""Stored logins to deployments, refreshed before their tokens expire.
 
 The tokens come from an OpenID Connect issuer, such as the deployment's user pool. The API requires the ID token.
 """
@@ -114,7 +114,7 @@ class StoredLogin(httpx.Auth):
 
 @contextmanager
 def changed() -> Iterator[Logins]:
-    """Change the stored logins under a lock.
+    """Yield the stored logins under a lock, and save them at the end of the block.
 
     Raises:
         CommandError: the file is damaged, or cannot be written.
@@ -141,7 +141,7 @@ def changed() -> Iterator[Logins]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file atomically. Only its owner can ever read it."""
+    """Replace a file atomically, readable only by its owner."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates it with mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -179,12 +179,12 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
     try:
         answer = httpx.post(endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except httpx.HTTPError as error:
-        raise NotNowError(f"The issuer {host} does not answer: {type(error).__name__}.") from None
+        raise NotNowError(f"The issuer {host} cannot be reached: {type(error).__name__}.") from None
     if answer.is_success:
         return answer
     if answer.is_client_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
-        raise RefusedError(f"The issuer {host} refuses: {_error_code(answer)}.")
-    raise NotNowError(f"The issuer {host} fails ({answer.status_code}).")
+        raise RefusedError(f"The issuer {host} rejected the request: {_error_code(answer)}.")
+    raise NotNowError(f"The issuer {host} returned status {answer.status_code}.")
 
 
 def error_code(text: str) -> str:
@@ -200,20 +200,20 @@ def _error_code(answer: httpx.Response) -> str:
 
 
 def _refreshed(url: str, now: float) -> Login:
-    """Return the login with a valid token. Only one of several commands refreshes it."""
-    ended = f"The login to {url} has ended. Run 'counterfoil login --url {url}'."
+    """Return the login with a valid token. Under the lock, only one of several commands refreshes it."""
+    expired = f"The login to {url} has expired. Run 'counterfoil login --url {url}'."
     with changed() as logins:
         login = logins.by_url.get(url)
         if login is None:
-            raise UsageError(ended)
+            raise UsageError(expired)
         if login.expires_soon(now):
             if login.refresh_token is None:
-                raise UsageError(ended)
+                raise UsageError(expired)
             form = {"grant_type": "refresh_token", "client_id": login.client, "refresh_token": login.refresh_token}
             try:
                 tokens = request_tokens(login.token_endpoint, form)
             except RefusedError as error:
-                raise UsageError(f"{ended} {error}") from None
+                raise UsageError(f"{expired} {error}") from None
             login = login.model_copy(update=tokens.model_dump(exclude_none=True))
             logins.by_url[url] = login
         return login
@@ -221,7 +221,7 @@ def _refreshed(url: str, now: float) -> Login:
 
 def _path() -> Path:
     base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    if not base.is_absolute():  # the XDG specification ignores relative paths
+    if not base.is_absolute():  # invalid according to the XDG specification
         base = Path.home() / ".config"
     return base / "counterfoil" / "logins.json"
 

@@ -25,12 +25,12 @@ def run() -> None:
         _fail("Interrupted.", ExitCode.INTERRUPTED)
     except OSError as error:
         _fail(_sentence(error), ExitCode.FAILED_CHECK)
-    except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, maintainers the traceback
+    except Exception as error:  # noqa: BLE001 - users get a sentence, and the report contains the traceback
         errors = sys.modules.get("counterfoil.errors")  # commands that only use the API never import it
         if errors is not None and isinstance(error, errors.CounterfoilError):
             _fail(str(error), ExitCode.FAILED_CHECK)
         _fail(
-            f"Counterfoil has failed unexpectedly. Please report it with this file: {_report()}",
+            f"Counterfoil failed unexpectedly. Please report this, with the file {_report()}",
             ExitCode.INTERNAL_ERROR,
         )
 
@@ -46,7 +46,7 @@ def _sentence(error: OSError) -> str:
     place = f" ({error.filename})" if error.filename else ""
     if error.errno == errno.ENOSPC:
         return f"The disk is full{place}: free some space and try again."
-    return f"The system refuses something that is needed: {error.strerror or error}{place}."
+    return f"The operating system reported an error: {error.strerror or error}{place}."
 
 
 def _report() -> Path:

@@ -22,7 +22,7 @@ def moment(text: str) -> datetime:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant, by slug.", show_default=False)]
+AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant, by slug.", show_default=False)]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of items.")]
 Since = Annotated[
     datetime | None,
@@ -30,7 +30,7 @@ Since = Annotated[
         "--from",
         parser=moment,
         metavar="TIME",
-        help="Received at this time or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+        help="Received at or after this time: 2026-01-31, or 2026-01-31T09:00 (UTC).",
         show_default=False,
     ),
 ]
@@ -38,4 +38,4 @@ Until = Annotated[
     datetime | None,
     typer.Option("--to", parser=moment, metavar="TIME", help="Received before this time.", show_default=False),
 ]
-Supersede = Annotated[bool, typer.Option("--supersede", help="Replace an earlier decision about the same.")]
+Supersede = Annotated[bool, typer.Option("--supersede", help="Replace an earlier decision.")]

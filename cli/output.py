@@ -26,7 +26,7 @@ MIN_WIDTH = 100
 
 
 class Screen(Console):
-    """A console that escapes control characters in data, so that documents cannot control the terminal."""
+    """A console that replaces control characters in data, so that documents cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the segments to display, without control characters from data."""
@@ -73,7 +73,7 @@ class Checklist:
     """Sequential steps with their durations. On a terminal, the current step is animated."""
 
     def __init__(self) -> None:
-        """Create it without output."""
+        """Create an empty checklist."""
         self._console = aside()
         self._progress = Progress(
             SpinnerColumn(),
@@ -90,7 +90,7 @@ class Checklist:
         self._task: TaskID | None = None
 
     def begin(self, title: str) -> None:
-        """Start a step. The previous one has succeeded."""
+        """Start a step, and mark the previous one as succeeded."""
         self._finish(DONE)
         self._title, self._began = title, time.monotonic()
         self._task = self._progress.add_task(title, total=None)
@@ -113,7 +113,7 @@ class Checklist:
 
     @contextmanager
     def live(self) -> Iterator["Checklist"]:
-        """Show the steps of the block. The last one has succeeded when the block ends without an exception."""
+        """Show the steps of the block. If the block raises, the last step is marked as failed."""
         with self._progress:
             try:
                 yield self
@@ -126,7 +126,7 @@ class Checklist:
 class Counters:
     """Progress bars for the stages of a known number of items.
 
-    Occasional plain lines without a terminal.
+    Without a terminal, prints a plain line every few seconds.
     """
 
     LINE_SECONDS = 5
@@ -167,7 +167,7 @@ class Counters:
 
 
 def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
-    """Return a table with a column of tenants if there are several, and a function that adds a row to it."""
+    """Return a table with a tenant column if there are several tenants, and a function that adds a row."""
     several = len(set(whose)) > 1
     tenants = [Column("tenant", no_wrap=True)] if several else []
     table = Table(*tenants, *columns, box=None, pad_edge=False)
@@ -207,10 +207,10 @@ def bars(numbers: Sequence[int], count: int) -> str:
 
 
 def is_wanted(context: typer.Context, what: str) -> bool:
-    """Return True if a group lists `what`, because no command follows its name.
+    """Return True if the group must list `what`, because no subcommand follows its name.
 
     Raises:
-        UsageError: an option of the list precedes another command, which would ignore it.
+        UsageError: an option of the list precedes a subcommand, which would ignore it.
     """
     if context.invoked_subcommand is None:
         return True
@@ -221,7 +221,7 @@ def is_wanted(context: typer.Context, what: str) -> bool:
     ]
     if given:
         raise UsageError(
-            f"{', '.join(given)} before '{context.invoked_subcommand}' would mean the list of {what}: "
-            f"leave it out, or write it behind '{context.invoked_subcommand}' if that takes it."
+            f"{', '.join(given)} before '{context.invoked_subcommand}' applies to the list of {what}. "
+            f"Remove it, or move it after '{context.invoked_subcommand}'."
         )
     return False

@@ -1,1 +1,1 @@
-"""One folder for each Lambda function: its handler, and the behavior that only it has."""
+"""One folder per Lambda function, with its handler and the code that only it uses."""

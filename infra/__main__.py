@@ -1,4 +1,4 @@
-"""Synthesizes the CDK app: `python -m infra`, as `cdk.json` names it.
+"""Synthesizes the CDK app. `cdk.json` runs it as `python -m infra`.
 
 `cdk deploy --all` deploys to a real account, `cdk deploy --all -c stage=local -c databaseUrl=postgresql://... -c
 endpoint=http://...` to the local cloud. `infra/context.py` lists the other settings.
@@ -42,7 +42,7 @@ def build(app: App, dependencies: Package) -> None:
             "counterfoil-pipeline",
             rows=shortened(rows, wanted.timeout) if wanted.timeout else rows,
             stage=Stage(wanted, LocalDatabase(wanted.database_url or ""), None, local_target(), dependencies),
-            # The emulator denies the bootstrap stack's roles access to its own bucket, and allows it to the caller.
+            # The emulator denies the bootstrap roles access to the bootstrap bucket, but allows it to the caller.
             synthesizer=CliCredentialsStackSynthesizer(),
         )
         return
@@ -62,9 +62,9 @@ def main(context: Mapping[str, Any] | None = None) -> int:
         target = local_target() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA
         dependencies = dependency_layer(target)
         size = unzipped_size(dependencies, code_layer(target))
-        sys.stderr.write(f"Layers: {size / 2**20:.0f} MB unzipped, of {UNZIPPED_LIMIT / 2**20:.0f} that Lambda takes\n")
+        sys.stderr.write(f"Layers: {size / 2**20:.0f} of {UNZIPPED_LIMIT / 2**20:.0f} MB (unzipped, Lambda's limit)\n")
         if size > UNZIPPED_LIMIT:
-            raise PackagingError("The layers are too large for Lambda: take a dependency out, or trim more of it.")
+            raise PackagingError("The layers are too large for Lambda. Remove a dependency or trim more files.")
         build(app, dependencies)
     except (ContextError, PackagingError, WorkerTableError) as error:
         sys.stderr.write(f"{error}\n")

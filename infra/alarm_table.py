@@ -1,7 +1,8 @@
-"""The table of alarms: metric, threshold and severity of each. It imports no CDK.
+"""The table of alarms: metric, threshold and severity of each. It does not import CDK.
 
-A new alarm is one value here, one page in docs/runbook under its name, and one line in the table of its README. Alarms
-about the health of a function or a dead-letter queue are in the row of their worker (`infra.worker_table.Alarm`).
+To add an alarm, add an entry here, a page with its name in docs/runbook, and a row in the table of the runbook's
+README. Alarms about the health of a function or a dead-letter queue are in the row of their worker
+(`infra.worker_table.Alarm`).
 """
 
 from collections.abc import Sequence
@@ -12,18 +13,18 @@ from infra.worker_table import WorkerSpec
 
 NAMESPACE = "Counterfoil"
 LEAST_ENDED = 20
-"""Minimum volume for a failure rate, because one damaged file would be a high rate."""
+"""Minimum number of ended work items for a failure rate. With fewer, one damaged file would exceed the threshold."""
 ENDED = "FILL(m0, 0) + FILL(m1, 0)"
-"""Failed or succeeded work items. CloudWatch has no data point for a count of zero."""
+"""Number of failed and succeeded work items. FILL is needed because CloudWatch has no data points for zero."""
 MAX_ATTEMPT_FRACTION = 0.8
-"""Share of the timeout at which a duration is too long. No attempt outlives its function."""
+"""Maximum duration threshold as a share of the worker's timeout, because no attempt can exceed the timeout."""
 
 
 class Severity(StrEnum):
     """Severity of an alarm. Each has its own topic."""
 
     CRITICAL = "critical"
-    """An operator must look at once."""
+    """An operator must act immediately."""
     WARNING = "warning"
 
 
@@ -37,19 +38,19 @@ class Scope(StrEnum):
     SUM = "sum"
     """Sum of the separate values of all workers with a queue."""
     ALL = "all"
-    """Everything that counts under this metric, whatever its dimension."""
+    """All values of the metric, without a dimension."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmSpec:
-    """One alarm. It fires when the value exceeds the threshold for `periods` in a row.
+    """One alarm. It fires when the value exceeds the threshold for `periods` consecutive periods.
 
-    "For 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed run of the watchdog hides
-    nothing.
+    "For 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed watchdog run does not
+    prevent the alarm.
     """
 
     name: str
-    """Name, also of the threshold and the runbook section. CloudWatch shows `counterfoil-{worker}-{name}`."""
+    """Name of the alarm, its threshold and its runbook page. CloudWatch shows `counterfoil-{worker}-{name}`."""
     says: str
     """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope
@@ -57,21 +58,21 @@ class AlarmSpec:
     statistic: str
     threshold: float
     requeued: float | None = None
-    """Threshold for workers with a queue for retries, if different. Those with fixed delays have few."""
+    """Threshold for workers with a queue for retries and the configured delays, if different."""
     expression: str = "m0"
-    """Metric math on `metrics`, which are m0, m1, ...; for Scope.SUM m0 is the sum."""
+    """Metric math on `metrics`, which are named m0, m1, and so on. For Scope.SUM, m0 is the sum."""
     minutes: int = 1
     """Length of a period."""
     periods: int = 1
     severity: Severity = Severity.WARNING
     silence_counts: bool = False
-    """Whether missing data fires the alarm as well."""
+    """Whether missing data also fires the alarm."""
     grace_minutes: int = 0
-    """Time after a deployment without notifications. Required if missing data fires the alarm: until
-    the new functions run, nothing is measured."""
+    """Time without notifications after a deployment. Required with `silence_counts`, because there is no data until
+    the new functions run."""
 
     def threshold_for(self, row: WorkerSpec | None, chosen: float | None) -> float:
-        """Return the threshold of `row`'s alarm. The deployment's choice, if any, replaces the default."""
+        """Return the threshold of `row`'s alarm. `chosen` is the deployment's setting, if any."""
         default = self.threshold
         if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_delays:
             default = self.requeued
@@ -208,7 +209,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
         metrics=("DlqRetained",),
         statistic="Sum",
         threshold=0,
-        # The next attempt is after 5 minutes, and a shorter outage needs no operator.
+        # Messages are retried after 5 minutes, and a shorter outage needs no operator.
         minutes=10,
         periods=2,
     ),
@@ -268,7 +269,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="incomplete-offers",
-        says="An hour after their time, more than {threshold} % of the people of a date have no offers.",
+        says="An hour after the offers for a date were due, more than {threshold} % of its users have none.",
         scope=Scope.ALL,
         metrics=("OffersIncompletePercent",),
         statistic="Maximum",
@@ -277,7 +278,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-duration",
-        says="The 95th percentile of the time of a user's offers exceeds {threshold} s.",
+        says="The 95th percentile of the time to compute a user's offers exceeds {threshold} s.",
         scope=Scope.ALL,
         metrics=("OffersUserSeconds",),
         statistic="Maximum",
@@ -285,7 +286,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-overdue",
-        says="After 10:00, more than {threshold} people have no offers for their day.",
+        says="After 10:00 local time, more than {threshold} users have no offers for the day.",
         scope=Scope.ALL,
         metrics=("OffersOverdue",),
         statistic="Minimum",
@@ -295,7 +296,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-not-scheduled",
-        says="For two hours, due offers could not be queued, or their scheduler did not run.",
+        says="For two hours, due offers could not be queued, or the scheduler did not run.",
         scope=Scope.ALL,
         metrics=("PoolsNotPinned",),
         statistic="Maximum",
@@ -317,7 +318,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="breaker-open",
-        says="A circuit breaker is open: a language model or a webhook's host fails, and work that needs it waits.",
+        says="A circuit breaker is open: a language model or a webhook host is unavailable, and its work items wait.",
         scope=Scope.ALL,
         metrics=("BreakerOpen",),
         statistic="Maximum",
@@ -327,11 +328,11 @@ ALARMS: tuple[AlarmSpec, ...] = (
 )
 
 THRESHOLDS = {watch.name: watch.threshold for watch in ALARMS}
-"""The default of each threshold, which the context `alarms` may change."""
+"""Default thresholds by alarm name. The context setting `alarms` overrides them."""
 
 
 def alarm_targets(watch: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
-    """Return the rows of `rows` that have their own alarm; None stands for one about all."""
+    """Return the rows with their own alarm, or None for one alarm about all rows."""
     if watch.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]
     return rows if watch.scope is Scope.WORKER else [None]

@@ -1,4 +1,4 @@
-"""Constructs of alarms and their SNS topics."""
+"""CDK constructs of the alarms and their SNS topics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from infra.worker_table import Alarm, WorkerSpec, queue_workers
 
 RUNBOOK = "docs/runbook"
 SUPPRESSOR_WAIT = Duration.minutes(2)
-"""How long an alarm with a grace period waits for the deployment's metric, which CloudWatch publishes with a delay."""
+"""How long an alarm with a grace period waits for its suppressor, because CloudWatch publishes metrics with a delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class AlarmDefinition:
     """Number of periods that must exceed the threshold."""
     silence_counts: bool = False
     grace_minutes: int = 0
-    """Time after a deployment without notifications."""
+    """Time without notifications after a deployment."""
 
     @property
     def description(self) -> str:
-        """The sentence, and a link to the runbook."""
+        """Alarm description with the path of its runbook page."""
         return f"{self.says} What to do: {RUNBOOK}/{self.page}.md"
 
 
@@ -70,18 +70,18 @@ class AlarmTopics(Construct):
 
 
 class Alarms(Construct):
-    """Every alarm of the table, and those in the rows of workers."""
+    """All alarms of the alarm table and of the workers' rows."""
 
     def __init__(self, scope: Construct, id_: str, *, around: WorkerResources, workers: Sequence[Worker]) -> None:
         """Create the topics and the alarms.
 
-        The local cloud rejects metric math: there, alarms that need it and grace periods are omitted.
+        In the local cloud, which rejects metric math, alarms with metric math and grace periods are omitted.
         """
         super().__init__(scope, id_)
         self._around = around
         self._topics = AlarmTopics(self, "Topics", enforce_tls=around.stage.is_aws)
         self.graced: list[cloudwatch.CompositeAlarm] = []
-        """Alarms with a grace period. They must be created after the deployment was counted."""
+        """Alarms with a grace period. They must be created after `migrate` has counted the deployment."""
         for watch in ALARMS:
             self._watch(watch, queue_workers(around.rows))
         for worker in workers:
@@ -113,7 +113,7 @@ class Alarms(Construct):
         metric: cloudwatch.IMetric
         if alarm is Alarm.DEAD_LETTERS:
             queue = self._around.queues[row.name].dead_letters
-            # A message that is being settled is invisible for minutes, so a message that stays is rarely visible.
+            # A received message is invisible for minutes, so visible messages alone would hide one that stays.
             parts: dict[str, cloudwatch.IMetric] = {
                 "visible": queue.metric_approximate_number_of_messages_visible(period=minute, statistic="Maximum"),
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(period=minute, statistic="Maximum"),
@@ -121,19 +121,19 @@ class Alarms(Construct):
             metric = cloudwatch.MathExpression(
                 expression="visible + hidden", using_metrics=parts, period=minute, label=name
             )
-            says = f"Messages in {row.resource_name}-dlq are not settled."
+            says = f"Messages stay in {row.resource_name}-dlq."
             rule = AlarmDefinition(name=name, page=page, says=says, periods=15, datapoints=12)
         elif alarm is Alarm.MESSAGE_AGE:
             threshold = self._around.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
             metric = self._around.queues[row.name].source.metric_approximate_age_of_oldest_message(
                 period=minute, statistic="Maximum"
             )
-            says = f"A message is in the queue of {row.name} for more than {threshold:g} s."
+            says = f"A message has been in the queue of {row.name} for more than {threshold:g} s."
             rule = AlarmDefinition(name=name, page=page, says=says, threshold=threshold, periods=5, datapoints=3)
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
             says = f"Invocations of {row.resource_name} fail."
-            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # a single failed hourly call is too many
+            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # one failed hourly invocation is enough
             rule = AlarmDefinition(
                 name=name,
                 page=page,
@@ -168,11 +168,11 @@ class Alarms(Construct):
         raised.add_alarm_action(actions.SnsAction(self._topics.by_severity[rule.severity]))
 
     def _after_grace(self, id_: str, alarm: cloudwatch.AlarmBase, rule: AlarmDefinition) -> cloudwatch.CompositeAlarm:
-        """Create an alarm that follows `alarm` except in the grace period."""
+        """Create a composite alarm that follows `alarm`, except during the grace period after a deployment."""
         deployed = cloudwatch.Alarm(
             self,
             f"{id_}Grace",
-            alarm_name=f"grace-counterfoil-{rule.name}",  # not listed among the alarms of the product
+            alarm_name=f"grace-counterfoil-{rule.name}",  # without the prefix by which the product lists its alarms
             alarm_description=f"Suppresses counterfoil-{rule.name} for {rule.grace_minutes} minutes.",
             metric=cloudwatch.Metric(
                 namespace=NAMESPACE, metric_name="Deployments", statistic="Sum", period=Duration.minutes(1)
@@ -202,7 +202,7 @@ def _id(name: str) -> str:
 
 
 def _metric(watch: AlarmSpec, row: WorkerSpec | None, rows: Sequence[WorkerSpec]) -> cloudwatch.IMetric:
-    """Return the metric of `watch`, or metric math on several."""
+    """Return the metric of `watch`, or metric math on several metrics."""
     period = Duration.minutes(watch.minutes)
 
     def one(name: str, worker: str | None) -> cloudwatch.Metric:

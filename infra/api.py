@@ -1,14 +1,14 @@
 """The HTTP API: one gateway in front of one function.
 
-Tokens are issued by a Cognito user pool of the deployment, or by any other OpenID Connect issuer in the context. The
-gateway validates signature, issuer, audience and expiry, and the function validates all but the signature again. Groups
-grant permissions: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
+Tokens are issued by a Cognito user pool of the deployment, or by another OpenID Connect issuer from the context. The
+gateway validates signature, issuer, audience and expiry. The function validates all of them again except the signature.
+Groups grant permissions: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
 
-The console, under `/console`, is public: it contains no data, and sends the user's token to the API. The console and
-`counterfoil login` share a client without a secret: authorization code with PKCE.
+The console at `/console` is public, because it contains no data. It sends the user's token to the API. The console and
+`counterfoil login` share a client without a secret, which uses the authorization code flow with PKCE.
 
-The gateway rejects some requests itself (no valid token, too many requests, no capacity of the function), in its own
-format, which cannot be changed. The OpenAPI description contains both formats.
+The gateway rejects some requests itself: without a valid token, above the rate limit, or if the function has no free
+capacity. These responses have the gateway's own format, which cannot be changed. The OpenAPI description has both.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from infra.context import Issuer
 ROLES = ("viewer", "operator", "admin")
 REQUESTS_PER_SECOND = 50
 BURST = 100
-"""Rate limit of the gateway, because each request takes a database connection."""
+"""Rate limit of the gateway. It protects the database, because each request uses a connection."""
 CONSOLE_PATHS = ("/console", "/console/{path+}")
-"""Read-only routes without a token."""
+"""GET routes that do not require a token."""
 COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 18401, 18402))
 """Callback URLs of `counterfoil login`. Cognito permits HTTP for localhost only, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
@@ -43,14 +43,14 @@ class Address:
     """Public addresses of a deployment that AWS does not provide."""
 
     emulator: str | None = None
-    """URL of the emulator of a local cloud, which serves all of AWS."""
+    """URL of the local cloud's emulator, which serves all AWS APIs."""
     console: str | None = None
     """Custom domain and path of the console."""
 
 
 @dataclass(frozen=True)
 class OidcConfig:
-    """Settings of the console for signing in, and of the function for validating tokens."""
+    """Settings with which the console signs in and the function validates tokens."""
 
     issuer: str
     client: str
@@ -59,7 +59,7 @@ class OidcConfig:
     origins: Sequence[str]
     """Origins that a browser contacts to sign in."""
     audience: Sequence[str] = field(default_factory=list)
-    """Further accepted audiences besides the client's."""
+    """Accepted audiences besides the client."""
     pool: str | None = None
     """Id of the built-in user pool."""
 
@@ -76,15 +76,14 @@ class UserPool:
 class Api(Construct):
     """The gateway with its stage and authorizer, and the user pool.
 
-    Their addresses and ids are state, because people and programs store them.
-
-    `Routes` leads from here to the function, in the stack of the functions.
+    Their addresses and ids are state, because people and programs store them. `Routes`, in the stack of the functions,
+    connects the gateway to the function.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, issuer: Issuer | None, at: Address, removal_policy: RemovalPolicy
     ) -> None:
-        """Create them; without an `issuer`, create a user pool with `removal_policy`."""
+        """Create the gateway. Without an `issuer`, also create a user pool with `removal_policy`."""
         super().__init__(scope, id_)
         self.emulated = at.emulator is not None
         self.gateway = gateway.HttpApi(
@@ -100,7 +99,7 @@ class Api(Construct):
         self.url = stage.url
         own = urlsplit(at.console) if at.console else None
         self.origins = [self.gateway.api_endpoint, *([f"{own.scheme}://{own.netloc}"] if own else [])]
-        """Origins of the console in browsers."""
+        """Origins under which browsers load the console."""
         served = f"{at.emulator}/_aws/execute-api/{self.gateway.api_id}/$default/" if at.emulator else self.url
         consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
         self.console = consoles[-1]
@@ -132,7 +131,7 @@ class Api(Construct):
         )
         for role in ROLES:
             pool.add_group(role.title(), group_name=role)
-        # Administrators of the pool may sign in for a program. Browsers never send a password to it.
+        # Only administrators of the pool can use this client, to sign in for programs. Browsers use the other client.
         programs = pool.add_client(
             "Client",
             auth_flows=cognito.AuthFlow(admin_user_password=True),
@@ -151,7 +150,7 @@ class Api(Construct):
             supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],
             prevent_user_existence_errors=True,
             enable_token_revocation=True,
-            # The emulator loses the groups when it refreshes a token, so its first token lasts for the whole session.
+            # The emulator drops the groups from refreshed tokens, so its first token lasts for the whole session.
             id_token_validity=Duration.hours(WORKDAY_HOURS if at.emulator else 1),
             refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
@@ -174,7 +173,7 @@ class Api(Construct):
 
 
 class Routes(Construct):
-    """Routes of the gateway to the function that answers requests."""
+    """Routes from the gateway to the function that handles requests."""
 
     def __init__(self, scope: Construct, id_: str, *, api: Api, function: lambda_.IFunction) -> None:
         """Create the routes: `/api` requires a token, the console does not."""
@@ -198,8 +197,8 @@ class Routes(Construct):
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
         if api.emulated:
-            # `/console/`: on AWS, `{path+}` also matches the empty rest, in the emulator it does not. L1, because
-            # HttpRouteKey rejects a path that ends with a slash.
+            # `{path+}` matches `/console/` on AWS, but not in the emulator. L1 construct, because HttpRouteKey rejects
+            # a path that ends with a slash.
             served = pages.node.default_child
             assert isinstance(served, gateway.CfnRoute)
             gateway.CfnRoute(
@@ -213,7 +212,7 @@ class Routes(Construct):
 
 
 def _of_issuer(issuer: Issuer) -> OidcConfig:
-    """Return the settings for an external issuer. The console is the client with its audience."""
+    """Return the settings for an external issuer, whose audience is the console's client id."""
     parts = urlsplit(issuer.url)
     return OidcConfig(
         issuer=issuer.url,

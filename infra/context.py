@@ -5,16 +5,16 @@
 | `stage` | `aws` or `local` |
 | `databaseUrl` | local: URL of the embedded server |
 | `endpoint` | local: URL of the emulator |
-| `timeout` | local: maximum timeout in seconds of every worker with a queue |
-| `settings` | a JSON object of environment variables for every function, each a string |
+| `timeout` | local: maximum timeout in seconds of every worker with event source mappings |
+| `settings` | a JSON object of environment variables for every function; values are strings |
 | `alarms` | a JSON object of thresholds by alarm name |
 | `retention` | AWS: a JSON object of days by prefix of the uploads bucket, and `noncurrent` for replaced versions |
 | `inventory` | AWS: `true` if the watchdog reads S3 Inventory instead of listing the uploads bucket |
-| `secretArn` | AWS: an existing secret of Secrets Manager to use instead of a new one |
-| `enableSlack` | AWS: `true` if notifications go to a Slack webhook, whose address is in the secret |
-| `issuer`, `audience` | issuer and audience of the API's tokens, both or neither: the default is a new user pool |
-| `mailDomain` | AWS: the domain for which Amazon SES receives the mail of tenants |
-| `enableWebhooks` | AWS: `true` if results may be delivered to webhooks, which require internet access |
+| `secretArn` | AWS: ARN of an existing secret in Secrets Manager to use instead of a new one |
+| `enableSlack` | AWS: `true` if notifications go to a Slack webhook, whose URL is in the secret |
+| `issuer`, `audience` | issuer and audience of the API's tokens, both or neither; the default is a new user pool |
+| `mailDomain` | AWS: the domain for which Amazon SES receives the tenants' mail |
+| `enableWebhooks` | AWS: `true` if results may be delivered to webhooks, which requires internet access |
 """
 
 import json
@@ -30,7 +30,7 @@ PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
-"""Settings that come only from Secrets Manager on AWS, because a context is stored in too many places."""
+"""Settings that must be in Secrets Manager on AWS, because the context is stored in too many places."""
 STACK_SETTINGS = frozenset(
     {
         "DATABASE_HOST",
@@ -115,7 +115,7 @@ TUNABLE = frozenset(
 )
 """Settings that a deployment may change."""
 NONCURRENT = "noncurrent"
-"""Name of the retention of replaced and deleted versions below UNBOUNDED."""
+"""Name of the retention for replaced and deleted object versions under UNBOUNDED."""
 
 
 _TRUE = {"1", "on", "t", "true", "y", "yes"}
@@ -123,7 +123,7 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-
 
 
 class ContextError(ValueError):
-    """The context is invalid. The message names the required value."""
+    """The context is invalid. The message states the required value."""
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ class Issuer:
 
 @dataclass(frozen=True)
 class ExternalServices:
-    """Services outside the account's network that a deployment calls.
+    """Services outside the VPC that a deployment calls.
 
-    Without settings that name one, there is neither a route to the internet nor a secret.
+    Without settings for such services, the deployment has neither internet access nor a secret.
     """
 
     settings: Mapping[str, str]
     slack: bool = False
-    """Whether notifications go to a Slack webhook. Its address is in the secret."""
+    """Whether notifications go to a Slack webhook. Its URL is in the secret."""
     webhooks: bool = False
     """Whether results may be delivered to tenants' webhooks."""
 
     @property
     def bedrock(self) -> bool:
-        """True if Bedrock serves the language model or the embeddings, with the function's role."""
+        """True if Bedrock serves the language model or the embeddings. It is called with the function's role."""
         return "bedrock" in self.models.values()
 
     @property
@@ -230,16 +230,14 @@ class Deployment:
         stage = stage_of(read("stage"))
         if stage == "local" and not read("databaseUrl"):
             raise ContextError(
-                "The local stage needs its database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
+                "The local stage requires a database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
             )
         if stage == "local" and not read("endpoint"):
-            raise ContextError("The local stage needs its emulator: add -c endpoint=http://127.0.0.1:PORT")
+            raise ContextError("The local stage requires the emulator: add -c endpoint=http://127.0.0.1:PORT")
         settings = _settings(stage, _object("settings", read("settings")))
         webhooks = _flag("enableWebhooks", read("enableWebhooks"))
         if stage == "aws" and not webhooks and settings.get("HTTP_REQUEST_TASKS_ENABLED", "").lower() in _TRUE:
-            raise ContextError(
-                "HTTP_REQUEST_TASKS_ENABLED needs a way to the internet, which -c enableWebhooks=true makes: add it"
-            )
+            raise ContextError("HTTP_REQUEST_TASKS_ENABLED requires internet access: add -c enableWebhooks=true")
         inventory = _flag("inventory", read("inventory"))
         if inventory and stage == "local":
             raise ContextError("The context 'inventory' is for AWS: the local cloud has no S3 Inventory")
@@ -268,7 +266,7 @@ def stage_of(value: Any) -> str:
     """
     stage = value or "aws"
     if stage not in {"aws", "local"}:
-        raise ContextError(f"There is no stage {stage!r}: leave it out for AWS, or say -c stage=local")
+        raise ContextError(f"Unknown stage {stage!r}: omit it for AWS, or use -c stage=local")
     return str(stage)
 
 
@@ -287,13 +285,13 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 def _flag(name: str, value: Any) -> bool:
     said = str(value).lower()
     if value is not None and said not in {"true", "false"}:
-        raise ContextError(f"The context {name!r} must be true or false, and is {value!r}")
+        raise ContextError(f"The context {name!r} must be true or false, not {value!r}")
     return said == "true"
 
 
 def _arn(value: Any) -> str | None:
     if value is not None and not str(value).startswith("arn:"):
-        raise ContextError(f"The context 'secretArn' must be the whole ARN of a secret, and is {value!r}")
+        raise ContextError(f"The context 'secretArn' must be the complete ARN of a secret, not {value!r}")
     return None if value is None else str(value)
 
 
@@ -301,7 +299,7 @@ def _issuer(url: Any, audience: Any) -> Issuer | None:
     if url is None and audience is None:
         return None
     if not str(url).startswith("https://") or not audience:
-        raise ContextError("The contexts 'issuer' (an https:// address, as tokens name it) and 'audience' go together")
+        raise ContextError("Set both 'issuer' (an https:// URL, the tokens' iss claim) and 'audience', or neither")
     return Issuer(str(url), str(audience))
 
 
@@ -310,11 +308,11 @@ def _domain(stage: str, value: Any) -> str | None:
         return None
     if stage == "local":
         raise ContextError(
-            "The context 'mailDomain' is for AWS: in the local cloud, 'counterfoil ingest' puts mail into the inbox"
+            "The context 'mailDomain' is for AWS: in the local cloud, use 'counterfoil ingest' to add mail to the inbox"
         )
     if not _DOMAIN.fullmatch(str(value)):
         raise ContextError(
-            f"The context 'mailDomain' must be a domain in lower case, such as in.example.com, and is {value!r}"
+            f"The context 'mailDomain' must be a domain in lower case, such as in.example.com, not {value!r}"
         )
     return str(value)
 
@@ -323,28 +321,28 @@ def _timeout(stage: str, value: Any) -> int | None:
     if value is None:
         return None
     if stage != "local":
-        raise ContextError("The context 'timeout' is for the local stage: on AWS, change the table of workers")
+        raise ContextError("The context 'timeout' is for the local stage: on AWS, change the worker table")
     if not str(value).isdecimal() or int(value) < 1:
-        raise ContextError(f"The context 'timeout' must be whole seconds, 1 or more, and is {value!r}")
+        raise ContextError(f"The context 'timeout' must be whole seconds, 1 or more, not {value!r}")
     return int(value)
 
 
 def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in given.items():
         if name in STACK_SETTINGS:
-            raise ContextError(f"The setting {name} is given to each function by the stack: take it out of 'settings'")
+            raise ContextError(f"The stack sets {name} for each function: remove it from 'settings'")
         if name in SECRETS and stage != "local":
             raise ContextError(f"{name} is a secret: put it into Secrets Manager, not into the context 'settings'")
         if name not in TUNABLE | SECRETS:
-            raise ContextError(f"There is no setting {name!r}: known are {', '.join(sorted(TUNABLE))}")
+            raise ContextError(f"Unknown setting {name!r}. Known settings: {', '.join(sorted(TUNABLE))}")
         if not isinstance(value, str):
-            raise ContextError(f'The setting {name} must be a string, as environment variables are: write "..."')
+            raise ContextError(f'The setting {name} must be a string, because it is an environment variable: use "..."')
     for name, providers in (("LLM_PROVIDER", PROVIDERS), ("EMBEDDING_PROVIDER", EMBEDDING_PROVIDERS)):
         if given.get(name, providers[0]) not in providers:
-            raise ContextError(f"{name} must be one of {', '.join(providers)}, and is {given[name]!r}")
+            raise ContextError(f"{name} must be one of {', '.join(providers)}, not {given[name]!r}")
     if given.get("OCR_PROVIDER", RECOGNITIONS[0]) not in RECOGNITIONS:
         raise ContextError(
-            f"OCR_PROVIDER must be {' or '.join(RECOGNITIONS)}, or be omitted, and is {given['OCR_PROVIDER']!r}"
+            f"OCR_PROVIDER must be {' or '.join(RECOGNITIONS)} or omitted, not {given['OCR_PROVIDER']!r}"
         )
     return dict(sorted(given.items()))
 
@@ -352,11 +350,9 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
 def _thresholds(given: Mapping[str, Any]) -> dict[str, float]:
     for name, value in given.items():
         if name not in THRESHOLDS:
-            raise ContextError(
-                f"There is no alarm {name!r} with a threshold: known are {', '.join(sorted(THRESHOLDS))}"
-            )
+            raise ContextError(f"Unknown alarm {name!r}. Alarms with a threshold: {', '.join(sorted(THRESHOLDS))}")
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, and is {value!r}")
+            raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, not {value!r}")
     return dict(given)
 
 
@@ -364,7 +360,7 @@ def _retention(given: Mapping[str, Any]) -> dict[str, int]:
     known = (*UNBOUNDED, NONCURRENT)
     for name, days in given.items():
         if name not in known:
-            raise ContextError(f"{name!r} has no retention to set: use one of {', '.join(known)}")
+            raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(known)}")
         if isinstance(days, bool) or not isinstance(days, int) or days < 1:
-            raise ContextError(f"The retention of {name!r} must be whole days, 1 or more, and is {days!r}")
+            raise ContextError(f"The retention of {name!r} must be whole days, 1 or more, not {days!r}")
     return dict(given)

@@ -1,16 +1,16 @@
 """State that outlives a deployment of the functions: network, database, files, users, addresses.
 
-| stack | holds |
+| stack | contents |
 |---|---|
-| `counterfoil-network` | the VPC, apart because a setting that names a service outside changes its endpoints |
-| `counterfoil-data` | the database, and `State` |
-| `counterfoil-pipeline` | functions, queues, schedules, alarms: it can be deleted and deployed again without loss |
+| `counterfoil-network` | the VPC: separate, because external services in the settings change its endpoints |
+| `counterfoil-data` | the database and `State` |
+| `counterfoil-pipeline` | functions, queues, schedules, alarms: can be deleted and redeployed without data loss |
 
-The local cloud has one stack with the same constructs, because its emulator forgets everything when it ends.
+The local cloud has the same constructs in one stack, because its emulator loses all state when it stops.
 
-Functions sign in to the database's proxy with an IAM token, and the proxy signs in to PostgreSQL with its own token, so
-that no worker has a password. The migrations grant `rds_iam` to the workers' roles. Before the first migration those
-roles do not exist: `migrate` connects to the instance directly as the master user, whose password is a secret.
+Functions authenticate to RDS Proxy with an IAM token, and the proxy authenticates to PostgreSQL with its own token, so
+that no worker has a password. The migrations grant `rds_iam` to the workers' roles. Those roles do not exist before the
+first migration, so `migrate` connects directly to the instance as the master user, whose password is a secret.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ RULE_SET = "counterfoil"
 RULE = "inbox"
 """SES receipt rule that stores mail under INBOX. `infra/pipeline.py` creates it."""
 LOCAL_SETTINGS = {"WEBHOOK_ALLOWLIST": '["127.0.0.0/8", "::1/128"]'}
-"""Defaults of the local cloud: results may be delivered to receivers on the same machine."""
+"""Defaults in the local cloud: webhooks may be on the same machine."""
 NONCURRENT_DAYS = 30
 INVENTORY_DAYS = 7
 """Retention of inventories. Reading a large one can take more than a day."""
@@ -65,18 +65,18 @@ EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
 class NetworkStack(Stack):
     """VPC, subnets in two availability zones, endpoints, and the security groups of the functions.
 
-    Internet access exists only if the settings name an external service, and only for functions that call it. Lambda
-    itself sends a function's logs to CloudWatch and its traces to X-Ray, without an endpoint.
+    Internet access exists only if the settings name an external service, and only for functions that call it. Logs and
+    traces need no endpoint, because the Lambda service sends them to CloudWatch and X-Ray.
     """
 
     def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices, has_user_pool: bool = True) -> None:
-        """Create the stack for functions that call `outside`, and the built-in user pool."""
+        """Create the stack for functions that call the services `outside` and the built-in user pool, if any."""
         super().__init__(scope, id_, termination_protection=True)
         self._outside = outside
         subnets = [
             ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
         ]
-        if outside.internet:  # after the private subnets, whose addresses must not change when it is added later
+        if outside.internet:  # last, so that adding it later does not change the addresses of the private subnets
             subnets += [
                 ec2.SubnetConfiguration(name="egress", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS, cidr_mask=20),
                 ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28),
@@ -114,13 +114,13 @@ class NetworkStack(Stack):
 
 
 class Database(Protocol):
-    """Connection settings and permissions of a worker."""
+    """Database of a deployment: connection settings and permissions of workers."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return the environment variables with the address of the database and the user of `row`'s function."""
+        """Return the environment variables with the database's address and the database user of `row`."""
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
-        """Allow `row`'s function, which has `role`, to sign in."""
+        """Allow `role`, the role of `row`'s function, to sign in."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class LocalDatabase:
     """The embedded server of the local cloud. No user has a password."""
 
     url: str
-    """Connection string of the superuser, which is the master user."""
+    """URL with the superuser, which is the master user."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return DATABASE_URL for the row's user."""
@@ -147,7 +147,7 @@ def with_user(url: str, user: str) -> str:
 
 PORT = 5432
 TRUSTED_CERTIFICATES = "/etc/pki/tls/certs/ca-bundle.crt"
-"""Path in Lambda's image. The OpenSSL inside psycopg's wheel looks elsewhere unless SSL_CERT_FILE names it."""
+"""Path on Lambda. Without SSL_CERT_FILE, the OpenSSL in psycopg's wheel looks elsewhere."""
 
 
 class RdsDatabase(Construct):
@@ -162,8 +162,7 @@ class RdsDatabase(Construct):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            # With 8 GB. Half of that suffices for 369 connections through the proxy: all that the functions may open at
-            # full load, and none for further workers or people.
+            # 8 GB of memory. The functions open up to 369 connections at full load, which needs half of it.
             instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
@@ -232,7 +231,7 @@ class Stage:
     deployment: Deployment
     database: Database
     network: NetworkStack | None
-    """None in the local cloud, which has neither network nor TLS, and deletes its data with its stack."""
+    """None in the local cloud, which has no VPC and no TLS, and deletes its data with the stack."""
     target: Target
     dependencies: Package
 
@@ -243,7 +242,7 @@ class Stage:
 
     @property
     def outside(self) -> ExternalServices:
-        """Services outside the network that functions call."""
+        """External services that functions call."""
         return outside_of(self.deployment)
 
     @property
@@ -253,7 +252,7 @@ class Stage:
 
     @property
     def thresholds(self) -> Mapping[str, float]:
-        """Thresholds of alarms that differ from the default."""
+        """Alarm thresholds that differ from the defaults."""
         return {**(INVENTORY_THRESHOLDS if self.deployment.inventory else {}), **self.deployment.alarms}
 
     @property
@@ -263,21 +262,21 @@ class Stage:
 
 
 def outside_of(deployment: Deployment) -> ExternalServices:
-    """Return the services that `deployment` calls. The local cloud always delivers to webhooks."""
+    """Return the external services of `deployment`. In the local cloud, webhooks are always enabled."""
     return ExternalServices(
         deployment.settings, slack=deployment.slack, webhooks=deployment.webhooks or deployment.stage == "local"
     )
 
 
 class Queues(Construct):
-    """A worker's queue, its dead-letter queue after the third receive, and its queue for retries."""
+    """A worker's queue, its dead-letter queue, and its queue for retries, if any."""
 
     def __init__(self, scope: Construct, row: WorkerSpec, *, rows: Sequence[WorkerSpec], enforce_tls: bool) -> None:
         """Create the queues of `row` in the table `rows`."""
         super().__init__(scope, f"{row.logical_name}Queues")
         self._row = row
         self._enforce_tls = enforce_tls
-        # The consumer of dead letters decides how long a dead letter stays invisible.
+        # The visibility timeout of the DLQs is set in the row of the worker that consumes them.
         visibility = max((of.visibility for of in rows if of.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30)
         self.dead_letters = sqs.Queue(
             self,
@@ -315,14 +314,14 @@ class Queues(Construct):
 
 
 class State(Construct):
-    """Files, users, the API's address, and the queues that S3 notifies."""
+    """Uploads bucket, users, the API's address, and the queues that S3 notifies."""
 
     def __init__(self, scope: Construct, id_: str, *, rows: Sequence[WorkerSpec], stage: Stage) -> None:
-        """Create them for the workers `rows`."""
+        """Create the state for the workers `rows`."""
         super().__init__(scope, id_)
         self._stage = stage
-        # S3 verifies a queue when it is configured, and until a worker has read the event, no row of PostgreSQL knows
-        # the upload. Messages of the other queues are rows of the outbox, so those queues are stateless.
+        # S3 validates the queues of its notifications. Until a worker has read an S3 event, PostgreSQL has no row about
+        # the upload, so these queues are state. The messages of other queues can be restored from PostgreSQL.
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
@@ -341,13 +340,13 @@ class State(Construct):
         self._outputs()
 
     def _uploads(self) -> s3.Bucket:
-        """Create the bucket. Every new object under a prefix of ANNOUNCED becomes a message.
+        """Create the bucket. S3 sends a message for every new object under NOTIFIED_PREFIXES.
 
-        The bucket has a fixed name, because the queue's policy names the bucket and the bucket names the queue.
+        The bucket has a fixed name, because the queue's policy refers to the bucket and the bucket to the queue.
         """
         stage, api = self._stage, self.api
         name = f"counterfoil-uploads-{Aws.ACCOUNT_ID}-{Aws.REGION}"
-        # The local cloud serves console and bucket at one origin.
+        # Not needed in the local cloud, which serves the console and the bucket from one origin.
         browsers = s3.CorsRule(
             allowed_methods=[s3.HttpMethods.POST],
             allowed_origins=list(api.origins),
@@ -366,7 +365,7 @@ class State(Construct):
             cors=[browsers] if stage.is_aws else None,
             lifecycle_rules=lifecycle_rules(stage.deployment.retention) if stage.is_aws else None,
         )
-        # L1, because add_event_notification creates a function with permissions for every bucket
+        # L1 construct, because add_event_notification would create a function with permissions for every bucket.
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)
         configurations = []
@@ -402,7 +401,7 @@ class State(Construct):
         return bucket
 
     def _inventory(self) -> s3.Bucket:
-        """Create a bucket of inventories, and a daily inventory of each announced prefix."""
+        """Create a bucket for inventories, and a daily inventory of each notified prefix."""
         bucket = s3.Bucket(
             self,
             "Inventory",
@@ -431,7 +430,7 @@ class State(Construct):
         return bucket
 
     def _secret_arn(self) -> str | None:
-        """Return the secret for external services: an existing one, or a new one for a person to fill."""
+        """Return the ARN of the secret for external services. A new secret must be filled manually."""
         if not self._stage.is_aws or not self._stage.outside.secret:
             return None
         if self._stage.deployment.secret_arn is not None:
@@ -458,7 +457,7 @@ class State(Construct):
 
 
 def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfigurationProperty:
-    """Return the notification that makes each new object under `prefix` a message."""
+    """Return the configuration with which S3 sends a message for each new object under `prefix`."""
     rule = s3.CfnBucket.FilterRuleProperty(name="prefix", value=prefix)
     return s3.CfnBucket.QueueConfigurationProperty(
         event="s3:ObjectCreated:*",
@@ -468,12 +467,12 @@ def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfiguration
 
 
 def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
-    """Return the rules of the uploads bucket for a retention of `days` by prefix, and for NONCURRENT.
+    """Return the lifecycle rules of the uploads bucket for a retention of `days` by prefix or NONCURRENT.
 
     | prefix | current objects | noncurrent versions |
     |---|---|---|
-    | UNBOUNDED | unbounded, or `days` | 30 days, or `days[NONCURRENT]` |
-    | `tasks/` | with their task: the watchdog deletes them | 1 day |
+    | UNBOUNDED | permanent, or `days` | 30 days, or `days[NONCURRENT]` |
+    | `tasks/` | until the watchdog deletes them with their task | 1 day |
     | `dead-letters/` | 7 days | 1 day |
     | `exports/` | until the tenant deletes them | 1 day |
     """
@@ -505,7 +504,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
                 prefix=prefix,
                 expiration=Duration.days(days[prefix]) if prefix in days else None,
                 noncurrent_version_expiration=noncurrent,
-                # S3 deletes markers itself if a rule expires current objects, and accepts only one of the two
+                # If a rule expires current objects, S3 deletes markers itself and rejects this setting.
                 expired_object_delete_marker=None if prefix in days else True,
                 abort_incomplete_multipart_upload_after=Duration.days(2),
             )
@@ -515,5 +514,5 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
 
 
 def output(scope: Construct, name: str, value: str) -> None:
-    """Add an output to the stack under exactly this name, for the command line to find."""
+    """Add a stack output with exactly this name, because the CLI reads it."""
     CfnOutput(scope, f"{name}Output", value=value).override_logical_id(name)

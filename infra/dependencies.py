@@ -31,20 +31,20 @@ AWS_SERVICES = frozenset(
         "textract",
     }
 )
-"""Services that functions call. botocore contains descriptions of 400 services in 25 MB; the others are removed."""
+"""Services that functions call. botocore has 25 MB of data for 400 services; the data of the others is removed."""
 
 LINK = "dependencies.pth"
-"""File in the layer for this machine that adds the folder of the packages to the import path."""
+"""File in the local layer that adds the folder with the packages to the import path."""
 _FORMAT = "1"
-"""Part of the hash. Increase it when this module builds the same lock differently."""
+"""Part of the hash. Increase it when this module builds a different layer from the same lock."""
 _NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/examples", "**/*.dist-info/RECORD")
 
 
 def dependency_layer(target: Target) -> Package:
     """Return the layer for `target`, built once per lock.
 
-    On this machine it contains only the path of the unpacked packages, because the local cloud unpacks the layers once
-    per process of a function, and these are 4,700 files.
+    The layer for this machine contains only the path of the unpacked packages, because they have 4,700 files and the
+    local cloud unpacks the layers for each process.
 
     Raises:
         PackagingError: a locked wheel cannot be downloaded.
@@ -68,7 +68,7 @@ def dependency_layer(target: Target) -> Package:
     if not package.path.exists():
         if compiler is None:
             sys.stderr.write(
-                f"No Python {target.python} at hand: the layer is built without byte code, cold starts are slower.\n"
+                f"Python {target.python} is not installed: the layer has no byte code, so cold starts are slower.\n"
             )
         with tempfile.TemporaryDirectory() as folder:
             _build(Path(folder) / "layer", target, compiler)
@@ -109,7 +109,7 @@ def _install(site: Path, target: Target) -> None:
     if done.returncode != 0:
         raise PackagingError(
             f"The dependency layer for Python {target.python} on {target.platform or 'this machine'} cannot be built; "
-            f"uv says:\n{done.stderr.strip()}"
+            f"uv reports:\n{done.stderr.strip()}"
         )
 
 
@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
         if REQUIREMENTS.read_text() == wanted:
             return 0
         sys.stderr.write(
-            "layers/dependencies/requirements.txt is not what uv.lock says: run python -m infra.dependencies\n"
+            "layers/dependencies/requirements.txt does not match uv.lock: run python -m infra.dependencies\n"
         )
         return 1
     REQUIREMENTS.write_text(wanted)

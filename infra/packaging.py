@@ -2,9 +2,9 @@
 
 The same input results in the same bytes and name.
 
-There are three kinds: the dependency layer (`infra/dependencies.py`), the layer of shared code, and an asset per
-function. Byte code is included if an interpreter of the target's version is available, because imports without it take
-about three times as long. It is "unchecked", because Lambda's file system has no meaningful modification times.
+The packages are the dependency layer (`infra/dependencies.py`), the layer of shared code, and an asset per function.
+Byte code is included if an interpreter of the target's version is available, because imports take about three times as
+long without it. It is "unchecked-hash", because files on Lambda have no meaningful modification times.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ UNZIPPED_LIMIT = 250 * 1024 * 1024
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = 0o100644 << 16
 _FORMAT = "1"
-"""Part of every hash. Increase it when this module packs the same files differently."""
+"""Part of every hash. Increase it when this module builds a different package from the same files."""
 
 
 class PackagingError(Exception):
-    """A package cannot be built. The message states the missing part and the solution."""
+    """A package cannot be built. The message states the reason and the fix."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def function(name: str, extra_files: Iterable[str], target: Target, *, root: Pat
     handler = root / "functions" / name / "handler.py"
     if not handler.is_file():
         raise PackagingError(
-            f"functions/{name}/handler.py is missing: write it, or take the row {name!r} out of the table."
+            f"functions/{name}/handler.py is missing: add it, or remove the row {name!r} from the table."
         )
     wanted = ["functions/__init__.py", f"functions/{name}", *extra_files]
     files = _with_pages(files_under(root, wanted), f"functions/{name}/{pages.FOLDER}", root)
@@ -113,18 +113,18 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
 
 
 def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
-    """Return files and the files in folders `wanted`, by their path from `folder`.
+    """Return the `wanted` files and the files in `wanted` folders, by their path relative to `folder`.
 
     Byte code and hidden files are excluded.
 
     Raises:
-        PackagingError: one does not exist.
+        PackagingError: a file or folder does not exist.
     """
     files: dict[str, Path] = {}
     for name in wanted:
         start = folder / name
         if not start.exists():
-            raise PackagingError(f"{name} is missing in the project and cannot be packed.")
+            raise PackagingError(f"{name} does not exist in the project and cannot be packed.")
         for path in [start] if start.is_file() else start.rglob("*"):
             relative = path.relative_to(folder)
             hidden = any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
@@ -155,10 +155,10 @@ def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) 
 
 
 def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
-    """Compile the files in `folder` in place. Invalid Python is skipped and fails when imported."""
+    """Compile the files in `folder` in place. Files with syntax errors are skipped."""
     if compiler is None:
         return
-    # With hash randomization, sets in constants would be written in varying order.
+    # With hash randomization, sets in constants would be written in random order.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     arguments = [
         "-m",
@@ -179,7 +179,7 @@ def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
 
 
 def archive(folder: Path, destination: Path) -> None:
-    """Zip a folder: sorted names, one fixed time and mode, moved into place when complete."""
+    """Zip a folder with sorted names, a fixed time and a fixed mode. The file appears only when complete."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.with_suffix(f".{os.getpid()}.partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as bundle:

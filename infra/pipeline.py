@@ -1,4 +1,4 @@
-"""The stateless stack: workers, their schedules, routes and alarms, and migrations before all others."""
+"""The stateless stack: workers, schedules, routes and alarms. Migrations run first."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from infra.worker_table import Trigger, WorkerSpec, dependent, queue_workers, va
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
-    # A minute later, so that the hour has started even for slow clocks.
+    # One minute past the hour, so that the hour has started even if a clock is slow.
     "hour": scheduler.ScheduleExpression.cron(minute="1", time_zone=TimeZone.ETC_UTC),
 }
 
@@ -31,7 +31,7 @@ class Schedules(Construct):
     """Schedules of the workers that run at intervals."""
 
     def __init__(self, scope: Construct, id_: str, *, workers: Sequence[Worker]) -> None:
-        """Create one for each scheduled worker."""
+        """Create a schedule for each scheduled worker."""
         super().__init__(scope, id_)
         for worker in workers:
             if worker.row.fed_by is not Trigger.SCHEDULE:
@@ -49,22 +49,22 @@ class Schedules(Construct):
 class InboundMail(Construct):
     """The SES rule that stores all mail for a domain in the uploads bucket.
 
-    CloudFormation creates the rule set, but cannot activate it for the account. A person does this once, after the
-    domain is verified and its MX record points to SES. docs/acquisition.md describes it.
+    CloudFormation creates the rule set, but cannot activate it for the account. An operator must do this once, after
+    the domain is verified and its MX record points to SES. See docs/acquisition.md.
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: str, bucket: s3.IBucket) -> None:
         """Store the mail for every address at `domain` under INBOX of `bucket`."""
         super().__init__(scope, id_)
-        # An imported bucket, because the action would add a permission for every rule of the account. The bucket's own
-        # policy (infra/data.py) names this rule.
+        # Imported, because the action would otherwise grant access to every rule of the account. The bucket policy in
+        # infra/data.py grants access only to this rule.
         imported = s3.Bucket.from_bucket_name(self, "Store", bucket.bucket_name)
         rule = ses.ReceiptRuleSet(self, "Rules", receipt_rule_set_name=RULE_SET).add_rule(
             "Rule",
             receipt_rule_name=RULE,
             recipients=[domain],
             scan_enabled=True,  # acquisition reads the verdicts
-            # Otherwise mail from servers without TLS would be rejected unnoticed.
+            # Otherwise SES would silently reject mail from servers without TLS.
             tls_policy=ses.TlsPolicy.OPTIONAL,
             actions=[ses_actions.S3(bucket=imported, object_key_prefix=INBOX)],
         )
@@ -74,7 +74,7 @@ class InboundMail(Construct):
 
 
 class PipelineStack(Stack):
-    """Everything that `rows` describe."""
+    """Workers, queues, schedules, routes and alarms from the worker table."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class PipelineStack(Stack):
         state: State | None = None,
         synthesizer: IStackSynthesizer | None = None,
     ) -> None:
-        """Create the stack beside the stack of `state`; without one, create the state in this stack.
+        """Create the stack. Without `state` from another stack, create the state in this one.
 
         Raises:
-            WorkerTableError: a row could lose work.
+            WorkerTableError: a row could lose work items.
             PackagingError: a function's code is missing.
         """
         super().__init__(scope, id_, termination_protection=stage.is_aws, synthesizer=synthesizer)
@@ -114,7 +114,7 @@ class PipelineStack(Stack):
             output(self, f"{worker.row.logical_name}FunctionName", worker.function.function_name)
 
     def _name_mappings(self, rows: Sequence[WorkerSpec]) -> None:
-        """Pass the mappings, which now exist, and facts about queues to the functions that pause them."""
+        """Pass the ids of the mappings and the queues' settings to the functions that pause queues."""
         queues = {
             row.name: {
                 "urls": [queue.queue_url for queue in self.queues[row.name].sources],
@@ -153,14 +153,14 @@ class PipelineStack(Stack):
         return lambda_code(packaging.function(row.name, row.extra_files, self._stage.target))
 
     def _serve(self) -> None:
-        """Route the gateway to the function that answers requests, and notifications to the console."""
+        """Route the gateway to its function, and set the console's URL for notifications."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
             if worker.row.fed_by is Trigger.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
-                    # S3 accepts forms at its global address, and redirects those for a new bucket to its region's.
+                    # Upload forms are posted to the global address. For a new bucket, S3 redirects to the regional one.
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)
@@ -170,7 +170,7 @@ class PipelineStack(Stack):
     def _migrate_first(self, alarms: Alarms) -> None:
         """Run migrations before any other function gets its new code.
 
-        Alarms with a grace period are created after it, because it counts the deployment.
+        Alarms with a grace period are created after the migration, because it counts the deployment.
         """
         first = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in first]

@@ -1,4 +1,4 @@
-"""The construct of a worker: function, role, logs and mappings, as its row says."""
+"""CDK construct of a worker: its function, role, logs and event source mappings."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ ERASE = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload"]
 DELETE_LOCALLY = "s3:DeleteObject"
 """Permission that the local cloud requires to delete a version in a batch."""
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
-"""An upload is read in the version that its event names, because a later one under the same key is another upload."""
+"""Each upload is read by version, because a later version of the same key is a different upload."""
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
-"""X-Ray has no resources."""
+"""X-Ray does not support resource-level permissions."""
 MANAGE_PEOPLE = [
     "cognito-idp:AdminAddUserToGroup",
     "cognito-idp:AdminCreateUser",
@@ -49,7 +49,7 @@ NETWORK_INTERFACES = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 ]
-"""Permissions with which Lambda places a function into its subnets."""
+"""Permissions that Lambda needs to place a function in its subnets."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class WorkerResources:
 
     @property
     def every_alarm(self) -> str:
-        """ARN of all alarms of the account. The local cloud has no ARNs for them."""
+        """ARN pattern for all alarms of the account; `*` in the local cloud, where alarms have no ARNs."""
         if not self.stage.is_aws:
             return "*"
         return f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*"
@@ -72,22 +72,22 @@ class WorkerResources:
 
 @dataclass(frozen=True)
 class Invocation:
-    """Number of retries of a failed scheduled call, and maximum delay of a call by a busy function."""
+    """Retries of a failed scheduled invocation, and how long it may wait while the function is busy."""
 
     retries: int
     longest_wait: Duration
 
 
 INVOCATIONS = {
-    # The next call is due within the minute.
+    # The next invocation follows within a minute.
     "minute": Invocation(0, Duration.minutes(1)),
-    # Retried after one minute and after two more.
+    # Lambda retries after one minute, and again after two more.
     "hour": Invocation(2, Duration.minutes(30)),
 }
 
 
 class Worker(Construct):
-    """One worker, as its row says."""
+    """Function, role, logs and event source mappings of one worker."""
 
     def __init__(self, scope: Construct, row: WorkerSpec, code: lambda_.Code, around: WorkerResources) -> None:
         """Create the worker `row`, whose function runs `code`."""
@@ -125,8 +125,8 @@ class Worker(Construct):
             timeout=Duration.seconds(row.timeout),
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
-            # Parked work items are sent to their own queue. Lambda would detect a loop and stop it after 16 messages;
-            # attempts and returns limit it instead.
+            # Parked work items go back to the same queue. Lambda would treat that as a loop and stop it after 16
+            # messages. Attempts and returns limit it instead.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_event_source_mapping else None,
             # The role is complete: CDK must not add permissions for tracing and the network.
             role=self._role().without_policy_updates(),
@@ -176,7 +176,7 @@ class Worker(Construct):
         return {**environment, **around.stage.database.environment(row)}
 
     def _role(self) -> iam.Role:
-        """Create the worker's role: the permissions that its row names, and no managed policy."""
+        """Create the worker's role with only the permissions from its row, and no managed policy."""
         network = network_statements(self.row) if self._around.stage.is_aws else []
         services = service_statements(self.row, self._around.stage.outside)
         self._policy.add_statements(*self._statements(), *services, *network)
@@ -191,7 +191,7 @@ class Worker(Construct):
         return role
 
     def grant_pause(self, paused: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Allow pausing and resuming these mappings and no others. Their ids exist only after the mappings."""
+        """Allow pausing and resuming only these mappings, whose ids exist only after their creation."""
         place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
         local = [LOCAL_GET_MAPPING_ACTION] if not self._around.stage.is_aws else []
         self._policy.add_statements(
@@ -213,7 +213,7 @@ class Worker(Construct):
             (CONSUME, consumed),
             (["sqs:SendMessage"], sent_to),
             (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
-            # DescribeAlarms by name permits a narrower scope.
+            # DescribeAlarms with a name prefix requires access to all alarms.
             (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
             (["lambda:InvokeFunction"], [_function_arn(of) for of in around.rows if of.name in row.invokes]),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
@@ -252,12 +252,12 @@ class Worker(Construct):
         return [self._around.state.uploads.arn_for_objects(f"{prefix}*") for prefix in prefixes]
 
     def _as_asked_for(self, actions: list[str]) -> list[str]:
-        """Add the names of batch calls for the local cloud. AWS checks the name of the single call."""
+        """Add the batch actions for the local cloud. AWS checks only the action for a single message."""
         local = not self._around.stage.is_aws
         return actions + [f"{action}Batch" for action in BATCHED if local and action in actions]
 
     def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
-        """The queues of `source` that feed this worker, by the names of their mappings."""
+        """Return the queues of `source` that feed this worker, by the names of their mappings."""
         queues = self._around.queues[source.name]
         if self.row.fed_by is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
@@ -282,7 +282,7 @@ class Worker(Construct):
 def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
     """Allow Lambda to place the function into its subnets, and deny it to the function's code."""
     return [
-        # Lambda checks these before any interface exists, and rejects a role that names resources.
+        # Lambda checks these permissions before an interface exists, so they cannot be limited to resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -313,18 +313,18 @@ def service_statements(row: WorkerSpec, outside: ExternalServices) -> Iterator[i
     if outside.email and "notifications" in row.calls_out:
         yield iam.PolicyStatement(
             actions=["ses:SendEmail"],
-            # SES may have verified the address or its domain; the sender is the address in both cases.
+            # Either the address or its domain may be the verified identity, so only the sender is restricted.
             resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
             conditions={"StringEquals": {"ses:FromAddress": outside.settings["EMAIL_FROM"]}},
         )
     if outside.textract and "ocr" in row.calls_out:
-        # Textract has no resources; the page is part of the call.
+        # Textract does not support resource-level permissions.
         yield iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"])
 
 
 def _invokes(model: str) -> iam.PolicyStatement:
     profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
-    # An inference profile has the name of its model with a region prefix, and calls it in several regions.
+    # The id of an inference profile is a model id with a region prefix. It calls that model in several regions.
     models = {model, model.partition(".")[2] or model}
     return iam.PolicyStatement(
         actions=["bedrock:InvokeModel"],

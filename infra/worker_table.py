@@ -1,10 +1,10 @@
 """The table of workers: one row per Lambda function.
 
-It imports no CDK, so that any module can read it.
+It does not import CDK, so that any module can import it.
 
-A new worker is one row here and one folder `functions/<name>/` with a `handler.py`. `infra/worker.py` turns a row into
-its queue, dead-letter queue, function, logs, mappings, grants and alarms. `validate` rejects rows that could lose work
-items.
+To add a worker, add a row here and a folder `functions/<name>/` with a `handler.py`. The CDK constructs create its
+queues, function, logs, event source mappings, permissions and alarms from the row. `validate` rejects rows that could
+lose work items.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +15,17 @@ from typing import Literal
 DAY = 24 * 60 * 60
 
 MAX_RECEIVE_COUNT = 3
-"""Receives after which SQS moves a message to its dead-letter queue. Retries depend on it, so it is the same for all.
-"""
+"""Receives after which SQS moves a message to the DLQ. The retry policy depends on it, so all queues have the same."""
 SOURCE_RETENTION = 10 * DAY
-"""Message retention of queues in seconds."""
+"""Message retention of the workers' queues, in seconds."""
 DEAD_LETTER_RETENTION = 14 * DAY
-"""Maximum retention of SQS. A move preserves the first enqueue time, so a dead letter has at least four days left."""
+"""Maximum of SQS. A move to the DLQ preserves the enqueue time, so a message stays there for at least four days."""
 
 MINIMUM_CONCURRENCY = 2
-"""Minimum MaximumConcurrency of a mapping; MAXIMUM_CONCURRENCY is the maximum. Both are limits of AWS."""
+"""AWS limits for MaximumConcurrency of an event source mapping: this minimum, and MAXIMUM_CONCURRENCY."""
 MAXIMUM_CONCURRENCY = 1000
 VISIBILITY_TIMEOUT_MULTIPLE = 6
-"""A message stays invisible for this many timeouts of its function, plus the batching window, as AWS recommends."""
+"""The visibility timeout is this multiple of the function's timeout plus the batching window, as AWS recommends."""
 MAX_VISIBILITY = 12 * 60 * 60
 MAX_TIMEOUT = 900
 MEMORY_MEGABYTES = range(128, 10_240 + 1)
@@ -35,13 +34,13 @@ MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
-"""Prefixes of the uploads bucket whose new objects become messages."""
+"""Prefixes of the uploads bucket for whose new objects S3 sends messages."""
 UNBOUNDED = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 """Prefixes of source files: stored permanently unless the deployment sets a retention."""
 PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 ALL_QUEUES = ("*",)
-"""Value of `sends_to` for every worker with a queue, including later rows."""
+"""Value of `sends_to` that means every worker with a queue."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_maintenance", "master"]
 ExternalService = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
@@ -60,7 +59,7 @@ class Trigger(StrEnum):
 
 
 class Alarm(StrEnum):
-    """Alarm about a worker. Worker and alarm form its name."""
+    """Alarm about a worker. Its name is the worker's name and this value."""
 
     DEAD_LETTERS = "dead-letters"
     ERRORS = "errors"
@@ -77,9 +76,9 @@ class WorkerSpec:
     fed_by: Trigger
     timeout: int
     memory: int
-    """Megabytes. A function has one processor at 1,769."""
+    """Megabytes. 1,769 MB give a function one full vCPU."""
     reserved_concurrency: int
-    """Maximum concurrent invocations. The mappings' MaximumConcurrency must not exceed it in total."""
+    """Maximum concurrent invocations. The sum of the mappings' MaximumConcurrency must not exceed it."""
     maximum_concurrency: int = 0
     """Maximum concurrent invocations for each queue that feeds this worker, including its queue for retries."""
     batch_size: int = 0
@@ -87,22 +86,22 @@ class WorkerSpec:
     visibility: int = 0
     """Visibility timeout of the queues that feed this worker: its own, or for `dead_letters` all dead-letter queues."""
     permits: int = 1
-    """Concurrent records inside one invocation. The others wait for a permit, protected and not claimed."""
+    """Concurrent records in one invocation. Others wait for a permit: unclaimed, with extended visibility timeouts."""
     start_margin: int = 10
-    """Minimum remaining time of the invocation to start a record."""
+    """Minimum remaining time of the invocation when a record starts."""
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """Retry policy: the same message is redelivered, or a new message uses a separate queue for retries, which does not
-    delay first attempts. Both queues have the same dead-letter queue and their own mappings."""
+    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate queue for retries, so that
+    retries do not delay first attempts. Both queues share a dead-letter queue, and each has its own mapping."""
     retry_delays: tuple[int, ...] = ()
-    """Delays before each retry on that queue, whose number is the limit. Empty for the configured delays."""
+    """Delay before each retry on that queue. Their number limits the retries. Empty for the configured delays."""
     sends_to: tuple[str, ...] = ()
-    """Workers whose queues receive its messages, besides its own queue, to which parked work items return."""
+    """Workers to whose queues it sends messages, besides its own queue for parked work items."""
     reads: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may read."""
     lists: tuple[str, ...] = ()
     """Prefixes of the uploads bucket whose object versions it may list."""
     writes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may write. No event announces these objects."""
+    """Prefixes of the uploads bucket that it may write. S3 sends no events for these objects."""
     removes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
@@ -113,7 +112,7 @@ class WorkerSpec:
     measures_queues: bool = False
     """Whether it may read the depths of all workers' queues."""
     manages_people: bool = False
-    """Whether it may change people of the built-in user pool."""
+    """Whether it may manage the users of the built-in user pool."""
     reads_alarms: bool = False
     """Whether it may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
@@ -124,10 +123,10 @@ class WorkerSpec:
     pauses_mappings: bool = False
     """Whether it may pause and resume the mappings of every worker with a queue."""
     extra_files: tuple[str, ...] = ()
-    """Files and folders, from the root of the project, that its asset contains besides its own folder."""
+    """Files and folders in its asset besides its own folder, relative to the project root."""
     alarms: tuple[Alarm, ...] = ()
     every: Literal["minute", "hour"] = "minute"
-    """Interval of its schedule. Only failed hourly runs are retried."""
+    """Interval of its schedule. Lambda retries failed invocations only for hourly schedules."""
 
     @property
     def resource_name(self) -> str:
@@ -135,24 +134,25 @@ class WorkerSpec:
         return f"counterfoil-{self.name}"
 
     def runbook_page(self, alarm: Alarm) -> str:
-        """Return the runbook page of an alarm. Errors have a page per worker; the other alarms share theirs."""
+        """Return the runbook page of an alarm. `ERRORS` has a page per worker, other alarms share one."""
         return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
     def logical_name(self) -> str:
-        """Prefix of the stack's ids and outputs: `DocumentOutput` for `document_output`."""
+        """Prefix of its construct ids and stack outputs: `DocumentOutput` for `document_output`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def concurrency_limit(self) -> int:
-        """Concurrency limit: records over all invocations, for a worker with messages; 0 for others."""
+        """Concurrent records across all invocations; 0 for a worker without event source mappings."""
         return self.reserved_concurrency * self.permits if self.has_event_source_mapping else 0
 
     @property
     def connections(self) -> int:
-        """Connections to PostgreSQL at full load: permits plus two for a worker with a queue, else one.
+        """Connections to PostgreSQL at full load.
 
-        RDS Proxy pins each of them to a connection of PostgreSQL.
+        An invocation has permits plus two with a queue, and otherwise one. RDS Proxy pins each of them to a PostgreSQL
+        connection.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
 
@@ -180,7 +180,7 @@ class WorkerSpec:
 WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="acquisition",
-        does="reads what arrived in the uploads bucket, drops duplicates, creates sources and documents",
+        does="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
         fed_by=Trigger.S3_EVENTS,
         timeout=120,
         memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
@@ -268,7 +268,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         timeout=120,
         memory=512,
         reserved_concurrency=6,
-        maximum_concurrency=3,  # for each queue: many retries leave half of it to first attempts
+        maximum_concurrency=3,  # per queue, so that retries never use more than half of the concurrency
         batch_size=10,
         visibility=720,
         permits=4,
@@ -283,7 +283,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         does="computes and stores a day's offers for a shard of users, and notifies destinations",
         fed_by=Trigger.OUTBOX,
         timeout=300,
-        memory=3538,  # two processors; a pool of a million people needs a gigabyte
+        memory=3538,  # two vCPUs; a pool of a million people needs a gigabyte
         reserved_concurrency=4,
         maximum_concurrency=2,
         batch_size=1,
@@ -304,14 +304,14 @@ WORKERS: tuple[WorkerSpec, ...] = (
         maximum_concurrency=2,
         batch_size=10,
         visibility=360,
-        start_margin=25,  # PostgreSQL may take the maximum times of a connection and of a lock
+        start_margin=25,  # covers the connect timeout plus the lock timeout of PostgreSQL
         sends_to=ALL_QUEUES,
         database_user="counterfoil_maintenance",
         alarms=(Alarm.ERRORS,),
     ),
     WorkerSpec(
         name="watchdog",
-        does="every minute: sends overdue and lost messages, and notifications; probes and measures",
+        does="every minute: sends overdue and lost messages and notifications, emits metrics, deletes expired data",
         fed_by=Trigger.SCHEDULE,
         timeout=57,
         memory=512,
@@ -339,7 +339,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers_scheduler",
-        does="every hour: finds the time zones where it is 9:00 on a date not queued yet, and queues shards of users",
+        does="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
         fed_by=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
@@ -350,7 +350,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="admin_api",
-        does="answers the requests of people and their programs",
+        does="serves the HTTP API and the console",
         fed_by=Trigger.HTTP_API,
         timeout=29,
         memory=1024,
@@ -369,7 +369,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="migrate",
-        does="brings the database's schema up to date, before any other function of a deployment",
+        does="migrates the database schema before a deployment updates any other function",
         fed_by=Trigger.DEPLOYMENT,
         timeout=600,
         memory=512,
@@ -393,19 +393,19 @@ def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
 
 
 def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
-    """Return the workers whose queues `row` sends to, its own first, to which parked work items return."""
+    """Return the workers whose queues `row` sends to: itself first, because it parks work items."""
     every = row.sends_to == ALL_QUEUES
     own = [row] if row.has_queue else []
     return own + [other for other in queue_workers(rows) if other is not row and (every or other.name in row.sends_to)]
 
 
 def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows for a machine with room for fewer concurrent functions."""
+    """Return the rows with at most this maximum concurrency, for small machines."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
 def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows with timeouts of `timeout` seconds, for tests that exceed them on purpose."""
+    """Return the rows with timeouts of at most `timeout` seconds, for tests that exceed them on purpose."""
 
     def short(row: WorkerSpec) -> WorkerSpec:
         if not row.has_event_source_mapping or row.timeout <= timeout:
@@ -421,12 +421,12 @@ def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...
 
 
 def dependent(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
-    """Return the rows whose mappings are paused while the service that they depend on is unavailable."""
+    """Return the rows whose mappings are paused while a service that they depend on is unavailable."""
     return [row for row in rows if row.depends_on is not None]
 
 
 class WorkerTableError(ValueError):
-    """A row could lose work, or AWS would reject it. The message names row and remedy."""
+    """A row could lose work items, or AWS would reject it. The message names the row and the fix."""
 
 
 def validate(rows: Sequence[WorkerSpec]) -> None:
@@ -453,17 +453,17 @@ def validate(rows: Sequence[WorkerSpec]) -> None:
 
 def _faults_of_function(row: WorkerSpec) -> Iterator[str]:
     if not (row.name.isascii() and row.name.replace("_", "").isalnum() and row.name == row.name.lower()):
-        yield "its name must be lower-case letters, digits and underscores, for it is a folder, a module and a queue"
+        yield "its name must be lower-case letters, digits and underscores, because it names a folder and a queue"
     if not 1 <= row.timeout <= MAX_TIMEOUT:
         yield f"set timeout between 1 and {MAX_TIMEOUT} s, it is {row.timeout}"
     if row.memory not in MEMORY_MEGABYTES:
         yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, it is {row.memory}"
     if not 0 <= row.start_margin < row.timeout:
-        yield f"set start_margin ({row.start_margin} s) below timeout ({row.timeout} s), or no record is ever started"
+        yield f"set start_margin ({row.start_margin} s) below timeout ({row.timeout} s), or no record ever starts"
     if row.reserved_concurrency < 1:
-        yield f"set reserved_concurrency to 1 or more, {row.reserved_concurrency} would never let it run"
+        yield f"set reserved_concurrency to 1 or more, with {row.reserved_concurrency} it never runs"
     if row.permits < 1:
-        yield f"set permits to 1 or more, it is {row.permits} and no record would ever start"
+        yield f"set permits to 1 or more, with {row.permits} no record ever starts"
 
 
 def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -471,12 +471,12 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         if row.maximum_concurrency or row.batch_size or row.batching_window or row.visibility:
             yield (
                 "leave maximum_concurrency, batch_size, batching_window and visibility at 0, "
-                f"for no queue feeds it ({row.fed_by})"
+                f"because no queue feeds it ({row.fed_by})"
             )
         return
     if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
         yield (
-            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, AWS's bounds, "
+            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, the limits of AWS, "
             f"it is {row.maximum_concurrency}"
         )
     sources = len(mappings(rows, row)) + row.has_retry_queue
@@ -484,22 +484,22 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
     if wanted > row.reserved_concurrency:
         yield (
             f"raise reserved_concurrency from {row.reserved_concurrency} to {wanted} or lower maximum_concurrency, "
-            f"for its {sources} mappings of {row.maximum_concurrency} would receive messages that there is no room for"
+            f"because its {sources} mappings of {row.maximum_concurrency} would be throttled"
         )
     if not 1 <= row.batch_size <= MAX_BATCH_SIZE:
         yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, it is {row.batch_size}"
     if not 0 <= row.batching_window <= MAX_BATCHING_WINDOW:
         yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
-        yield f"set batching_window to 1 s or more, for AWS refuses batches of {row.batch_size} without one"
+        yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without one"
     least = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
     if row.visibility < least:
         yield (
             f"raise visibility from {row.visibility} to {least} s ({VISIBILITY_TIMEOUT_MULTIPLE} x timeout + "
-            "batching_window), or a message comes back while it is being worked on"
+            "batching_window), or SQS redelivers a message that is still in progress"
         )
     if row.visibility > MAX_VISIBILITY:
-        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, SQS's bound"
+        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, the limit of SQS"
 
 
 def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -507,17 +507,17 @@ def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> It
         if row.sends_to == ALL_QUEUES:
             return
         if name not in by_name:
-            yield f"sends_to names {name!r}, which is no worker: correct the name or add its row"
+            yield f"sends_to names {name!r}, which is not a worker: correct the name or add its row"
         elif not by_name[name].has_queue:
-            yield f"sends_to names {name!r}, which has no queue: take it out"
+            yield f"sends_to names {name!r}, which has no queue: remove it"
         elif name == row.name:
-            yield "take its own name out of sends_to: a worker may always send to its own queue"
+            yield "remove its own name from sends_to: a worker may always send to its own queue"
     if Alarm.DEAD_LETTERS in row.alarms and not row.has_queue:
-        yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
+        yield "remove Alarm.DEAD_LETTERS from alarms, because it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
     if (row.fed_by is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
-        yield "put Alarm.MESSAGE_AGE into alarms if S3 feeds it, for only that work is not in PostgreSQL while it waits"
+        yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other waiting work is also in PostgreSQL"
 
 
 def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -532,14 +532,14 @@ def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
-        yield f"take {prefix} out of writes, because S3 announces every object there as an upload"
+        yield f"remove {prefix} from writes, because S3 sends an upload event for every object there"
     if row.every != "minute" and row.fed_by is not Trigger.SCHEDULE:
-        yield "take every out, for no schedule starts it"
+        yield "remove every, because no schedule starts it"
     if row.retries == "requeue" and not row.has_queue:
-        yield "take retries out, because it has no queue with messages to retry"
+        yield "remove retries, because it has no queue with messages to retry"
     if row.retry_delays and row.retries != "requeue":
-        yield 'set retries to "requeue" or take retry_delays out, for only new messages wait that long'
+        yield 'set retries to "requeue" or remove retry_delays, because they apply only to requeued messages'
     if row.depends_on is not None and not row.has_queue:
-        yield "take depends_on out, for it has no queue that could be paused"
+        yield "remove depends_on, because it has no queue to pause"
     if row.depends_on is not None and row.depends_on not in row.calls_out:
-        yield f"add {row.depends_on!r} to calls_out, for all of its work depends on it"
+        yield f"add {row.depends_on!r} to calls_out, because depends_on requires it"

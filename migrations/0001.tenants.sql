@@ -14,13 +14,13 @@ CREATE TABLE tenant (
     slug            text NOT NULL UNIQUE CHECK (slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     name            text NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    -- The audit trail hashes short texts that could be guessed. This secret keys the hashes and goes with the tenant.
+    -- Key for the hashes in the audit trail, because short texts could be guessed. It is deleted with the tenant.
     audit_salt      bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
-    -- For mail that fails DMARC.
+    -- Policy for mail that fails DMARC.
     dmarc_policy    text NOT NULL DEFAULT 'hold' CHECK (dmarc_policy IN ('hold', 'reject', 'accept'))
 );
 
--- People who are notified of a tenant's failures by e-mail, besides those notified of every tenant's.
+-- Recipients of e-mail about a tenant's failures, in addition to those who are notified of every tenant's failures.
 CREATE TABLE tenant_admin (
     tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     email      text NOT NULL CHECK (length(email) <= 254 AND email ~ '^[!-~]+@[!-~]+$'),
@@ -28,7 +28,7 @@ CREATE TABLE tenant_admin (
     PRIMARY KEY (tenant_id, email)
 );
 
--- Addresses that receive a tenant's mail. Delivery finds the tenants of a mail by them, before any tenant is known.
+-- Addresses that receive a tenant's mail. The delivery role uses them to find the tenants of a mail.
 CREATE TABLE tenant_address (
     address    text PRIMARY KEY
                CHECK (address = lower(address) AND length(address) <= 254 AND address ~ '^[!-~]+@[!-~]+$'),
@@ -38,7 +38,7 @@ CREATE TABLE tenant_address (
 CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
 
 -- Rate limits of the API, for each tenant and each of its users: token buckets, which refill over time.
--- Reads and changes have separate buckets, so a program that polls leaves its tenant the tokens for changes.
+-- Reads and changes have separate buckets, so a program that polls cannot use up its tenant's tokens for changes.
 CREATE TABLE rate_limit_bucket (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: changes that concern every tenant
     user_hash   bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
@@ -73,7 +73,7 @@ BEGIN
     END LOOP;
 END
 $security$;
-CREATE POLICY keeper ON tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
+CREATE POLICY maintenance ON tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
 CREATE POLICY delivery ON tenant_address FOR SELECT TO counterfoil_delivery USING (true);
 ALTER TABLE rate_limit_bucket ENABLE ROW LEVEL SECURITY;
 ALTER TABLE rate_limit_bucket FORCE ROW LEVEL SECURITY;

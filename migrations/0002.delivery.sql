@@ -1,11 +1,11 @@
 -- Delivery for every worker: the outbox, attempts, circuit breakers.
 
--- Claim tokens only grow, over all kinds of work: the newest claim always has the highest token.
+-- Claim tokens only increase, across all kinds of work items: the newest claim has the highest token.
 CREATE SEQUENCE claim_token AS bigint;
 GRANT USAGE ON SEQUENCE claim_token TO counterfoil_worker, counterfoil_delivery;
 
--- A row is a message to send to a worker's queue. The message contains the work item's id, revision and send number
--- only.
+-- A row is a message to send to a worker's queue. The message contains only the work item's id, revision and send
+-- number.
 CREATE TABLE outbox (
     id           uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id    uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -16,12 +16,12 @@ CREATE TABLE outbox (
     scheduled_at timestamptz NOT NULL,
     created_at   timestamptz NOT NULL,
     sent_at      timestamptz,
-    raw_body     text,  -- of a message that named no work item and is sent again unchanged; work_id is its dead letter
+    raw_body     text,  -- retried message without a work item, sent unchanged; work_id is its dead letter
     UNIQUE (worker, work_id, revision, send_number)
 );
 CREATE INDEX outbox_pending ON outbox (worker, scheduled_at) WHERE sent_at IS NULL;
 CREATE INDEX outbox_sent ON outbox (sent_at) WHERE sent_at IS NOT NULL;
--- Deleting a tenant looks for its rows in every table that references it, in one statement.
+-- The deletion of a tenant searches every table that references it.
 CREATE INDEX outbox_by_tenant ON outbox (tenant_id);
 
 -- A finished attempt, written when it is settled. A lost attempt is written when its loss is detected.
@@ -31,35 +31,35 @@ CREATE TABLE work_attempt (
     worker          text NOT NULL,
     work_id         uuid NOT NULL,
     revision        integer NOT NULL,
-    number          integer NOT NULL,  -- the attempt after a deferred one has the same number
+    number          integer NOT NULL,  -- a deferred attempt and the next one have the same number
     started_at      timestamptz NOT NULL,
     ended_at        timestamptz NOT NULL,
     outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'skipped', 'retry', 'deferred', 'failed', 'worker_lost')),
     error_type      text,
     error           text,
     next_attempt_at timestamptz,
-    trace_id        text CHECK (trace_id ~ '^1-[0-9a-f]{8}-[0-9a-f]{24}$')  -- of X-Ray
+    trace_id        text CHECK (trace_id ~ '^1-[0-9a-f]{8}-[0-9a-f]{24}$')  -- X-Ray trace id
 );
 CREATE INDEX work_attempt_by_work ON work_attempt (work_id, worker, ended_at);
 CREATE INDEX work_attempt_by_age ON work_attempt (ended_at);
 CREATE INDEX work_attempt_by_tenant ON work_attempt (tenant_id);
 
--- An unavailable service is unavailable for everyone: a circuit breaker belongs to no tenant. Every process reads and
--- changes it in transactions of the delivery role; a worker's own role cannot see it.
+-- A circuit breaker belongs to no tenant, because a service is unavailable for all of them. Processes read and change
+-- it in transactions of the delivery role. A worker's own role cannot see it.
 CREATE TABLE breaker (
-    name       text PRIMARY KEY,                -- llm:<provider>, webhook:<host>
-    generation bigint NOT NULL DEFAULT 0,       -- grows with each transition, which voids the results of older calls
-    failures   integer NOT NULL DEFAULT 0,      -- consecutive ones, while closed
-    open_count integer NOT NULL DEFAULT 0,      -- consecutive ones; each lasts twice as long as the previous one
+    name       text PRIMARY KEY,                -- llm:<provider>, ocr:textract, webhook:<host>, destination:<id>
+    generation bigint NOT NULL DEFAULT 0,       -- increases with each transition, so results of older calls are ignored
+    failures   integer NOT NULL DEFAULT 0,      -- consecutive failures while closed
+    open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each lasts twice as long as the previous one
     opened_at  timestamptz,                     -- NULL: closed
-    open_until timestamptz,                     -- no call before; while is_probing, when another process may probe
+    open_until timestamptz,                     -- next call or, while is_probing, next probe not before this time
     is_probing boolean NOT NULL DEFAULT false,
     CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (open_count = 0)),
     CHECK (opened_at IS NOT NULL OR NOT is_probing)
 );
 GRANT SELECT, INSERT, UPDATE ON breaker TO counterfoil_delivery;
 
--- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has none either.
+-- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has no tenant.
 -- pausing: the watchdog is about to disable the mapping, or crashed after it did.   paused: the watchdog disabled the
 -- mapping and must enable it again.   released: the watchdog must not enable the mapping. It already did, or a person
 -- took over.
@@ -67,7 +67,7 @@ CREATE TABLE breaker_mapping_pause (
     mapping           uuid PRIMARY KEY,
     status            text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
     breaker_opened_at timestamptz NOT NULL,           -- the outage that caused it: opened_at of the breaker
-    intended_at       timestamptz NOT NULL            -- when the mapping was last about to be disabled
+    intended_at       timestamptz NOT NULL            -- when the watchdog last intended to disable the mapping
 );
 GRANT SELECT, INSERT, UPDATE ON breaker_mapping_pause TO counterfoil_delivery;
 
@@ -91,14 +91,14 @@ GRANT SELECT, INSERT ON outbox TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (sent_at, scheduled_at), DELETE ON outbox TO counterfoil_delivery;
 
 GRANT SELECT, INSERT ON work_attempt TO counterfoil_worker;
--- Delivery writes the attempts that it settles for others.
+-- Delivery writes attempts whose worker was lost.
 CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 GRANT INSERT ON work_attempt TO counterfoil_delivery;
 -- The watchdog deletes attempts after their retention.
 CREATE POLICY past_keeping ON work_attempt TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_maintenance;
--- Delivery sees the outcomes of all tenants' attempts, and no errors.
+-- Delivery sees the outcomes of all tenants' attempts, but no errors.
 CREATE POLICY delivery_sees ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
 

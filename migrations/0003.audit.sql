@@ -1,9 +1,9 @@
 -- The audit trail: a hash chain that shows whether an entry was changed or removed.
 
--- Append-only. Ids and hashes only, because it outlives its tenant. Each entry contains the hash of the previous one
--- and its own, over all of its fields (counterfoil.audit).
+-- Append-only, with ids and hashes instead of content. Each entry contains the hash of the previous entry, and its own
+-- hash of all its fields (counterfoil.audit).
 CREATE TABLE audit_entry (
-    tenant_id      uuid,  -- NULL: about an unassigned dead letter or a queue
+    tenant_id      uuid,  -- NULL: the entry is about an unassigned dead letter, a queue or an erased tenant
     number         bigint NOT NULL CHECK (number >= 1),
     recorded_at    timestamptz NOT NULL,
     actor          text NOT NULL,
@@ -26,7 +26,7 @@ CREATE TABLE audit_head (
     hash      bytea NOT NULL
 );
 
--- Keys the hashes of the chain without a tenant. The delivery role, which writes that chain, reads it.
+-- Key for the hashes in the unassigned chain. The delivery role, which writes that chain, reads it.
 CREATE TABLE audit_salt_global (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     salt    bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
@@ -59,11 +59,10 @@ BEGIN
 END
 $security$;
 GRANT INSERT ON audit_entry TO counterfoil_worker, counterfoil_delivery;
--- Tenants, destinations and tolerances are changed as the owner of the tables. These changes belong in the audit trail,
--- in the same transaction.
+-- The owner role changes tenants, destinations and tolerances. It writes the audit entry in the same transaction.
 CREATE POLICY recording ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
--- Moves the head. It acts as the owner, for an entry that row-level security has accepted.
+-- Moves the chain head to an entry that row-level security has accepted. The function runs as the owner.
 CREATE POLICY following ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE FUNCTION append_audit_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -76,7 +75,7 @@ BEGIN
     UPDATE audit_head SET number = NEW.number, hash = NEW.hash
     WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE =
+        RAISE EXCEPTION 'the audit entry must follow the chain head' USING ERRCODE =
             'integrity_constraint_violation';
     END IF;
     RETURN NULL;
@@ -96,7 +95,7 @@ BEGIN
     ) THEN
         RETURN OLD;
     END IF;
-    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
 END
 $body$;
 REVOKE ALL ON FUNCTION reject_audit_update FROM PUBLIC;

@@ -1,7 +1,7 @@
--- Dead letters: their groups, counts and words to search. Operations on them and on documents.
+-- Dead letters: groups, counts and search words. Operations on dead letters and documents.
 
 -- Requests that run in steps: bulk operations on dead letters, purges of closed ones and their restoration, exports,
--- and reprocessing of documents. A purge hides at once and is restored within a week on request. The file of an export
+-- and reprocessing of documents. A purge hides dead letters immediately, and can be undone within a week. The file of an export
 -- is in S3, and a lifecycle rule of the bucket deletes it.
 CREATE TABLE operation (
     id                 uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -17,21 +17,21 @@ CREATE TABLE operation (
     requested_at       timestamptz NOT NULL,  -- later items are excluded
     state              text NOT NULL DEFAULT 'selecting'
                      CHECK (state IN ('selecting', 'canary', 'running', 'paused', 'done', 'canceled', 'halted')),
-    version            integer NOT NULL DEFAULT 1,  -- grows with each change of the state
+    version            integer NOT NULL DEFAULT 1,  -- increases with each change of the state
     reason             text,  -- why it was stopped
     ended_at           timestamptz,
-    -- Place of the last item that was selected, or begun if items are not listed. The next ones come after it.
+    -- Position of the last selected item, or of the last started item if items are not listed.
     cursor_at          timestamptz,
     cursor_id          uuid,
-    selection_complete boolean NOT NULL DEFAULT false,  -- whether all are
+    selection_complete boolean NOT NULL DEFAULT false,  -- whether all items are selected
     selected           integer NOT NULL DEFAULT 0,
     processed          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
     succeeded          integer NOT NULL DEFAULT 0,
     failed             integer NOT NULL DEFAULT 0,
     skipped            integer NOT NULL DEFAULT 0,
-    canary_begun_at    timestamptz,  -- when the last canary item was begun
+    canary_begun_at    timestamptz,  -- when the wait for the canary began
     canary_passed_at   timestamptz,
-    last_step_at       timestamptz NOT NULL,  -- the rate is used up until then
+    last_step_at       timestamptz NOT NULL,  -- the rate limit is used up until this time
     restored_at        timestamptz,  -- when the restoration of a purge was requested
     file               jsonb,  -- of an export: format, size and parts of the upload, and the callers who got a link
     UNIQUE (tenant_id, id),
@@ -50,7 +50,7 @@ CREATE INDEX operation_to_step ON operation (requested_at, id)
 CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
 CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
--- Work that failed permanently. job_id names one worker's job forever: a second failure reopens its row.
+-- Permanently failed work items. A job_id always belongs to the same work item: another failure reopens its row.
 CREATE TABLE dead_letter (
     job_id            uuid PRIMARY KEY,
     tenant_id         uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -69,12 +69,12 @@ CREATE TABLE dead_letter (
     resolution        jsonb,
     resolved_at       timestamptz,
     resolved_by       text,
-    version           integer NOT NULL DEFAULT 1,  -- grows with each change; a caller sends the version that it saw
+    version           integer NOT NULL DEFAULT 1,  -- increases with each change; callers send the version that they read
     purged_at         timestamptz,  -- hidden; deleted permanently a week later
-    edited_payload    jsonb,  -- of a failed task, corrected by a person; the task gets it when it is retried
-    edit_metadata     jsonb,  -- by, at, and the differences, with both values
+    edited_payload    jsonb,  -- corrected payload of a failed task, used when the task is retried
+    edit_metadata     jsonb,  -- author, time, and the old and new values
     purge_id          uuid,
-    retain_until      timestamptz,  -- an undone purge stores its dead letters for a week longer
+    retain_until      timestamptz,  -- an undone purge extends the retention by a week
     CHECK ((work_id IS NULL) = (revision IS NULL)),
     CHECK ((edited_payload IS NULL) = (edit_metadata IS NULL)),
     FOREIGN KEY (tenant_id, purge_id) REFERENCES operation (tenant_id, id) ON DELETE SET NULL (purge_id)
@@ -82,7 +82,7 @@ CREATE TABLE dead_letter (
 CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
 CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
 CREATE INDEX dead_letter_by_tenant ON dead_letter (tenant_id);
--- Pages are read in this order, of one status at a time; a page of several statuses is merged from theirs.
+-- The order of pages. A page of several statuses is merged from the pages of each.
 CREATE INDEX dead_letter_page ON dead_letter (tenant_id, status, dlq_timestamp DESC,
     job_id DESC) WHERE purged_at IS NULL;
 CREATE INDEX dead_letter_page_of_type ON dead_letter (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC)
@@ -117,8 +117,8 @@ CREATE TABLE dead_letter_group (
     fingerprint text NOT NULL,
     worker      text NOT NULL,
     error_type  text NOT NULL,
-    message     text NOT NULL,  -- of the error, without the parts that vary
-    words       text[] NOT NULL,  -- of all of these
+    message     text NOT NULL,  -- error message without its varying parts
+    words       text[] NOT NULL,  -- search words of the columns above
     first_seen  timestamptz NOT NULL,
     closed_as   text CHECK (closed_as IN ('resolved', 'ignored')),  -- until a later dead letter joins the group
     closed_at   timestamptz,
@@ -126,7 +126,7 @@ CREATE TABLE dead_letter_group (
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
 
--- Words of a dead letter that its group does not have: of its file's name and of the varying parts of its error.
+-- Search words that a dead letter has in addition to its group: from its file name and the varying parts of its error.
 CREATE TABLE dead_letter_word (
     job_id        uuid NOT NULL REFERENCES dead_letter (job_id) ON DELETE CASCADE,
     tenant_id     uuid,
@@ -137,7 +137,7 @@ CREATE TABLE dead_letter_word (
 CREATE INDEX dead_letter_word_page ON dead_letter_word (tenant_id, word, dlq_timestamp DESC, job_id DESC);
 
 -- Number of dead letters of a group and a type in each status (hour NULL), and new ones in each hour (status NULL).
--- A change adds rows, so that no transaction waits for another; the watchdog adds them up.
+-- A change inserts rows, so that no transaction waits for another. The watchdog adds them up.
 CREATE TABLE dead_letter_count (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
@@ -164,16 +164,16 @@ CREATE TABLE operation_item (
     job_id       uuid NOT NULL,
     result       text CHECK (result IN ('succeeded', 'failed', 'skipped')),  -- NULL: not processed yet
     reason       text,
-    version      integer,  -- of the dead letter at that time
-    revision     integer,  -- of the work that was begun
+    version      integer,  -- version of the dead letter at that time
+    revision     integer,  -- revision of the work item that was started
     PRIMARY KEY (operation_id, number),
     UNIQUE (operation_id, job_id),
     FOREIGN KEY (tenant_id, operation_id) REFERENCES operation (tenant_id, id) ON DELETE CASCADE,
     CHECK ((reason IS NULL) = (result IS NULL OR result = 'succeeded'))
 ) WITH (fillfactor = 80);
 
--- The size of a transition table is unknown when a statement on it is planned, once per connection. A join of the new
--- with the old rows becomes nested loops: twice the dead letters take four times as long. So the conditions use EXCEPT.
+-- A statement is planned once per connection, when the size of the transition tables is unknown. A join of new and old
+-- rows would use nested loops, whose time grows with the square of the rows. So the conditions use EXCEPT.
 CREATE FUNCTION count_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path = public, pg_temp
@@ -202,7 +202,7 @@ BEGIN
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
-        -- The group and the words of an unassigned dead letter follow it to its tenant.
+        -- An unassigned dead letter gets a tenant: copy its group and move its words.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.message, g.words, n.dlq_timestamp
@@ -250,16 +250,16 @@ BEGIN
 END
 $security$;
 
--- A worker writes dead letters; delivery settles crashed work.
+-- Workers write dead letters, and delivery those of work items whose worker crashed.
 GRANT SELECT, INSERT, UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
 GRANT SELECT, INSERT ON dead_letter_audit, dead_letter_group, dead_letter_word, dead_letter_count
     TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (closed_as, closed_at) ON dead_letter_group TO counterfoil_worker;
 GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- of a dead letter that failed again
-GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a dead letter that gets its tenant late
+GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a dead letter that gets its tenant later
 GRANT DELETE ON dead_letter_count TO counterfoil_maintenance;
--- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention; never pending
--- ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
+-- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention. It cannot
+-- delete pending ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
 CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
 GRANT DELETE ON dead_letter TO counterfoil_maintenance;
@@ -273,7 +273,7 @@ GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_it
 -- The delivery role finds the unfinished operations of all tenants, without their content.
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
--- The watchdog deletes an operation 90 days after its end, and its items before it in steps: there may be millions.
+-- The watchdog deletes an operation 90 days after its end. It deletes the items first, in steps: there may be millions.
 CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days');
 CREATE POLICY past_keeping ON operation_item TO counterfoil_maintenance

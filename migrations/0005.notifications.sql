@@ -1,8 +1,8 @@
--- Notifications of failures. The watchdog sends them (counterfoil_maintenance); documents' workers and the delivery
--- role, which every worker may take, change none of them and see no other tenant's addresses.
+-- Notifications of failures. The watchdog (counterfoil_maintenance) sends them. Workers and the delivery role cannot
+-- change them or see addresses of other tenants.
 
--- A message to people: the first failure of a fingerprint alone, or later ones of it as a digest. A digest without
--- deliveries had no recipients.
+-- A message to people: the first failure of a fingerprint, or a digest of later ones. A row without deliveries had no
+-- recipients.
 CREATE TABLE notification_digest (
     id          uuid PRIMARY KEY,
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -19,7 +19,7 @@ CREATE TABLE notification_delivery (
     channel         text NOT NULL,
     recipient       text NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
-    next_attempt_at timestamptz NOT NULL,  -- during an attempt: when its sender counts as lost
+    next_attempt_at timestamptz NOT NULL,  -- during an attempt: when it counts as lost
     sent_at         timestamptz,
     gave_up_at      timestamptz,
     error           text,
@@ -30,7 +30,7 @@ CREATE INDEX notification_delivery_pending ON notification_delivery (channel, ne
     WHERE sent_at IS NULL AND gave_up_at IS NULL;
 CREATE INDEX notification_delivery_by_tenant ON notification_delivery (tenant_id);
 
--- Exactly one for each failure. Sending is at least once, as from the outbox.
+-- Exactly one row per failure. It is sent at least once, like a message of the outbox.
 CREATE TABLE failure_event (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -40,7 +40,7 @@ CREATE TABLE failure_event (
     fingerprint text NOT NULL,
     payload     jsonb NOT NULL,
     created_at  timestamptz NOT NULL,
-    -- Whose deliveries record whether it was sent.
+    -- The digest that includes the failure. Its deliveries show whether it was sent.
     digest_id   uuid REFERENCES notification_digest (id) ON DELETE CASCADE,
     UNIQUE (job_id, revision)
 );
@@ -70,7 +70,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I FOR SELECT TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-        EXECUTE format('CREATE POLICY keeper ON %I TO counterfoil_maintenance USING (true) WITH CHECK (true)', name);
+        EXECUTE format('CREATE POLICY maintenance ON %I TO counterfoil_maintenance USING (true) WITH CHECK (true)', name);
     END LOOP;
 END
 $security$;

@@ -1,15 +1,15 @@
--- Sources and documents, and the acquisition of their files. The life cycle of work has the same columns everywhere:
--- status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
--- send_number, returns, reason. A document has them with the prefix matching_.
+-- Sources and documents, and the acquisition of their files. Work items of every kind have the same life
+-- cycle columns: status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
+-- next_attempt_at, send_number, dlq_returns, skip_reason. In document they have the prefix matching_.
 
--- One object in S3. The row is inserted with its first claim, because the event comes from outside.
--- A mail is a job without a tenant, and one more for each tenant that it is addressed to.
+-- One object in S3. The first claim inserts the row, because the event comes from S3 and not from the outbox.
+-- A mail has a job without a tenant, and one job for each tenant that it is addressed to.
 CREATE TABLE acquisition_job (
     id               uuid PRIMARY KEY,
-    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the key names no tenant that exists
+    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: a mail, or the key has no known tenant
     bucket           text NOT NULL,
     key              text NOT NULL,
-    version          text,  -- of the object, if the bucket is versioned
+    version          text,  -- object version, if the bucket is versioned
     sequencer        text,  -- NULL: the event was lost, and the object was found by listing the bucket
     size             bigint NOT NULL,
     created_at       timestamptz NOT NULL,
@@ -28,7 +28,7 @@ CREATE TABLE acquisition_job (
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
--- A listing has versions, but no sequencers.
+-- A bucket listing has versions but no sequencers, so jobs found by it have none.
 CREATE UNIQUE INDEX acquisition_job_object ON acquisition_job (bucket, key, coalesce(version, sequencer), tenant_id)
     NULLS NOT DISTINCT;
 CREATE INDEX acquisition_job_failed ON acquisition_job (tenant_id, created_at DESC, id DESC) WHERE status = 'failed';
@@ -47,7 +47,7 @@ CREATE TABLE source (
     sender           text,
     subject          text,
     message_id       text,   -- without its angle brackets
-    attachments      jsonb,  -- of a mail or an archive: each file in it, and its outcome
+    attachments      jsonb,  -- each file in a mail or archive, with its outcome
     rejection_reason text CHECK (  -- why no file was accepted
         rejection_reason IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
     ),
@@ -60,12 +60,12 @@ CREATE TABLE source (
     FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
 );
 -- A refused mail does not reserve its Message-ID. The index is not unique: a person can declare that a mail with a
--- known Message-ID and sender is a different one. Copies that arrive at the same time are serialized by a lock. The
+-- known Message-ID and sender is a different one. A lock serializes copies that arrive at the same time. The
 -- key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
 CREATE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
     WHERE message_id IS NOT NULL AND rejection_reason IS NULL;
 CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE hold IS NOT NULL;
--- Files with the same content are found by their sources: a duplicate upload creates no second document.
+-- Finds earlier files with the same content, so that a duplicate upload creates no second document.
 CREATE INDEX source_by_content ON source (tenant_id, content_hash) WHERE content_hash IS NOT NULL;
 CREATE INDEX source_by_part ON source USING gin (attachments jsonb_path_ops) WHERE attachments IS NOT NULL;
 
@@ -94,11 +94,12 @@ CREATE TABLE document (
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
--- A repeated mail finds its documents by this index, and so does the deletion of a source.
+-- Used by repeated mails to find their documents, and by the deletion of a source.
 CREATE INDEX document_by_source ON document (source_id);
 CREATE INDEX document_by_received_at ON document (tenant_id, received_at, id);
 -- The same attachment of several mails is one object. People name a document by the end of its id, as tables show it.
 CREATE INDEX document_by_end ON document (reverse(right(id::text, 8)) COLLATE "C");
+-- Attachments with the same content share one object.
 CREATE INDEX document_by_key ON document (tenant_id, key);
 
 -- Progress of listing a prefix, which finds uploads whose S3 event was lost. It continues after the markers, and starts
@@ -106,7 +107,7 @@ CREATE INDEX document_by_key ON document (tenant_id, key);
 CREATE TABLE upload_listing (
     bucket         text NOT NULL,
     prefix         text NOT NULL,
-    key_marker     text,  -- NULL: at the beginning
+    key_marker     text,  -- NULL: start of the listing
     version_marker text,
     begun_at       timestamptz NOT NULL,
     is_complete    boolean NOT NULL,
@@ -114,23 +115,22 @@ CREATE TABLE upload_listing (
     PRIMARY KEY (bucket, prefix)
 );
 
--- Progress of reading the S3 inventories of a prefix, instead of listing a large bucket. It continues after the rows
--- read of the next file.
+-- Progress of reading the S3 inventories of a prefix, which replaces the listing of a large bucket. Reading continues
+-- in the next file after `rows_read` rows.
 CREATE TABLE upload_inventory (
     bucket         text NOT NULL,
     prefix         text NOT NULL,
-    manifest       text,  -- its key; NULL: no inventory was found yet
+    manifest       text,  -- S3 key; NULL: no inventory found yet
     checksum       text,  -- MD5 of the manifest
     files_read     integer NOT NULL,
     rows_read      bigint NOT NULL,
     begun_at       timestamptz NOT NULL,
     is_complete    boolean NOT NULL,
-    complete_since timestamptz NOT NULL,  -- when the last complete inventory began, at first when the row was created
+    complete_since timestamptz NOT NULL,  -- start of the last complete inventory; initially the creation of the row
     PRIMARY KEY (bucket, prefix)
 );
 
--- Jobs of a bucket that were created until then, and have no event, are counted. An upload counts as without an event
--- when its event can no longer arrive.
+-- Jobs without an event are counted up to this creation time. A job counts when its event can no longer arrive.
 CREATE TABLE upload_event_check (
     bucket        text PRIMARY KEY,
     counted_until timestamptz NOT NULL
@@ -150,14 +150,14 @@ BEGIN
     END LOOP;
 END
 $security$;
--- Delivery sees and moves the life cycle of all tenants' work, column by column, and no content.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 GRANT SELECT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
                       next_attempt_at, send_number, dlq_returns, skip_reason) ON acquisition_job TO counterfoil_worker;
--- An S3 event creates its job, with the tenant that its key names. A file can arrive before its tenant is created: the
--- job gets the tenant when it is sent again. A late event adds its sequencer to the job.
+-- An S3 event creates its job, with the tenant that its key names. A file can arrive before its tenant is created:
+-- the job gets the tenant when its message is sent again. A late event adds its sequencer to the job.
 GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, status, error, attempts, failed_at,
               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
                   skip_reason),
@@ -166,15 +166,15 @@ GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, 
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON acquisition_job TO counterfoil_delivery;
 
--- A worker adds rows and changes extracted fields. The origin of a file stays as it was written, and a worker deletes
--- nothing. A later revision of the job can find other files in the same mail.
+-- Workers add rows and change extracted fields. They cannot change the origin of a file or delete rows. A later
+-- revision of the job can find other files in the same mail.
 GRANT SELECT, INSERT, UPDATE (attachments, rejection_reason, hold) ON source TO counterfoil_worker;
--- Delivery finds the tenant of a mail by its id, and nothing else.
+-- Delivery may only look up the tenant of a source by id.
 CREATE POLICY delivery ON source FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id) ON source TO counterfoil_delivery;
 
 GRANT SELECT, INSERT, UPDATE (duplicate_uploads, last_duplicate_at, type, method, structured_data,
     cluster_id) ON document
     TO counterfoil_worker;
--- A dead letter names its file, and when it was received.
+-- A dead letter contains the name of its file and the time of receipt.
 GRANT SELECT (id, tenant_id, bucket, key, file_name, received_at) ON document TO counterfoil_delivery;

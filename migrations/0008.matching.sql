@@ -1,5 +1,5 @@
--- Matching: the rest of its life cycle, blocking keys, matches, and reviews by people. A row never spans two tenants,
--- because the foreign keys contain the tenant.
+-- Matching: the other life cycle columns, blocking keys, matches and reviews. A row cannot reference documents of two
+-- tenants, because the foreign keys contain the tenant.
 
 ALTER TABLE document
     ADD COLUMN matching_revision         integer NOT NULL DEFAULT 0,
@@ -19,7 +19,7 @@ GRANT SELECT (matching_revision, matching_claim_token, matching_claimed_at, matc
               matching_next_attempt_at, matching_send_number, matching_dlq_returns, matching_skip_reason)
     ON document TO counterfoil_delivery;
 
--- Blocking keys of a document: its own number, the references in it, its parties. Candidates share a value.
+-- Blocking keys of a document, such as its number, its references and its parties. Candidates share a value.
 CREATE TABLE document_key (
     tenant_id      uuid NOT NULL,
     document_id    uuid NOT NULL,
@@ -37,16 +37,16 @@ CREATE TABLE key_deletion (
     written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
--- Vectors of an embedding model, which find documents by their meaning. The first vector for a text and a model stays.
--- Buckets are cut from the signature: the vector's sides of planes that never change. The vector itself is stored so
--- that other planes can be tried. It is deleted with its document.
+-- Vectors of an embedding model, which find documents by their meaning. The first vector of a text and a model stays.
+-- The signature has one bit for each of the fixed planes: the side on which the vector is. Buckets are parts of it. The
+-- vector itself is stored so that other planes can be tried.
 CREATE TABLE document_embedding (
     tenant_id   uuid NOT NULL,
     document_id uuid PRIMARY KEY,
-    text_hash   bytea NOT NULL,    -- of the embedded words, which can change
-    model       text NOT NULL,     -- with its provider
+    text_hash   bytea NOT NULL,    -- hash of the embedded words, which can change
+    model       text NOT NULL,     -- with the provider's name
     signature   bytea NOT NULL,
-    vector      halfvec NOT NULL,  -- of length 1
+    vector      halfvec NOT NULL,  -- normalized to length 1
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_embedding_by_text ON document_embedding (tenant_id, text_hash);
@@ -69,8 +69,8 @@ CREATE TABLE document_match (
 );
 CREATE INDEX document_match_by_b ON document_match (document_b_id);
 
--- Decisions of people about pairs of documents. Rows are only added: the last one about a pair counts. `written_by_xid`
--- shows a running match that it has not seen a decision.
+-- Reviewers' decisions on pairs of documents. Append-only: the last row about a pair counts. By `written_by_xid`, a
+-- running match detects that it has not seen a decision.
 CREATE TABLE match_decision (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id      uuid NOT NULL,
@@ -89,12 +89,12 @@ CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id
 CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
 CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by_xid);
 
--- A document whose matches neither the rules nor a language model could decide: one row for each that was ever
--- ambiguous, written with the matches.
+-- Documents whose matches neither the rules nor a language model could decide. A document that was ever ambiguous has a
+-- row, written with its matches.
 CREATE TABLE document_review (
     document_id       uuid PRIMARY KEY,
     tenant_id         uuid NOT NULL,
-    type              text NOT NULL,  -- of the document at that time
+    type              text NOT NULL,  -- document type at that time
     state             text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'decided', 'resolved')),
     ambiguous_matches jsonb NOT NULL,  -- candidates, each with its evidence
     -- Match probability of the best candidate.
@@ -131,6 +131,6 @@ GRANT SELECT, INSERT ON match_decision TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at,
     closed_at) ON document_review
     TO counterfoil_worker;
--- The list of all tenants' reviews is sorted without their content.
+-- Delivery sorts the reviews of all tenants without reading their content.
 CREATE POLICY delivery ON document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (document_id, tenant_id, type, state, probability, opened_at) ON document_review TO counterfoil_delivery;

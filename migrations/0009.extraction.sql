@@ -1,11 +1,11 @@
--- Extraction: documents cut out of files, their fields and evidence, words to search by, removal and replacement.
+-- Extraction: split documents, fields with evidence, search words, removal and replacement.
 
 ALTER TABLE document
-    -- A document that was cut out of a file: the document of the whole file, and its pages there.
+    -- For a part of a split file: the document of the whole file, and the part's pages in it.
     ADD COLUMN parent_id  uuid,
     ADD COLUMN first_page integer,
     ADD COLUMN last_page  integer,
-    -- By the path of a field: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. Fields that XML
+    -- By field path: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. Fields that XML
     -- states exactly have one entry for all: {"*": {"source": "xml", "confidence": 1}}.
     ADD COLUMN evidence   jsonb,
     ADD CONSTRAINT document_child CHECK (num_nulls(parent_id, first_page, last_page) IN (0, 3)),
@@ -36,9 +36,8 @@ CREATE TABLE ingestion_job (
 );
 CREATE INDEX ingestion_job_status ON ingestion_job (status) WHERE status IN ('pending', 'in-progress');
 
--- An answer about a document's pages, by a hash of the whole question: fields that a language model read from their
--- text, or words that OCR found on a page. It is permanent: a later attempt, or a later extraction of the same file,
--- pays nothing.
+-- Answers about a document's pages, by a hash of the whole question: fields that a language model extracted, or words
+-- that OCR found. They are permanent, so that later attempts and extractions of the same file cost nothing.
 CREATE TABLE page_reading_cache (
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -50,27 +49,27 @@ CREATE TABLE page_reading_cache (
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 
--- Words by which people find documents: of the parties' names and of the file's name. A trigger writes them, whatever
--- changes the document. Numbers are found by document_key.
+-- Search words of documents, from the names of the parties and the file. A trigger writes them whenever a document
+-- changes. Numbers are in document_key.
 CREATE TABLE document_word (
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
     word        text NOT NULL,
-    received_at timestamptz NOT NULL,  -- of the document, for the order of the pages
+    received_at timestamptz NOT NULL,  -- copied from the document, for sorting
     PRIMARY KEY (document_id, word),
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_word_page ON document_word (tenant_id, word, received_at DESC, document_id DESC);
 
--- Another place of a document's content: the same bytes as a part of another file, or alone. Names of files, no
--- content. A row lives as long as its file. It deliberately outlives its document: if a person removed the document,
--- extracting the other file again must not restore it.
+-- Other places of a document's content: the same bytes as a part of another file, or as a separate file. A row is
+-- deleted with its file, not with its document: if a person removed the document, extracting the other file again must
+-- not restore it.
 CREATE TABLE document_duplicate_file (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
     source_id   uuid NOT NULL,
-    parent_id   uuid,  -- NULL: it was a file alone
+    parent_id   uuid,  -- NULL: a separate file
     first_page  integer,
     last_page   integer,
     bucket      text NOT NULL,
@@ -88,8 +87,8 @@ CREATE UNIQUE INDEX document_duplicate_file_by_source ON document_duplicate_file
 CREATE INDEX document_duplicate_file_by_document ON document_duplicate_file (document_id);
 CREATE INDEX document_duplicate_file_by_key ON document_duplicate_file (tenant_id, key);
 
--- Record of a removed document: no content, but its origin, the person who removed it and the reason. `written_by_xid`
--- shows a running match that it may have seen a document that no longer exists.
+-- Removed documents, without content: origin, the person who removed it, and the reason. By `written_by_xid`, a running
+-- match detects that it may have seen a document that no longer exists.
 CREATE TABLE document_deletion (
     document_id    uuid PRIMARY KEY,
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -116,8 +115,8 @@ CREATE INDEX document_deletion_by_source ON document_deletion (tenant_id, source
 CREATE INDEX document_deletion_by_parent ON document_deletion (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX document_deletion_by_key ON document_deletion (tenant_id, key);
 
--- A file that will replace a document, identified by the key of its upload. The document is removed when its
--- replacement has been extracted; until then its ID is stored here.
+-- Requested replacements: the file with this key replaces a document, which is deleted once the replacement has been
+-- extracted.
 CREATE TABLE document_replacement (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -152,7 +151,7 @@ $security$;
 GRANT SELECT, INSERT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
                               next_attempt_at, send_number, dlq_returns,
                                   skip_reason) ON ingestion_job TO counterfoil_worker;
--- Delivery sees and moves the life cycle of all tenants' work, and no content.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
@@ -161,7 +160,7 @@ GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, rev
     ON ingestion_job TO counterfoil_delivery;
 GRANT SELECT, INSERT ON page_reading_cache, document_duplicate_file TO counterfoil_worker;
 GRANT SELECT ON document_deletion TO counterfoil_worker;
--- Delivery finds the tenant of a document that was removed before.
+-- Delivery looks up the tenants of removed documents.
 CREATE POLICY delivery ON document_deletion FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (document_id, tenant_id) ON document_deletion TO counterfoil_delivery;
 GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement TO counterfoil_worker;
@@ -179,7 +178,7 @@ ALTER TABLE document_word ENABLE ROW LEVEL SECURITY;
 ALTER TABLE document_word FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON document_word FOR SELECT TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
-CREATE POLICY writing ON document_word TO counterfoil_owner USING (true) WITH CHECK (true);  -- the trigger acts as it
+CREATE POLICY writing ON document_word TO counterfoil_owner USING (true) WITH CHECK (true);  -- for the trigger
 GRANT SELECT ON document_word TO counterfoil_worker;
 CREATE FUNCTION index_document_words() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp AS $write$
@@ -201,7 +200,7 @@ CREATE TRIGGER index_words_on_update AFTER UPDATE OF structured_data, file_name 
     WHEN ((NEW.structured_data, NEW.file_name) IS DISTINCT FROM (OLD.structured_data, OLD.file_name))
     EXECUTE FUNCTION index_document_words();
 
--- For the functions below, which act as the owner, for the tenant of the caller's transaction.
+-- For the functions below, which run as the owner with the tenant of the caller's transaction.
 DO $security$
 DECLARE
     name text;
@@ -214,8 +213,8 @@ BEGIN
 END
 $security$;
 
--- The only way for a worker to delete a document: with its record, or not at all. Rows that reference the document are
--- deleted with it.
+-- The only way for a worker to delete documents. It records the removal in the same call. Rows that reference a
+-- document are deleted with it.
 CREATE FUNCTION delete_documents(ids uuid[], by text, why text, successor uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -230,8 +229,8 @@ $body$;
 REVOKE ALL ON FUNCTION delete_documents FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION delete_documents TO counterfoil_worker;
 
--- Moves the parts of a file that is being removed to the next file that contains them: the same documents, found
--- elsewhere. Returns them. The only way for a worker to change the origin of a document.
+-- Assigns the parts of a file that is being removed to another file that contains the same documents. Returns the
+-- parts. The only way for a worker to change the origin of a document.
 CREATE FUNCTION promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$

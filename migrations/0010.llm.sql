@@ -1,8 +1,8 @@
 -- Calls of language models, their cost and budgets, and their judgments of ambiguous matches.
 
--- One call. It holds no content, neither question nor answer. Calls that probe whether the service is available
--- belong to no tenant; the delivery role writes them and reads none. A call is recorded before it is made, because a
--- process that crashes has called and may have to pay; the columns that are known at the end are NULL until then.
+-- One call, without its question and answer. Calls that probe whether the service is available belong to no tenant. The
+-- delivery role writes them and cannot read any. A call is recorded before it is made, because a call may cost money
+-- even if the process crashes. Columns that are known only at the end are NULL until then.
 CREATE TABLE llm_call (
     id            uuid PRIMARY KEY,
     tenant_id     uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -23,7 +23,7 @@ CREATE INDEX llm_call_by_time ON llm_call (tenant_id, created_at);
 CREATE INDEX llm_call_by_age ON llm_call (created_at);
 CREATE INDEX llm_call_by_work ON llm_call (work_id, created_at);
 
--- Calls of a tenant on a day of UTC. A caller locks this row first, so that concurrent callers do not exceed the
+-- Calls of a tenant on a UTC day. A caller locks this row first, so that concurrent callers do not exceed the
 -- budget. Conversations and documents have separate budgets.
 CREATE TABLE llm_daily_usage (
     tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -33,8 +33,8 @@ CREATE TABLE llm_daily_usage (
     PRIMARY KEY (tenant_id, day)
 );
 
--- An answer about a document's ambiguous matches, by a hash of the whole question. It is permanent: the same question,
--- in another attempt or for a later document, gets the same matches without a call. The question is stored without the
+-- Answers about a document's ambiguous matches, by a hash of the whole question. They are permanent: the same question,
+-- in another attempt or for a later document, gets the same answer without a call. The question is stored without the
 -- candidates' texts.
 CREATE TABLE llm_judgment (
     tenant_id     uuid NOT NULL,
@@ -43,17 +43,17 @@ CREATE TABLE llm_judgment (
     answer        jsonb NOT NULL,
     model         text NOT NULL,
     answered_at   timestamptz NOT NULL,
-    prompt        text,  -- the version of the instructions, for people
+    prompt        text,  -- version of the instructions
     system        text,  -- the instructions
-    request_json  text,  -- the case, with labels instead of the candidates
-    temperature   double precision,  -- NULL: the model accepts its default only
+    request_json  text,  -- the question, with labels instead of the candidates
+    temperature   double precision,  -- NULL: the model accepts only its default
     input_tokens  integer,
     output_tokens integer,
     PRIMARY KEY (document_id, question),
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 
--- A candidate's text, as the question quoted it. It is deleted with the candidate's document.
+-- A candidate's text as quoted in the question. It is deleted with the candidate's document.
 CREATE TABLE llm_judgment_candidate (
     tenant_id     uuid NOT NULL,
     document_id   uuid NOT NULL,
@@ -82,8 +82,8 @@ BEGIN
 END
 $security$;
 CREATE POLICY of_nobody ON llm_call FOR INSERT TO counterfoil_delivery WITH CHECK (tenant_id IS NULL);
--- Retention is 13 months, so that a month can be compared with the same month of the previous year. The keeper sees
--- only calls that are past it, and only when they were made.
+-- Retention is 13 months, so that a month can be compared with the same month of the previous year. The maintenance sees
+-- only older calls, and of these only the time.
 CREATE POLICY past_keeping ON llm_call TO counterfoil_maintenance
     USING (created_at < now() - interval '400 days') WITH CHECK (false);
 

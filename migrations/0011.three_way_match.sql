@@ -1,7 +1,7 @@
--- Three-way match: results for each cluster, tolerances, and decisions of people about variances.
+-- Three-way match: the results of each cluster, tolerances, and reviewers' decisions on variances.
 
--- Its id is the cluster's: the id of its smallest document. There is no foreign key: a cluster that no longer exists
--- keeps its row, so that its revision continues when the cluster exists again.
+-- The id is the cluster's id, which is the smallest id of its documents. There is no foreign key: the row of a deleted
+-- cluster stays, so that its revision continues if the cluster exists again.
 CREATE TABLE cluster_diagnostics (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -21,8 +21,8 @@ CREATE TABLE cluster_diagnostics (
     send_number      integer NOT NULL DEFAULT 0,
     dlq_returns      integer NOT NULL DEFAULT 0,
     skip_reason      text,
-    -- Clusters are listed by status, supplier, amount at stake and age. These columns are stored with the result, so
-    -- that a page reads one index and computes nothing.
+    -- Lists sort and filter clusters by status, supplier, amount at stake and age. These columns are stored with the
+    -- result, so that a page is read from one index.
     cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
                                                     'matched')),
     supplier         text,
@@ -33,7 +33,7 @@ CREATE TABLE cluster_diagnostics (
     amount_delivered numeric,
     amount_billed    numeric,
     amount_at_stake  numeric,
-    -- Row-level security keeps comparisons of numeric out of index conditions: they are not leakproof.
+    -- Row-level security prevents index conditions on numeric, because its operators are not leakproof.
     at_stake_order   double precision GENERATED ALWAYS AS (amount_at_stake::double precision) STORED,
     waiting_since    timestamptz,
     documents        integer,
@@ -46,7 +46,7 @@ CREATE INDEX cluster_diagnostics_by_age ON cluster_diagnostics (tenant_id, clust
 CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, at_stake_order, id);
 CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, supplier_key);
 
--- A limit that is NULL limits nothing; if both sorts are set, both must hold. The most specific row applies, whole.
+-- NULL: no limit. If an absolute and a percent limit are set, both apply. Only the most specific row is used.
 CREATE TABLE tolerance (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -61,12 +61,12 @@ CREATE TABLE tolerance (
     created_at     timestamptz NOT NULL DEFAULT now(),
     set_by         text CHECK (length(set_by) BETWEEN 1 AND 254),
     reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
-    evidence       jsonb,  -- the suggested tolerance that a person accepted; NULL: set without one
+    evidence       jsonb,  -- the accepted suggestion; NULL: set without one
     UNIQUE NULLS NOT DISTINCT (tenant_id, variance_type, supplier, article)
 );
 
--- Rows are only added: the last one about a variance counts. A decision is about these figures: when they change,
--- because a document is extracted again or another one arrives, the new figures have no decision.
+-- Append-only: the last row about a variance counts. A decision applies to these figures only. If a figure changes,
+-- because a document is extracted again or another one arrives, the variance is undecided again.
 CREATE TABLE variance_decision (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id   uuid NOT NULL,
@@ -106,14 +106,14 @@ GRANT SELECT, INSERT,
               failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
               skip_reason)
     ON cluster_diagnostics TO counterfoil_worker;
--- Delivery sees and moves the life cycle of all tenants' work, and no content.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
               send_number, dlq_returns, skip_reason)
     ON cluster_diagnostics TO counterfoil_delivery;
--- The people of a tenant decide its tolerances: the owner sets them, and no worker does.
+-- People of a tenant decide its tolerances. Workers cannot change them.
 GRANT SELECT ON tolerance TO counterfoil_worker;
 CREATE POLICY onboarding ON tolerance TO counterfoil_owner USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT ON variance_decision TO counterfoil_worker;

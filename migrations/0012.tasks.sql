@@ -1,13 +1,13 @@
--- Tasks, which the API accepts, and conversations.
+-- Tasks that were submitted through the API, and conversations.
 
--- Its id is the job_id of the API. A canceled task has ended: its status is NULL, with the skip_reason and canceled_at.
+-- The id is the job_id of the API. The status of a canceled task is NULL, with skip_reason and canceled_at.
 CREATE TABLE task (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     task_type        text NOT NULL CHECK (length(task_type) BETWEEN 1 AND 100),
     payload          jsonb,
-    -- Of the object that contains a large payload.
-    payload_s3_key      text CHECK (length(payload_s3_key) BETWEEN 1 AND 1024),
+    -- Object with a large payload.
+    payload_s3_key   text CHECK (length(payload_s3_key) BETWEEN 1 AND 1024),
     payload_hash     bytea NOT NULL CHECK (octet_length(payload_hash) = 32),
     max_retry        integer NOT NULL CHECK (max_retry BETWEEN 0 AND 20),
     -- The API generates one if the caller sends none.
@@ -15,7 +15,7 @@ CREATE TABLE task (
     user_id          text CHECK (length(user_id) BETWEEN 1 AND 255),
     created_at       timestamptz NOT NULL,
     result           jsonb,
-    ended_at         timestamptz,  -- with the result; a failed task ended at failed_at
+    ended_at         timestamptz,  -- NULL for a failed task, which ended at failed_at
     canceled_at      timestamptz,
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
@@ -36,14 +36,14 @@ CREATE TABLE task (
 CREATE INDEX task_status ON task (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX task_by_age ON task (tenant_id, created_at DESC, id DESC);
 CREATE INDEX task_by_status ON task (tenant_id, status, created_at DESC, id DESC);
--- People name a task by the end of its id, as tables show it.
+-- People enter the end of a task's id, as tables show it.
 CREATE INDEX task_by_end_of_id ON task (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX task_by_type ON task (tenant_id, task_type, created_at DESC, id DESC);
 CREATE INDEX task_by_end ON task (ended_at) WHERE status = 'succeeded' OR status IS NULL;
 
--- Large payloads in S3 that must be removed: a payload lives as long as its task. Each is listed before it is
--- written, to be removed a day later. The transaction that accepts its task deletes the row, and the deletion of the
--- task or of its payload inserts it again. A row outlives its tenant, because the tenant's objects do.
+-- Large payloads to delete from S3: a payload is stored as long as its task. A row is inserted before the payload is
+-- written, and is due a day later. The transaction that accepts the task deletes the row. The deletion of the task or
+-- of its payload inserts it again. A row is not deleted with its tenant, because its object still has to be.
 CREATE TABLE payload_deletion (
     key       text PRIMARY KEY,
     tenant_id uuid NOT NULL,
@@ -57,15 +57,15 @@ CREATE TABLE chat_session (
     tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     user_id      text CHECK (length(user_id) BETWEEN 1 AND 255),  -- its only user; NULL: the command line
     created_at   timestamptz NOT NULL,
-    last_number  integer NOT NULL DEFAULT 0 CHECK (last_number >= 0),  -- of its messages; adding one locks this row
-    last_used_at timestamptz NOT NULL DEFAULT now(),  -- when the last message was added, a reply or not
+    last_number  integer NOT NULL DEFAULT 0 CHECK (last_number >= 0),  -- adding a message locks this row
+    last_used_at timestamptz NOT NULL DEFAULT now(),  -- time of the last message or reply
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX chat_session_by_user ON chat_session (tenant_id, user_id, created_at DESC, id DESC);
 CREATE INDEX chat_session_by_use ON chat_session (last_used_at);
 
--- A job is the task of one user message, and has at most one reply. There is no foreign key to it: tasks are deleted
--- after their retention, and messages stay.
+-- job_id is the task of a user message, which has at most one reply. It is not a foreign key, because messages may be
+-- stored longer than their tasks.
 CREATE TABLE chat_message (
     id         uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id  uuid NOT NULL,
@@ -95,12 +95,12 @@ BEGIN
 END
 $security$;
 
--- Workers delete the messages of a conversation from its tasks; the tasks themselves stay.
+-- Workers delete the messages of a conversation from its tasks, but not the tasks.
 GRANT SELECT, INSERT, UPDATE (result, ended_at, canceled_at, payload, payload_s3_key, status, error, attempts,
     failed_at,
                               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
                               dlq_returns, skip_reason) ON task TO counterfoil_worker;
--- Delivery sees and moves the life cycle of all tenants' work, and no content.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
               claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
@@ -120,7 +120,7 @@ GRANT SELECT (key, due_at), DELETE ON payload_deletion TO counterfoil_maintenanc
 
 GRANT SELECT, INSERT, UPDATE (last_number, last_used_at), DELETE ON chat_session TO counterfoil_worker;
 GRANT SELECT, INSERT ON chat_message TO counterfoil_worker;
--- Delivery sees whose turn it is, and no content.
+-- Delivery sees which message of a conversation is next, but no content.
 CREATE POLICY delivery ON chat_message FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (tenant_id, session_id, number, role, job_id) ON chat_message TO counterfoil_delivery;
 -- The watchdog deletes conversations that were not used for three months, and sees no others.
@@ -128,7 +128,7 @@ CREATE POLICY past_keeping ON chat_session TO counterfoil_maintenance
     USING (last_used_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, last_used_at), DELETE ON chat_session TO counterfoil_maintenance;
 
--- Lists the payload of a task that is deleted, or loses its payload, for removal. It acts as the owner.
+-- Schedules the deletion of a payload when its task is deleted or no longer refers to it. It runs as the owner.
 CREATE POLICY left_behind ON payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
 CREATE FUNCTION enqueue_payload_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -145,9 +145,9 @@ CREATE TRIGGER delete_old_payload AFTER UPDATE OF payload_s3_key ON task FOR EAC
     WHEN (OLD.payload_s3_key IS NOT NULL AND NEW.payload_s3_key IS DISTINCT FROM OLD.payload_s3_key)
     EXECUTE FUNCTION enqueue_payload_deletion();
 
--- Deletes the messages of a deleted conversation from its tasks. It acts as the owner, because the watchdog may not
--- write payloads. It runs before the messages are deleted, because they name the tasks. By then the conversation is
--- locked, and no message can be added.
+-- Deletes the messages of a deleted conversation from its tasks. It runs as the owner, because the watchdog may not
+-- write payloads. It runs before the messages are deleted, because they refer to the tasks. The conversation is locked
+-- by then, so no message can be added.
 CREATE POLICY forgetting ON chat_message FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY forgetting ON task FOR UPDATE TO counterfoil_owner
     USING (true) WITH CHECK (payload_s3_key IS NULL AND result IS NULL);
@@ -164,8 +164,8 @@ $body$;
 REVOKE ALL ON FUNCTION scrub_chat_tasks FROM PUBLIC;
 CREATE TRIGGER forget BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION scrub_chat_tasks();
 
--- Bodies of messages in the outbox, for the process that sends them. It is the only way for the delivery role to a
--- task's payload, and only while its message is unsent: the body of a task without an outbox row is NULL.
+-- Bodies of messages in the outbox, for the process that sends them. This is the only way for the delivery role to read
+-- a task's payload, and only while its message is unsent: a task without an unsent outbox row has the body NULL.
 CREATE POLICY composing ON task FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY composing ON outbox FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION task_messages(ids uuid[]) RETURNS TABLE (id uuid, body jsonb)

@@ -1,13 +1,13 @@
 -- Destinations of a tenant's results, and the jobs that deliver them.
 
--- A destination is disabled and never deleted: its jobs record deliveries, and no longer hold content.
+-- A destination is disabled, not deleted, because its jobs record its deliveries.
 CREATE TABLE destination (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     name        text NOT NULL CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     kind        text NOT NULL CHECK (kind IN ('webhook', 's3')),
     url         text CHECK (length(url) <= 2048),
-    prefix      text CHECK (length(prefix) <= 200),  -- of keys, after exports/{tenant}/
+    prefix      text CHECK (length(prefix) <= 200),  -- prefix of the keys after exports/{tenant}/
     events      text[] NOT NULL CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0),
     created_at  timestamptz NOT NULL,
     disabled_at timestamptz,
@@ -15,10 +15,10 @@ CREATE TABLE destination (
     UNIQUE (tenant_id, id)
 );
 CREATE UNIQUE INDEX destination_by_name ON destination (tenant_id, name) WHERE disabled_at IS NULL;
--- Two destinations with one prefix would write the same files.
+-- Two destinations with the same prefix would write the same files.
 CREATE UNIQUE INDEX destination_by_prefix ON destination (tenant_id, prefix) WHERE disabled_at IS NULL;
 
--- Secrets that sign a webhook: the newest one, and the previous one while receivers change over.
+-- Secrets that sign the calls of a webhook: the newest, and for a day the previous one.
 CREATE TABLE destination_secret (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL,
@@ -38,10 +38,10 @@ CREATE TABLE output_job (
     tenant_id        uuid NOT NULL,
     destination_id   uuid NOT NULL,
     subject          text NOT NULL CHECK (subject IN ('cluster', 'document', 'offers')),
-    subject_id       uuid NOT NULL,  -- no foreign key: its removal is delivered too
-    schema_version   integer NOT NULL,  -- of the body of this revision
+    subject_id       uuid NOT NULL,  -- no foreign key, because the removal of a subject is delivered as well
+    schema_version   integer NOT NULL,  -- schema version of this revision's body
     payload          jsonb NOT NULL,
-    payload_revision integer NOT NULL DEFAULT 1,  -- of the payload; unchanged when the same payload is sent again
+    payload_revision integer NOT NULL DEFAULT 1,  -- revision that last changed the payload
     requested_at     timestamptz NOT NULL,  -- when the payload last changed
     delivered_at     timestamptz,
     response_status  integer,
@@ -64,7 +64,8 @@ CREATE TABLE output_job (
 CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
 
--- A changed payload raises payload_revision; sending the same payload again, as for a retried dead letter, does not.
+-- A changed payload increments payload_revision. Sending the same payload again, such as for a retried dead letter, does
+-- not.
 CREATE FUNCTION count_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp AS $body$
 BEGIN
@@ -102,8 +103,8 @@ GRANT INSERT, UPDATE (schema_version, payload, requested_at, delivered_at, respo
                       failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
                       dlq_returns, skip_reason)
     ON output_job TO counterfoil_worker;
--- Delivery sees and moves the life cycle of all tenants' work, and no content. A dead letter names the subject and the
--- destination.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content. Dead letters
+-- contain the subject and the name of the destination.
 CREATE POLICY delivery ON output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, status, error, attempts, failed_at,
               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
@@ -114,11 +115,11 @@ GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, st
 CREATE POLICY delivery ON destination FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
 
--- The functions below enqueue a delivery when the state of a document has changed permanently. Workers, the archiver
--- and the watchdog change states, in roles that may not see a document's content. So the row itself enqueues it, in
--- the transaction that changes it: no change is missed, and a change that is rolled back is not delivered.
+-- The functions below enqueue a delivery when a document reaches a final state. Workers, the archiver and the watchdog
+-- change states, some in roles that may not see a document's content. So triggers enqueue the delivery in the same
+-- transaction: no change is missed, and a change that is rolled back is not delivered.
 
--- For the functions, which act as the owner, for one tenant at a time.
+-- For the functions, which run as the owner with one tenant at a time.
 DO $security$
 DECLARE
     name text;
@@ -132,10 +133,10 @@ BEGIN
 END
 $security$;
 
--- Enqueues the delivery of a document's state. `subject_id` and destination always name the same job
--- (counterfoil.documents.output). A new revision of it begins as that of any work item
--- (counterfoil.delivery.work.begin), unless its payload is unchanged; it closes the dead letter of a failed one. A
--- succeeded extraction is final for a file that was split; any other document is still to be matched.
+-- Enqueues the delivery of a document's state. The job's id depends only on destination and document
+-- (counterfoil.webhooks.destinations.job_id). If the payload has changed, a new revision starts as for any work item
+-- (counterfoil.delivery.work.start_revision), and the dead letter of a failed one is closed. A succeeded extraction is
+-- final only for a file that was split, because other documents are still matched.
 CREATE FUNCTION record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 DECLARE
@@ -192,8 +193,8 @@ END
 $body$;
 REVOKE ALL ON FUNCTION record_stage_change FROM PUBLIC;
 
--- Only the owner may attach the trigger functions to a table, or a role could attach them to a temporary table and
--- forge deliveries for any tenant. A trigger runs its function without this privilege.
+-- Only the owner may attach the trigger functions to a table. Otherwise a role could attach them to a temporary table
+-- and forge deliveries for any tenant. A trigger runs its function without this privilege.
 CREATE FUNCTION on_matching_status_change() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN

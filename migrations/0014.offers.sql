@@ -1,9 +1,10 @@
 -- Daily offers: users' profiles, the pools and shards of a date, and the offers of each user.
 
--- A person as bytes of fixed length, most significant byte first. Ids: user id (16), external id (16). Place on the
--- unit sphere: x, y and z in units of 2^-22 (4 each). Birth date: yyyymmdd (4). Gender and genders sought, as bits:
--- woman 1, man 2, nonbinary 4 (2 each). Ages sought (2 each). Reach in km (4). Sixteen traits in units of 1/127 (1
--- each): -128 is not a number, missing ones are 0.
+-- A person as bytes of fixed length, most significant byte first, with the number of bytes of each value in
+-- parentheses. Ids: user id (16), external id (16). Place on the unit sphere: x, y and z in units of 2^-22 (4 each).
+-- Birth date: yyyymmdd (4). Gender and genders sought, as bits: woman 1, man 2, nonbinary 4 (2 each). Minimum and
+-- maximum age sought (2 each). Maximum distance in km (4). Sixteen traits in units of 1/127 (1 each): -128 stands for
+-- NaN, and a missing trait is 0.
 CREATE FUNCTION pack_profile(user_id uuid, external_id uuid, birth_date date, gender text, seeks_genders text[],
     min_age integer,
                               max_age integer, latitude double precision, longitude double precision,
@@ -59,7 +60,7 @@ CREATE TABLE profile (
 );
 CREATE INDEX profile_by_zone ON profile (tenant_id, timezone, user_id) WHERE is_active;
 
--- Two users who are never offered to each other, whichever of them blocked the other.
+-- A user who blocked another one. Neither is offered to the other.
 CREATE TABLE user_block (
     user_id             uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
     blocked_id          uuid NOT NULL CHECK (blocked_id <> user_id),
@@ -71,8 +72,8 @@ CREATE TABLE user_block (
 CREATE INDEX user_block_by_blocked ON user_block (blocked_id);
 CREATE INDEX user_block_by_tenant ON user_block (tenant_id);
 
--- Users who are offered to each other on a date of one time zone, as they were when the pool was pinned. Its shards
--- contain them. No user is in two pools of a date, because each has one job for it.
+-- A snapshot of the users of one time zone, who are offered to each other on one date. The shards contain the users. No
+-- user is in two pools of a date, because a user has one job per date.
 CREATE TABLE offer_pool (
     id                uuid PRIMARY KEY,  -- UUIDv5 of tenant, date and zone
     tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -81,7 +82,7 @@ CREATE TABLE offer_pool (
     offered_at        timestamptz NOT NULL,  -- 9:00 of the date in the zone
     expires_at        timestamptz NOT NULL,  -- 9:00 of the next date
     algorithm_version integer NOT NULL,
-    rules             jsonb NOT NULL,        -- offers per user, candidates, exposure cap, and days until a repetition
+    rules             jsonb NOT NULL,        -- offers per user, candidates, exposure cap, days before a repetition
     user_count        integer NOT NULL,
     profiles_hash     bytea NOT NULL CHECK (octet_length(profiles_hash) = 32),  -- of the profiles in its shards
     pinned_at         timestamptz NOT NULL,
@@ -91,13 +92,13 @@ CREATE TABLE offer_pool (
 CREATE INDEX offer_pool_by_age ON offer_pool (date);
 CREATE INDEX offer_pool_by_time ON offer_pool (tenant_id, offered_at, id);
 
--- A work item: the day's offers of some users. A shard of a pool contains a range of its users. Other shards contain
--- late or quarantined users, who are not part of the pool and whose profiles are read again.
+-- Work item that computes the day's offers of some users. A shard of the pool contains a range of its users. Other
+-- shards contain late or quarantined users, who are not in the pool and whose profiles are read again.
 CREATE TABLE offer_shard (
     id               uuid PRIMARY KEY,  -- UUIDv5 of pool and name
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     pool_id          uuid NOT NULL REFERENCES offer_pool (id) ON DELETE CASCADE,
-    name             text NOT NULL,     -- in the pool '0', '1', ...
+    name             text NOT NULL,     -- '0', '1', ... for shards of the pool
     date             date NOT NULL,
     timezone         text NOT NULL,
     created_at       timestamptz NOT NULL,
@@ -106,7 +107,7 @@ CREATE TABLE offer_shard (
     profiles         bytea CHECK (octet_length(profiles) = 76 * cardinality(users)),
     excluded         bytea,             -- pairs that must not be offered, as of the first attempt
     completed        integer,           -- users with offers
-    failed           integer,           -- users without
+    failed           integer,           -- users without offers
     completed_at     timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
@@ -128,7 +129,7 @@ CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pendin
 CREATE INDEX offer_shard_by_tenant ON offer_shard (tenant_id);
 CREATE INDEX offer_shard_with_profiles ON offer_shard (date) WHERE profiles IS NOT NULL OR excluded IS NOT NULL;
 
--- A user's job for a date in the user's own time zone.
+-- The offers of one user for one date in the user's time zone.
 CREATE TABLE matchmaking_jobs (
     id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     date              date NOT NULL,
@@ -141,10 +142,10 @@ CREATE TABLE matchmaking_jobs (
     error_message     text,
     retry_count       integer DEFAULT 0,
     tenant_id         uuid NOT NULL,
-    shard_id          uuid NOT NULL,        -- the work item that serves it
+    shard_id          uuid NOT NULL,        -- work item that computes the offers
     algorithm_version integer,
     inputs_hash       bytea CHECK (octet_length(inputs_hash) = 32),
-    lease_expires_at  timestamptz,          -- as of the claim; a heartbeat renews the shard's
+    lease_expires_at  timestamptz,          -- as of the claim; heartbeats renew only the lease of the shard
     attempt           integer NOT NULL DEFAULT 0,
     UNIQUE (date, user_id),
     CHECK ((status = 'completed') = (completed_at IS NOT NULL)),
@@ -153,8 +154,8 @@ CREATE TABLE matchmaking_jobs (
 CREATE INDEX idx_matchmaking_jobs_status ON matchmaking_jobs (status);
 CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timezone);
 CREATE INDEX matchmaking_jobs_failed ON matchmaking_jobs (date, timezone, user_id) WHERE status = 'failed';
--- The jobs of a shard are not searched by date and user: statistics never include today, so the planner expects no jobs
--- of the date, and reads every job of it for each shard.
+-- The jobs of a shard are found by this index and not by date and user. Statistics never include today, so the planner
+-- would expect no jobs of the date and read all of them for each shard.
 CREATE INDEX matchmaking_jobs_by_shard ON matchmaking_jobs (shard_id);
 
 CREATE TABLE offers (
@@ -197,7 +198,7 @@ GRANT SELECT, INSERT, UPDATE (status, offers, started_at, completed_at, error_me
 GRANT SELECT, INSERT, UPDATE (excluded, completed, failed, status, error, attempts, failed_at, revision, claim_token,
                               claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON offer_shard TO counterfoil_worker;
--- Delivery sees and moves the life cycle of all tenants' work, and no content.
+-- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, completed, failed, completed_at, seconds,
               status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
@@ -208,7 +209,7 @@ GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, co
 CREATE POLICY delivery ON offer_pool FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, date, timezone, offered_at, expires_at, user_count, pinned_at) ON offer_pool
     TO counterfoil_delivery;
--- After the retention, the watchdog deletes in steps: jobs with their offers, then the pools with their shards.
+-- After the retention, the watchdog deletes jobs with their offers, then pools with their shards, in steps.
 CREATE POLICY past_keeping ON matchmaking_jobs TO counterfoil_maintenance
     USING (date < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, date), DELETE ON matchmaking_jobs TO counterfoil_maintenance;
@@ -216,7 +217,7 @@ CREATE POLICY past_keeping ON offer_pool FOR DELETE TO counterfoil_maintenance
     USING (date < now() - interval '90 days');
 GRANT DELETE ON offer_pool TO counterfoil_maintenance;
 
--- For the functions below, which act as the owner.
+-- For the functions below, which run as the owner.
 CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE POLICY following ON offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
@@ -235,14 +236,14 @@ CREATE TRIGGER set_completed_at BEFORE UPDATE OF status ON offer_shard FOR EACH 
 -- Completed offers never change.
 CREATE FUNCTION reject_completed_offer_update() RETURNS trigger LANGUAGE plpgsql AS $refuse$
 BEGIN
-    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
+    RAISE EXCEPTION 'The offers of user % for % are completed and cannot change', OLD.user_id, OLD.date
         USING ERRCODE = 'restrict_violation';
 END
 $refuse$;
 CREATE TRIGGER immutable BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
     EXECUTE FUNCTION reject_completed_offer_update();
 
--- The jobs of users follow their shard, whatever changes it: a worker, the archiver, or an operator's retry.
+-- Copies a changed state of a shard to the jobs of its users, for every writer: worker, archiver or operator's retry.
 CREATE FUNCTION sync_matchmaking_jobs() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $follow$
 BEGIN
@@ -263,7 +264,7 @@ CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
           AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.claim_token <> NEW.claim_token))
     EXECUTE FUNCTION sync_matchmaking_jobs();
 
--- A user's offers are deleted with the job. A foreign key would check each inserted row.
+-- Deletes a user's offers with the job. It is not a foreign key, which would check each inserted row.
 CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
 BEGIN
@@ -275,8 +276,8 @@ REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
 CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
--- Number of duplicate offers, or second sets of offers for one date, of users whose shard has ended since. It must be
--- 0. It searches user by user: with a month of offers, PostgreSQL would read all of them each hour.
+-- Number of duplicate offers, including second sets for a date, of users whose shard ended after `since`. It must be 0.
+-- It searches user by user, because otherwise PostgreSQL would read months of offers every hour.
 CREATE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
     SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
@@ -289,7 +290,7 @@ $duplicates$;
 REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
--- The records of people are deleted after a week: their offers are computed by then, and users have them.
+-- Deletes the pinned records of people after a week, when their offers have long been computed.
 CREATE FUNCTION clear_expired_pools(at_most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
     WITH forgotten AS (

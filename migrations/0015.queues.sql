@@ -1,7 +1,7 @@
--- Queues as people see them: finished and waiting work per minute, and pauses.
+-- Data of the queue pages: finished and pending work items per minute, and pauses.
 
--- Work that has just finished, a row for each, so that settling waits for no other transaction. The watchdog adds
--- them up each minute. Only charts use them, so a crash of the server may lose the last minute.
+-- One row per finished work item, so that settlements do not wait for each other. The watchdog adds them up every
+-- minute. The table is unlogged: only charts use it, so a server crash may lose the last minute.
 CREATE UNLOGGED TABLE finished_work (
     worker    text NOT NULL,
     tenant_id uuid,
@@ -9,8 +9,8 @@ CREATE UNLOGGED TABLE finished_work (
     ended_at  timestamptz NOT NULL
 );
 
--- Minutes of the last hours for each worker: of a tenant, and (tenant_id NULL) of all work together, including
--- unassigned.
+-- The last two hours of each worker by minute and tenant. tenant_id NULL: all work items together, including unassigned
+-- ones.
 CREATE TABLE queue_minute_stats (
     tenant_id      uuid REFERENCES tenant (id) ON DELETE CASCADE,
     worker         text NOT NULL,
@@ -18,23 +18,23 @@ CREATE TABLE queue_minute_stats (
     succeeded      integer NOT NULL DEFAULT 0,
     skipped        integer NOT NULL DEFAULT 0,
     failed         integer NOT NULL DEFAULT 0,
-    pending        integer,  -- this and the next three as the watchdog measured them; NULL: not measured
-    oldest_seconds integer,  -- since the oldest pending work item was due; NULL: none was
+    pending        integer,  -- this and the next three are measured by the watchdog; NULL: not measured
+    oldest_seconds integer,  -- since the oldest pending work item was due; NULL: none is due
     dead_letters   integer,  -- pending
     depth          integer,  -- messages in its queues, including those in flight and delayed, as SQS estimates
     UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute)
 );
 CREATE INDEX queue_minute_stats_by_age ON queue_minute_stats (minute);
 
--- A pause that a person requested or ended. A queue serves all tenants, so a row has none either.
+-- A pause that a person requested or ended. A queue serves all tenants, so a row has no tenant.
 CREATE TABLE queue_pause (
     worker     text PRIMARY KEY,
     is_paused  boolean NOT NULL,
     reason     text NOT NULL,
     changed_by text NOT NULL,
     changed_at timestamptz NOT NULL,
-    is_applied boolean NOT NULL DEFAULT false,  -- whether the event source mappings were switched since
-    version    integer NOT NULL DEFAULT 1       -- grows with each change; a caller sends the version that it saw
+    is_applied boolean NOT NULL DEFAULT false,  -- whether the event source mappings match this row
+    version    integer NOT NULL DEFAULT 1       -- increases with each change; callers send the version that they read
 );
 GRANT SELECT, INSERT, UPDATE ON queue_pause TO counterfoil_delivery;
 
@@ -66,7 +66,7 @@ GRANT INSERT ON finished_work TO counterfoil_worker, counterfoil_delivery;
 GRANT INSERT, UPDATE (succeeded, skipped, failed, pending, oldest_seconds, dead_letters, depth) ON queue_minute_stats
     TO counterfoil_maintenance;
 
--- Counts each kind of work. Work that is canceled before it began does not count.
+-- Counts work items of each kind that end. A work item that is canceled before its first attempt does not count.
 CREATE FUNCTION count_finished_work() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $count$
 DECLARE
     outcome text;

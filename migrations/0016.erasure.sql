@@ -1,20 +1,21 @@
--- Erasure of a document with its files, and of a tenant with all of its rows and objects, in bounded transactions.
+-- Erasure of documents with their files, and of tenants with all of their rows and objects, in bounded transactions.
 
--- An erasure of a tenant, stored before anything is erased. The watchdog carries it out in steps. The finished row
--- names no one: its hash recognizes late messages about the tenant's uploads until no queue can hold one.
+-- The erasure of a tenant. The row is written before anything is erased, and the watchdog runs the erasure in steps. A
+-- finished row contains no name. Its hash identifies late messages about the tenant's uploads while a queue may still
+-- contain one.
 CREATE TABLE tenant_erasure (
     slug_hash    bytea PRIMARY KEY CHECK (octet_length(slug_hash) = 32),
-    id           uuid UNIQUE,  -- of the tenant; NULL when finished, as the slug is
+    id           uuid UNIQUE,  -- tenant id; NULL when finished, like slug
     slug         text,
     requested_at timestamptz NOT NULL,
     row_count    bigint NOT NULL DEFAULT 0,
     object_count bigint NOT NULL DEFAULT 0,
-    cleared_at   timestamptz,  -- when no row and no object was found for the first time
+    cleared_at   timestamptz,  -- when the erasure first found no more rows or objects
     finished_at  timestamptz,
     due_at       timestamptz NOT NULL,
-    failures     integer NOT NULL DEFAULT 0,  -- since it last succeeded
-    next_table   name,  -- where the erasure continues; the tables before it hold no more rows
-    next_page    bigint NOT NULL DEFAULT 0,  -- of a table without an index on tenant_id
+    failures     integer NOT NULL DEFAULT 0,  -- failed runs since the last success
+    next_table   name,  -- table where the erasure continues; earlier tables have no more rows
+    next_page    bigint NOT NULL DEFAULT 0,  -- page where it continues, in a table without an index on tenant_id
     CHECK (num_nulls(id, slug) = CASE WHEN finished_at IS NULL THEN 0 ELSE 2 END)
 );
 
@@ -23,11 +24,11 @@ CREATE TABLE object_erasure (
     id              uuid PRIMARY KEY DEFAULT uuidv7(),
     bucket          text NOT NULL,
     key             text NOT NULL,
-    tenant          uuid,  -- whose documents may need the object; NULL: it is erased whatever needs it
+    tenant          uuid,  -- tenant whose documents may need the object; NULL: it is erased in any case
     version         text,  -- NULL: every version
-    modified_before timestamptz NOT NULL,  -- an object uploaded later is another file under the same key
+    modified_before timestamptz NOT NULL,  -- a later object with the same key is another file
     due_at          timestamptz NOT NULL DEFAULT now(),
-    failures        integer NOT NULL DEFAULT 0,  -- since it last succeeded
+    failures        integer NOT NULL DEFAULT 0,  -- failed runs since the last success
     UNIQUE NULLS NOT DISTINCT (bucket, key, version)
 );
 CREATE INDEX object_erasure_by_due ON object_erasure (due_at);
@@ -37,7 +38,7 @@ GRANT SELECT, DELETE,
     ON tenant_erasure TO counterfoil_maintenance;
 GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_maintenance;
 
--- Every table of tenants opens the rows of one tenant to the functions below, which run as the owner.
+-- In every table with tenant_id, the functions below, which run as the owner, may access the rows of one tenant.
 DO $security$
 DECLARE
     name text;
@@ -52,7 +53,8 @@ BEGIN
     END LOOP;
 END
 $security$;
--- A mail is one object for several tenants: it stays until the last of them is erased. Its own job has no tenant.
+-- A mail is one object for several tenants, and stays until the last of them is erased. The job of the mail itself has
+-- no tenant.
 CREATE POLICY erasing_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY erasing_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
     USING (tenant_id IS NULL OR skip_reason = 'The file was erased.') WITH CHECK (skip_reason = 'The file was erased.');
@@ -76,8 +78,8 @@ $body$;
 REVOKE ALL ON FUNCTION find_tenant_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION find_tenant_erasure TO counterfoil_delivery;
 
--- Stores the erasure and takes the slug and the addresses away, so that nothing new reaches the tenant. Returns the
--- values for the audit trail; no row without such a tenant.
+-- Stores the erasure and removes the tenant's slug and addresses, so that nothing new reaches the tenant. Returns the
+-- values for the audit trail, or no row if the tenant does not exist.
 CREATE FUNCTION begin_tenant_erasure(
     erased_slug text, at timestamptz, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea
 ) RETURNS SETOF record
@@ -100,7 +102,7 @@ $body$;
 REVOKE ALL ON FUNCTION begin_tenant_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION begin_tenant_erasure TO counterfoil_delivery;
 
--- Uploads of an erased tenant whose messages arrive late. Their objects are erased, and their keys returned.
+-- Schedules the erasure of uploads of erased tenants whose messages arrive late, and returns their keys.
 CREATE FUNCTION erase_late_uploads(
     buckets text[], keys text[], slugs text[], at timestamptz
 ) RETURNS SETOF text
@@ -119,8 +121,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_late_uploads FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_late_uploads TO counterfoil_delivery;
 
--- Tables with rows of tenants, referencing tables before referenced ones. The trigger enqueue_payload_deletion of task
--- inserts into payload_deletion, which comes last.
+-- Tables with tenant_id, each before the tables that it references. payload_deletion comes last, because the trigger
+-- enqueue_payload_deletion of task inserts into it.
 CREATE FUNCTION tenant_tables() RETURNS SETOF name
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -139,8 +141,8 @@ $body$;
 REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_maintenance;
 
--- Deletes up to `at_most` rows of a table of a tenant being erased. Of a table without an index on tenant_id, it reads
--- up to `at_most` pages. Returns whether the table is finished, NULL when other transactions lock rows.
+-- Deletes up to `at_most` rows of a tenant being erased from one table. In a table without an index on tenant_id, it
+-- reads up to `at_most` pages. Returns whether the table is finished, or NULL if other transactions lock rows.
 CREATE FUNCTION erase_tenant_rows(erased uuid, of_table name, at_most integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -159,7 +161,7 @@ BEGIN
         RETURN true;
     END IF;
     IF of_table NOT IN (SELECT tenant_tables()) THEN
-        RAISE EXCEPTION 'table % has no rows of tenants', of_table;
+        RAISE EXCEPTION 'table % has no column tenant_id', of_table;
     END IF;
     IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
         RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
@@ -216,7 +218,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_maintenance;
 
--- Deletes a tenant being erased, after its rows, and its organization with the last tenant.
+-- Deletes the tenant after all of its rows, and its organization with the last tenant.
 CREATE FUNCTION erase_tenant(erased uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -241,7 +243,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_tenant FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant TO counterfoil_maintenance;
 
--- Answers of the language model that quote the documents. Call it before the documents are deleted.
+-- Deletes answers of the language model that quote the documents. It must be called before the documents are deleted.
 CREATE FUNCTION erase_llm_judgments(ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -252,7 +254,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_llm_judgments FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_llm_judgments TO counterfoil_worker;
 
--- Versions of a file that documents of the transaction's tenant need, other than `ids`. NULL: every version.
+-- Versions of a file that documents of the current tenant other than `ids` need. NULL: every version.
 CREATE FUNCTION needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -268,8 +270,9 @@ AS $body$
 $body$;
 REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
 
--- Erases the remains of deleted documents: files that no other document needs, and their names. `stale_until` is when
--- every attempt in progress has ended. Returns the acquisition jobs whose file is erased, and how many sources stay.
+-- Schedules the erasure of files that only the deleted documents needed, and erases the names of the documents. By
+-- `stale_until`, every attempt in progress has ended. Returns the acquisition jobs whose file is erased, and the number
+-- of sources that stay.
 CREATE FUNCTION erase_documents(
     ids uuid[], at timestamptz, stale_until timestamptz, OUT jobs uuid[], OUT retained integer
 )
@@ -299,7 +302,7 @@ BEGIN
               SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
-          -- Of a document that was replaced, the file is retained with its trail.
+          -- The file of a replaced document stays, and so does its audit trail.
           AND NOT EXISTS (
               SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
@@ -314,7 +317,7 @@ BEGIN
         UNION
         SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
     ), needed AS (
-        -- Other files may have been uploaded under the same key: then the versions of theirs stay.
+        -- If other files were uploaded with the same key, their versions stay.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
@@ -356,7 +359,7 @@ BEGIN
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
-    -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
+    -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
     DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
@@ -366,7 +369,7 @@ BEGIN
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
     ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
-    -- The hash keeps an erased document from being read again out of a file that stays.
+    -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
@@ -387,8 +390,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_dead_letters FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_dead_letters TO counterfoil_worker;
 
--- Limits of a due erasure: it erases versions last modified until `before`, without `needed` (NULL: every version is).
--- No row while an attempt is in progress that may have stored the same attachment, but not its document.
+-- Limits of a due erasure: it erases versions modified up to `before`, except `needed` (NULL: all are needed). Returns
+-- no row while an attempt in progress may have stored the same attachment but not its document yet.
 CREATE FUNCTION begin_object_erasure(
     erased uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
 ) RETURNS SETOF record
@@ -396,7 +399,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
     callers_tenant text := current_setting('counterfoil.tenant', true);
-    second CONSTANT interval := '1 second';  -- S3 dates objects in whole seconds
+    second CONSTANT interval := '1 second';  -- resolution of S3's modification times
     erasure object_erasure;
 BEGIN
     SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
@@ -411,7 +414,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- after the attempts: they may commit
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
     RETURN NEXT;
 END
@@ -419,7 +422,7 @@ $body$;
 REVOKE ALL ON FUNCTION begin_object_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION begin_object_erasure TO counterfoil_maintenance;
 
--- Deletes the names of erased objects. An erasure with a later end runs once more then.
+-- Erases the keys of erased objects. If `modified_before` is in the future, the erasure runs again at that time.
 CREATE FUNCTION end_object_erasure(erased uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$

@@ -1,9 +1,9 @@
--- Setup of tenants through the API. It connects as counterfoil_api: a worker that may also set up tenants. No other
--- worker may, because workers read documents that strangers send.
+-- Setup of tenants through the API. The API connects as counterfoil_api, a worker role that may also set up tenants.
+-- Other workers may not, because they process files from outside senders.
 
-ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- since then it takes no new work; NULL: it is enabled
+ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- no new work items since then; NULL: enabled
 
--- A transaction without a tenant lists and adds tenants.
+-- Only a transaction without a tenant may list and add tenants.
 CREATE POLICY setup_list ON tenant FOR SELECT TO counterfoil_api
     USING (nullif(current_setting('counterfoil.tenant', true), '') IS NULL);
 CREATE POLICY setup_add ON tenant FOR INSERT TO counterfoil_api
@@ -28,10 +28,11 @@ $security$;
 GRANT INSERT (tenant_id, email), DELETE ON tenant_admin TO counterfoil_api;
 GRANT INSERT (tenant_id, address), DELETE ON tenant_address TO counterfoil_api;
 
--- Tenants' own admins add destinations, too. Only those of platform admins may call addresses on the allowlist.
+-- A tenant's admins may add destinations as well, but only destinations added by admins of all tenants may call the
+-- addresses on the allowlist.
 ALTER TABLE destination ADD COLUMN allows_internal boolean NOT NULL DEFAULT false;
 
--- The policies of workers apply to the rows of these tables.
+-- The row-level security policies of workers apply to these tables.
 GRANT INSERT, UPDATE (disabled_at) ON destination TO counterfoil_api;
 GRANT INSERT, UPDATE (expires_at), DELETE ON destination_secret TO counterfoil_api;
 GRANT INSERT, DELETE ON tolerance TO counterfoil_api;

@@ -4,7 +4,7 @@
 --   counterfoil_owner     owns every table; migrations run as it. Row-level security binds it too (FORCE).
 --   counterfoil_delivery  cannot log in. Sees the life cycle of every tenant's work, and none of its content, with one
 --                         exception: task_messages() composes messages of tasks with their payloads, because this role
---                         sends them. It and the keeper can read a payload while an outbox row refers to its task.
+--                         sends them. It and the maintenance can read a payload while an outbox row refers to its task.
 --   counterfoil_worker    the functions that touch documents. Sees one tenant for each transaction, and takes the
 --                         delivery role only explicitly (SET LOCAL ROLE), to claim a batch of several tenants' work.
 --   counterfoil_api       the API: a worker that may also set up tenants.

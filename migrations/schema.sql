@@ -17,7 +17,7 @@ BEGIN
     UPDATE audit_head SET number = NEW.number, hash = NEW.hash
     WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE =
+        RAISE EXCEPTION 'the audit entry must follow the chain head' USING ERRCODE =
             'integrity_constraint_violation';
     END IF;
     RETURN NULL;
@@ -30,7 +30,7 @@ CREATE FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time 
     AS $$
 DECLARE
     callers_tenant text := current_setting('counterfoil.tenant', true);
-    second CONSTANT interval := '1 second';  -- S3 dates objects in whole seconds
+    second CONSTANT interval := '1 second';  -- resolution of S3's modification times
     erasure object_erasure;
 BEGIN
     SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
@@ -45,7 +45,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- after the attempts: they may commit
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
     PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
     RETURN NEXT;
 END
@@ -111,7 +111,7 @@ BEGIN
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
-        -- The group and the words of an unassigned dead letter follow it to its tenant.
+        -- An unassigned dead letter gets a tenant: copy its group and move its words.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.message, g.words, n.dlq_timestamp
@@ -251,7 +251,7 @@ BEGIN
               SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
-          -- Of a document that was replaced, the file is retained with its trail.
+          -- The file of a replaced document stays, and so does its audit trail.
           AND NOT EXISTS (
               SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
@@ -266,7 +266,7 @@ BEGIN
         UNION
         SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
     ), needed AS (
-        -- Other files may have been uploaded under the same key: then the versions of theirs stay.
+        -- If other files were uploaded with the same key, their versions stay.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
@@ -308,7 +308,7 @@ BEGIN
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
-    -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
+    -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
     DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
@@ -318,7 +318,7 @@ BEGIN
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
     ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
-    -- The hash keeps an erased document from being read again out of a file that stays.
+    -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = tenant;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
@@ -392,7 +392,7 @@ BEGIN
         RETURN true;
     END IF;
     IF of_table NOT IN (SELECT tenant_tables()) THEN
-        RAISE EXCEPTION 'table % has no rows of tenants', of_table;
+        RAISE EXCEPTION 'table % has no column tenant_id', of_table;
     END IF;
     IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
         RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
@@ -630,7 +630,7 @@ BEGIN
     ) THEN
         RETURN OLD;
     END IF;
-    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 
@@ -638,7 +638,7 @@ CREATE FUNCTION public.reject_completed_offer_update() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
+    RAISE EXCEPTION 'The offers of user % for % are completed and cannot change', OLD.user_id, OLD.date
         USING ERRCODE = 'restrict_violation';
 END
 $$;
@@ -2861,12 +2861,6 @@ CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (t
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY keeper ON public.notification_delivery TO counterfoil_maintenance USING (true) WITH CHECK (true);
-
-CREATE POLICY keeper ON public.notification_digest TO counterfoil_maintenance USING (true) WITH CHECK (true);
-
-CREATE POLICY keeper ON public.tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
-
 ALTER TABLE public.key_deletion ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY left_behind ON public.payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
@@ -2878,6 +2872,12 @@ ALTER TABLE public.llm_daily_usage ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.llm_judgment ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.llm_judgment_candidate ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY maintenance ON public.notification_delivery TO counterfoil_maintenance USING (true) WITH CHECK (true);
+
+CREATE POLICY maintenance ON public.notification_digest TO counterfoil_maintenance USING (true) WITH CHECK (true);
+
+CREATE POLICY maintenance ON public.tenant_admin TO counterfoil_maintenance USING (true) WITH CHECK (true);
 
 ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 

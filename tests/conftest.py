@@ -23,10 +23,10 @@ from tests import factories
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
 CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/e2e/test_tasks.py")
-LONGEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulation/test_simulation.py")
-"""Tests that take longest, in this order."""
-TOGETHER = ("tests/infra/", "tests/tools/sample_generator/")
-"""Folders that run in one process: importing aws_cdk takes 4 s, samples take 5 s."""
+SLOWEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulation/test_simulation.py")
+"""The slowest tests, slowest first."""
+SINGLE_PROCESS_FOLDERS = ("tests/infra/", "tests/tools/sample_generator/")
+"""Folders whose tests share a process. Importing aws_cdk takes 4 s, and generating samples 5 s."""
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
@@ -38,10 +38,10 @@ def pytest_runtest_setup() -> None:
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Distribute tests by file, and end-to-end tests by cloud, to deploy clouds once."""
+    """Distribute tests by file, and end-to-end tests by the cloud that they share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = next((folder for folder in TOGETHER if nodeid.startswith(folder)), None)
+        folder = next((folder for folder in SINGLE_PROCESS_FOLDERS if nodeid.startswith(folder)), None)
         return folder or cloud_of(nodeid) or super()._split_scope(nodeid)
 
 
@@ -57,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCloud:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one process more than cores, because end-to-end tests mostly wait."""
+    """Return the number of cores plus one, because end-to-end tests mostly wait."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -69,11 +69,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest tests first, so that no process waits for them at the end."""
+    """Run the slowest tests first, so that no process waits for them at the end."""
 
     def rank(item: pytest.Item) -> int:
         scope = cloud_of(item.nodeid) or item.nodeid.split("::")[0]
-        return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
+        return SLOWEST.index(scope) if scope in SLOWEST else len(SLOWEST)
 
     items.sort(key=rank)
 
@@ -87,7 +87,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: Server) -> str:
-    """Name of the database with all migrations, the template of clones."""
+    """Name of the fully migrated database that serves as the template of clones."""
     apply(postgres.create_database(TEMPLATE), MIGRATIONS)
     psycopg.connect(postgres.url(TEMPLATE)).close()  # writes the catalog cache that clones inherit
     return TEMPLATE
@@ -129,13 +129,13 @@ def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
         )
         yield clones
         for drop in clones.drops:
-            drop.result()  # raises its error
+            drop.result()  # re-raises an error of the thread
 
 
 class Clones:
-    """Create and drop databases in threads, the next clone while a test runs.
+    """Database clones, created ahead of time and dropped in the background.
 
-    Dropping has a separate thread, because PostgreSQL waits 100 ms if a connection of the test is still closing.
+    Dropping uses a separate thread, because PostgreSQL waits 100 ms if a connection of the test is still closing.
     """
 
     def __init__(self, create: Callable[[], Future[str]], drop: Callable[[str], Future[None]]) -> None:
@@ -185,7 +185,7 @@ def api_database_url(postgres: Server, migrated_database: str) -> str:
 
 
 @pytest.fixture
-def keeper_database_url(postgres: Server, migrated_database: str) -> str:
+def maintenance_database_url(postgres: Server, migrated_database: str) -> str:
     """URL of the same database for watchdog and dead_letters (counterfoil_maintenance)."""
     return postgres.url(migrated_database, "counterfoil_maintenance")
 
@@ -205,9 +205,9 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def keeper_database(keeper_database_url: str) -> Iterator[Database]:
+def maintenance_database(maintenance_database_url: str) -> Iterator[Database]:
     """The same database as counterfoil_maintenance."""
-    database = Database(keeper_database_url)
+    database = Database(maintenance_database_url)
     yield database
     database.close()
 

@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def make_tenant(connection: Connection, slug: str = "acme") -> UUID:
-    """Create a tenant with a separate organization and return its id."""
+    """Create a tenant with its own organization and return the tenant id."""
     row = connection.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
@@ -56,7 +56,7 @@ def make_document(
     received_at: datetime = NOW,
     **columns: Any,
 ) -> UUID:
-    """Create a document with a separate source and unique content; return its id.
+    """Create a document with its own source and unique content; return its id.
 
     `columns` sets further columns by name, for example `matching_status="pending"`, `matching_revision=1`.
     """

@@ -51,7 +51,7 @@ class Listener(ABC):
         """Serve one connection."""
 
     def close(self) -> None:
-        """End the listener and every connection."""
+        """Close the listener and every connection."""
         _shut(self._socket)
         for connection in self._connections:
             _shut(connection)
@@ -92,17 +92,17 @@ class Cutting(Listener):
         self._to = port
         self.after: int | None = None
         self.speaks = threading.Event()
-        """When cleared, the server falls silent and its connections stay open."""
+        """When cleared, the proxy forwards no responses but keeps its connections open."""
         self.speaks.set()
         self.passed = 0
-        """Bytes of the server passed on to the latest connection."""
+        """Number of server bytes forwarded on the latest connection."""
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:
-        """Pass on both directions until the cut."""
+        """Forward both directions until the cut."""
         passed = 0  # per connection, because an earlier one may still be closing
         with socket.create_connection((HOST, self._to)) as server:
-            threading.Thread(target=self._pass_on, args=(connection, server), daemon=True).start()
+            threading.Thread(target=self._forward, args=(connection, server), daemon=True).start()
             while data := server.recv(65_536):
                 if self.after is not None:
                     data = data[: self.after - passed]
@@ -115,7 +115,7 @@ class Cutting(Listener):
             _shut(connection)
 
     @staticmethod
-    def _pass_on(connection: socket.socket, server: socket.socket) -> None:
+    def _forward(connection: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := connection.recv(65_536):
                 server.sendall(data)
@@ -135,7 +135,7 @@ def answering() -> Iterator[Answering]:
 
 @contextmanager
 def cutting(port: int) -> Iterator[Cutting]:
-    """Run a proxy before the server on `port`."""
+    """Run a proxy in front of the server on `port`."""
     proxy = Cutting(port)
     try:
         yield proxy

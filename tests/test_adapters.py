@@ -38,7 +38,7 @@ __all__ = ["pending", "tenant"]
 
 
 def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_database: str) -> None:
-    """Cuts happen within and between messages, at sign-in and during the commit."""
+    """Cuts happen within messages, between messages and during the commit."""
     with faulty.cutting(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
 
@@ -68,7 +68,7 @@ def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_d
 
 @pytest.fixture
 def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.Cutting, Database]]:
-    """A proxy before PostgreSQL, and a database with an idle connection through it."""
+    """A proxy for PostgreSQL, and a database with an idle connection through it."""
     with faulty.cutting(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
         database = Database(url, max_connections=2)
@@ -218,7 +218,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty.Answering]:
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
         monkeypatch.setattr(
             endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None)
-        )  # between botocore's retries
+        )  # no delay between botocore's retries
         aws.client.cache_clear()
         yield server
         aws.client.cache_clear()
@@ -260,15 +260,15 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
     "not modified": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
     "a proxy's page": (faulty.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
     "too many requests": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
-    "an error of S3": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
-    "an error of SQS": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
+    "an S3 error": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
+    "an SQS error": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
     "denied by S3": (faulty.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
     "denied by SQS": (faulty.answer(403, json("AccessDenied")), RejectedRequestError, RejectedRequestError),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_aws_responses_raise_own_errors(service: faulty.Answering, fault: str) -> None:
+def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty.Answering, fault: str) -> None:
     service.response, of_s3, of_sqs = FAULTS[fault]
 
     def change_visibility() -> None:
@@ -296,7 +296,7 @@ def test_unreadable_sqs_response_leaves_messages_in_outbox(service: faulty.Answe
 
 
 def test_dead_pooled_connections_are_replaced(database: Database, admin: Connection):
-    """This happens when a frozen Lambda environment sleeps through a failover."""
+    """This happens if the database fails over while a Lambda environment is frozen."""
     with database.delivery() as first, database.delivery() as other:
         pids = [connection.info.backend_pid for connection in (first, other)]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])

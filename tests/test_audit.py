@@ -134,7 +134,7 @@ def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, datab
     def add(_: int) -> int:
         with many.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
-            connection.execute("SELECT txid_current()")  # more work while others wait
+            connection.execute("SELECT txid_current()")  # another statement while other threads wait
             return number
 
     with ThreadPoolExecutor(8) as pool:
@@ -227,15 +227,15 @@ CHANGES = (
 
 
 def tampering(how: str, what: str, place: int, until: int, where: str) -> list[str]:
-    """Return statements that tamper with the entry of a chain at `place`."""
+    """Return statements that tamper with the entry at position `place` of a chain."""
     copied = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )
     if how == "changed":
         return [f"UPDATE audit_entry SET {what} {where} = {place}"]
-    if how == "taken out":
+    if how == "removed":
         return [f"DELETE FROM audit_entry {where} BETWEEN {place} AND {until}"]
-    if how == "put in":
+    if how == "inserted":
         return [
             f"UPDATE audit_entry SET number = number + 100 {where} >= {place}",
             f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied} FROM audit_entry {where} = {place - 1}",
@@ -250,7 +250,7 @@ def tampering(how: str, what: str, place: int, until: int, where: str) -> list[s
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    how=st.sampled_from(["changed", "taken out", "put in", "moved"]),
+    how=st.sampled_from(["changed", "removed", "inserted", "moved"]),
     what=st.sampled_from(CHANGES),
     place=st.integers(2, LENGTH - 1),
     more=st.integers(0, LENGTH),

@@ -76,7 +76,7 @@ def fail(breakers: Breakers, times: int = 1, retry_after: float | None = None) -
 
 def refused_until(breakers: Breakers, name: str = LLM) -> datetime:
     with pytest.raises(BreakerOpenError) as refusal, breakers.guard(name):
-        pytest.fail("let through")
+        pytest.fail("the call was allowed")
     return refusal.value.until
 
 
@@ -175,7 +175,7 @@ def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreake
 
 def test_long_outage_is_probed_every_ten_minutes() -> None:
     assert open_seconds(50_000, 30.0, None) == timedelta(minutes=10)
-    assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # required by the setting
+    assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # the setting may exceed the cap
     assert open_seconds(2, 0.01, None) == timedelta(seconds=0.02)
 
 
@@ -351,7 +351,7 @@ def test_no_transaction_is_open_during_call(breakers: ProcessBreakers, admin: Co
     open_transactions = """
         SELECT count(*) FROM pg_stat_activity
         WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
-        AND backend_type = 'client backend' -- autovacuum works whenever it likes
+        AND backend_type = 'client backend' -- autovacuum may run at any time
     """
     fail(breakers, FAILURES)
     clock.pass_(seconds=30)

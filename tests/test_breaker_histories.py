@@ -15,7 +15,7 @@ from tests.delivery.harness import Clock
 
 
 class Model:
-    """Simple model of a breaker: which calls it allows, and the effect of their end."""
+    """Simple model of a breaker: allowed calls, and the effect of their outcomes."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -62,7 +62,7 @@ TICKS = st.sampled_from([1, 2, 29, 30, 31, 60, PROBE_SECONDS, 600, 901])
 
 
 class History(RuleBasedStateMachine):
-    """Calls with any order, outcome and timing, compared with the model at each step."""
+    """Calls in any order and with any outcome, compared with the model at each step."""
 
     names = (f"llm:{number}" for number in count())
 
@@ -107,7 +107,7 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.calls)
     @rule(pick=st.integers(0, 99))
-    def die(self, pick: int) -> None:
+    def kill(self, pick: int) -> None:
         """Kill a process during a call, so that its outcome is lost."""
         guard, _ = self.calls.pop(pick % len(self.calls))
         self._end_unrecorded(guard)

@@ -104,7 +104,7 @@ def test_every_client_side_psycopg_error_is_classified() -> None:
 
 # -- AWS --------------------------------------------------------------------------------------------------------------
 
-CURABLE = {
+TRANSIENT = {
     *("HTTPClientError", "ConnectionClosedError", "ReadTimeoutError", "ResponseStreamingError"),
     *("ConnectionError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError", "SSLError"),
     *("IncompleteReadError", "ChecksumError", "FlexibleChecksumError", "CapacityNotAvailableError"),
@@ -137,7 +137,7 @@ def test_every_botocore_error_is_classified() -> None:
     }
 
     assert len(ours) > 80
-    assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == CURABLE
+    assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == TRANSIENT
     assert {type(error) for error in ours.values()} == {ServiceUnavailableError, RejectedRequestError}
     assert not any("secret" in str(error) for error in ours.values())
 

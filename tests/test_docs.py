@@ -36,7 +36,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_readme_lists_every_worker_with_its_gate(row: WorkerSpec) -> None:
+def test_readme_lists_every_worker_with_its_concurrency_limit(row: WorkerSpec) -> None:
     assert f"| `{row.name}` | {row.fed_by} | {row.does} | {row.concurrency_limit or '-'} |\n" in README
 
 
@@ -45,7 +45,7 @@ def test_readme_names_only_existing_workers() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {row.name for row in WORKERS}
 
 
-def test_operations_states_concurrency_and_connection_totals() -> None:
+def test_deploy_page_states_concurrency_and_connection_totals() -> None:
     assert f"reserve {sum(row.reserved_concurrency for row in WORKERS)} concurrent executions" in DEPLOY
     assert f"{sum(row.connections for row in WORKERS)} with the table as it is" in DEPLOY
 
@@ -94,7 +94,7 @@ def test_index_lists_every_decision() -> None:
     assert re.findall(r"\]\(([^)]+)\)", index) == pages
 
 
-def test_runbook_lists_exactly_the_emitted_metrics() -> None:
+def test_operations_page_lists_exactly_the_emitted_metrics() -> None:
     table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
 
     listed = [
@@ -111,12 +111,12 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=range(len(STATEMENTS)))
-def test_every_runbook_statement_runs_as_keeper(statement: str, keeper_database_url: str) -> None:
-    with psycopg.connect(keeper_database_url) as connection:
+def test_every_runbook_statement_runs_as_maintenance(statement: str, maintenance_database_url: str) -> None:
+    with psycopg.connect(maintenance_database_url) as connection:
         connection.execute(statement.encode())
 
 
-def test_runbook_lists_every_deployment_context_value() -> None:
+def test_deploy_page_lists_every_context_value() -> None:
     section = DEPLOY.split("## Settings")[1].split("\n### ")[0]
     listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
@@ -138,7 +138,7 @@ def example_of(recipe: str, language: str) -> str:
     return str(example)
 
 
-def test_example_of_a_task_type_works() -> None:
+def test_task_type_example_works() -> None:
     example = example_of("Add a task type", "python")
     names: dict[str, Any] = {"__name__": "example"}
 
@@ -149,7 +149,7 @@ def test_example_of_a_task_type_works() -> None:
     assert type_.run(Mock(), type_.read({"text": "ab", "times": 2}), Services()) == {"text": "abab"}
 
 
-def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lexicon_entry_example_works(monkeypatch: pytest.MonkeyPatch) -> None:
     example = example_of("Add a lexicon entry", "toml")
     ((concept, (added,)),) = lexicon.parse(example).items()
     ((term,),) = added.terms.values()
@@ -162,7 +162,7 @@ def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> No
         assert term in lexicon.Vocabulary(user).terms(f"titles.{concept}", added.means)
 
 
-def test_example_of_an_einvoice_format_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_einvoice_format_example_works(monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {"__name__": "example"}
     exec(example_of("Add an e-invoice format", "python"), names)
     monkeypatch.setattr(filetype, "ROOTS", ((r"\{urn:example\}Bill", "example"),))

@@ -250,8 +250,8 @@ def test_call_connects_to_checked_address_with_host_name(scripted: Server):
     assert resolver.queries == [(NAME, port)]
 
 
-def test_rebinding_name_server_cannot_redirect_call(scripted: Server, monkeypatch: pytest.MonkeyPatch):
-    """The name server returns an allowed address first, and another one later."""
+def test_dns_rebinding_cannot_redirect_call(scripted: Server, monkeypatch: pytest.MonkeyPatch):
+    """DNS returns an allowed address first and a different one later."""
     answers = [["127.0.0.1"], *([["127.0.0.2"]] * 9)]
     resolver = Resolver(*answers)
 

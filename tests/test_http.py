@@ -137,7 +137,7 @@ def test_decompression_is_bounded(scripted: Server, cut: bool):
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "compress"])
 def test_unknown_encoding_is_rejected_after_error_status(scripted: Server, encoding: str):
-    with pytest.raises(RejectedRequestError, match="in an encoding that was not asked for"):
+    with pytest.raises(RejectedRequestError, match="in an encoding that was not requested"):
         call(scripted, packed(b"x", encoding=encoding))
     with pytest.raises(ServiceUnavailableError, match="HTTP 503"):
         call(scripted, packed(b"x", 503, encoding))
@@ -255,7 +255,7 @@ def test_late_call_closes_its_connection(scripted: Server):
         assert hung_up.wait(5)
 
 
-def test_endless_name_lookup_does_not_block_caller(monkeypatch: pytest.MonkeyPatch):
+def test_hanging_dns_lookup_does_not_block_caller(monkeypatch: pytest.MonkeyPatch):
     ended = Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ended.wait(30) and [])
     try:
@@ -264,14 +264,14 @@ def test_endless_name_lookup_does_not_block_caller(monkeypatch: pytest.MonkeyPat
         ended.set()
 
 
-def test_endless_handshake_does_not_block_caller():
+def test_hanging_tls_handshake_does_not_block_caller():
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, but never starts TLS
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         assert seconds_of(partial(http.send, "GET", url, connect=30.0, read=30.0, total=0.2)) < 1.5
         assert seconds_of(partial(http.send, "GET", url, connect=0.1, read=30.0, total=30.0)) < 1.5
 
 
-def test_call_without_time_fails_immediately(scripted: Server):
+def test_call_without_time_left_fails_immediately(scripted: Server):
     with pytest.raises(ServiceUnavailableError):
         call(scripted, Raw(how="silent"), total=-1.0)
 

@@ -16,7 +16,7 @@ Rendered from the OpenAPI description by `python -m tools.api_reference`; do not
 description at `/api/openapi.json`, and `counterfoil openapi` prints it.
 
 Requests need an ID token of the deployment's issuer as `Authorization: Bearer`. Errors are `application/problem+json`
-(RFC 9457). Lists return `next`, the `cursor` of the next page. Changes may return 429 with `Retry-After`.
+(RFC 9457). Lists return `next_cursor`, the `cursor` of the next page. Changes may return 429 with `Retry-After`.
 """
 
 

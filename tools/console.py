@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def lint() -> int:
-    """Check the types, the style and the age of the generated file."""
+    """Check types and style, and whether the generated file is current."""
     codes = [_run("tsc"), _run("biome", "check", "--error-on-warnings")]
     if TYPES.read_text(encoding="utf-8") != types():
         sys.stderr.write(f"{TYPES.relative_to(ROOT)} is outdated. Run 'make console-types'.\n")

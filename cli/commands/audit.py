@@ -19,14 +19,14 @@ HASHED = ("number", "actor", "action", "targets", "version_before", "version_aft
 """Hashed fields of an entry, besides its time, its tenant and the previous hash."""
 
 Entry = Mapping[str, Any]
-"""An entry of an audit trail as the API describes it."""
+"""An audit entry as returned by the API."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
     Each entry contains its own hash and the hash of the previous entry. A changed, deleted or inserted entry breaks
-    this chain. The command reads the trail from the API, and computes the hashes again: from a deployment after
-    `counterfoil login`, else from the local cloud, as an admin who is created for you.
+    this chain. The command reads the trail from the API and recomputes the hashes. It uses the deployment of the last
+    `counterfoil login`, or else the local cloud with an admin that it creates.
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """A group, even of one command."""
+    """Make Typer treat the only command as a subcommand."""
 
 
 @app.command("verify")
@@ -48,16 +48,16 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
     api = connect(context)
     found = [_verified(api, slug) for slug in api.tenants(tenant, unassigned=True)]
     if not found:
-        raise UsageError("You have access to no tenant: there is no trail to verify.")
+        raise UsageError("There is no audit trail to verify, because you do not have access to any tenant.")
     if as_json:
         print_json(found)
     else:
         for one in found:
             entries, broken = one["entries"], one["broken"]
             page().print(
-                f"{one['tenant']}: unbroken, {entries} {'entry' if entries == 1 else 'entries'}"
+                f"{one['tenant']}: intact, {entries} {'entry' if entries == 1 else 'entries'}"
                 if broken is None
-                else f"{one['tenant']}: broken at {broken['number']}. {broken['why']}",
+                else f"{one['tenant']}: broken at entry {broken['number']}. {broken['why']}",
                 style="green" if broken is None else "red",
             )
     if any(one["broken"] is not None for one in found):
@@ -65,7 +65,7 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
 
 
 def _verified(api: Api, slug: str) -> dict[str, Any]:
-    """Return the tenant, the number of its entries, and the first broken place."""
+    """Return the tenant, the number of its entries, and the first broken entry."""
 
     def newest() -> dict[str, Any]:
         found: dict[str, Any] = api.send("GET", PATH, query={"tenant": slug, "limit": 1}).json()
@@ -84,7 +84,7 @@ def _verified(api: Api, slug: str) -> dict[str, Any]:
 
 
 class Broken(NamedTuple):
-    """First broken place of a chain."""
+    """First broken entry of a chain."""
 
     number: int
     """Number of the changed or missing entry."""
@@ -94,9 +94,9 @@ class Broken(NamedTuple):
 def verify(
     tenant_id: str | None, entries: Iterable[Entry], head: Callable[[], Mapping[str, Any] | None]
 ) -> Broken | None:
-    """Return the first broken place of a chain; None: the chain is unbroken.
+    """Return the first broken entry of a chain, or None if the chain is intact.
 
-    `entries` are all entries in order. `head` is read before and after them, because the trail can grow in between.
+    `entries` are all entries in order. `head` is called before and after reading them, because the trail can grow.
     """
     nothing: Mapping[str, Any] = {"number": 0, "hash": None}
     written = head() or nothing
@@ -105,18 +105,18 @@ def verify(
         number += 1
         why = _chain_error(entry, tenant_id, number, previous)
         if why is None and number == written["number"] and entry["hash"] != written["hash"]:
-            why = "The entry is not the latest recorded one."
+            why = "The entry does not match the chain head."
         if why is not None:
             return Broken(number, why)
         previous = entry["hash"]
     if number < written["number"]:
         return Broken(number + 1, "The latest entries are missing.")
     last = (head() or nothing)["number"]
-    return Broken(last + 1, "The entry was added without being recorded.") if number > last else None
+    return Broken(last + 1, "The entry was added without updating the chain head.") if number > last else None
 
 
 def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
-    """Return the error of an entry, which must have this number and follow the previous hash."""
+    """Return why an entry is broken. It must have this number and follow the entry with the previous hash."""
     if entry["number"] != number:
         return "The entry is missing."
     if entry["previous_hash"] != previous:
@@ -125,7 +125,7 @@ def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str
 
 
 def _hash(entry: Entry, tenant_id: str | None) -> str:
-    """Compute the hash that the unchanged entry has."""
+    """Compute the expected hash of an entry."""
     recorded_at = datetime.fromisoformat(entry["recorded_at"]).astimezone(UTC).isoformat(timespec="microseconds")
     hashed = {**{name: entry[name] for name in HASHED}, "tenant_id": tenant_id, "recorded_at": recorded_at}
     canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""`counterfoil chat`: talk to the language model of a deployment, message by message, through the API."""
+"""`counterfoil chat`: chat with the language model of a deployment, through the API."""
 
 import os
 import sys
@@ -26,8 +26,8 @@ PATH = "/api/chat/sessions"
 LOOK_SECONDS = 0.25
 LISTED = 20
 """Conversations in a list."""
-_SAID = {"user": "you", "assistant": "it"}
-_HELP = "Write a message and press Enter. /history shows all messages, /quit leaves; Ctrl-C takes a message back."
+_SAID = {"user": "you", "assistant": "bot"}
+_HELP = "Type a message and press Enter. /history shows all messages, /quit exits, Ctrl-C cancels a message."
 
 
 def talk(  # one for each option
@@ -35,7 +35,7 @@ def talk(  # one for each option
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="SESSION", help="Conversation to continue: its id, or the end of it.", show_default=False
+            metavar="SESSION", help="Conversation to continue: its id or the end of the id.", show_default=False
         ),
     ] = None,
     *,
@@ -46,23 +46,21 @@ def talk(  # one for each option
         bool,
         typer.Option(
             "--scripted",
-            help="Let a script answer, without a key. The app is deployed with it until you leave.",
+            help="Use a fake model that needs no API key. The app is deployed with it until you exit.",
         ),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only list your conversations.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete SESSION with all of its messages, and do nothing else.")
-    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete SESSION and all its messages.")] = False,
 ) -> None:
     """Chat with the language model.
 
-    Each message is a task. The deployed worker answers it once and in its turn, with retries if the model fails.
+    Each message is a task. The deployed worker answers messages in order, once each, and retries if the model fails.
     Messages are read line by line from standard input. --list shows your conversations, SESSION continues one, and
-    --delete deletes one. A conversation without use for 90 days is deleted.
+    --delete deletes one. A conversation is deleted after 90 days without use.
     """
     if as_json and not list_:
-        raise UsageError("--json is for --list: a conversation is for people.")
+        raise UsageError("--json requires --list.")
     if delete and (list_ or scripted or session is None):
         raise UsageError("To delete a conversation: counterfoil chat SESSION --delete")
     if list_:
@@ -73,7 +71,7 @@ def talk(  # one for each option
         api = connect(context)
         found = Conversation(api, api.single_tenant(tenant)).find(session or "")
         api.send("DELETE", f"{PATH}/{found}")
-        aside().print("The conversation is deleted, with all of its messages.")
+        aside().print("The conversation and all its messages were deleted.")
         return
     with _model(context, scripted=scripted) as again:
         api = connect(context)
@@ -85,13 +83,13 @@ def talk(  # one for each option
 
 @contextmanager
 def _model(context: typer.Context, *, scripted: bool) -> Iterator[str]:
-    """Provide a model in the local cloud. Return the options that continue the conversation with it."""
+    """Provide a model in the local cloud. Yield the options required to continue a conversation with it."""
     if URL not in os.environ:
         with scripted_model.available(Cloud.at(cloud_folder(context.obj)), wanted=scripted) as cloud:
             yield " --scripted" if scripted_model.port_of(cloud.state.tuning) else ""
         return
     if scripted:
-        raise UsageError(f"--scripted is for the local cloud: unset {URL}, or leave --scripted out.")
+        raise UsageError(f"--scripted requires the local cloud: unset {URL}, or remove --scripted.")
     yield ""
 
 
@@ -111,32 +109,32 @@ def _lines() -> Iterator[str]:
 
 @dataclass
 class Conversation:
-    """A conversation of the caller's, through the API."""
+    """A conversation of the caller."""
 
     api: Api
     tenant: str
     session_id: str | None = None
-    """None: the first message begins it."""
+    """None until the first message starts the conversation."""
 
     def find(self, text: str) -> str:
-        """Return the id of the conversation that has this id, or whose id ends with it.
+        """Return the full id of a conversation for its id or the end of it.
 
         Raises:
-            UsageError: no conversation or several conversations have it.
+            UsageError: no conversation matches, or several do.
         """
         known = [one["session_id"] for one in self.api.items(PATH, "sessions", limit=1000, tenant=self.tenant)]
         end = text.strip().lower()
         found: list[str] = [id_ for id_ in known if id_.endswith(end)] if len(end) >= ids.LEAST else []
         if len(found) != 1:
-            what = "There is no conversation whose" if not found else "More than one conversation's"
-            raise UsageError(f"{what} id ends with '{text}': 'counterfoil chat --list' shows them.")
+            count = "No" if not found else "More than one"
+            raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' to list them.")
         return found[0]
 
     def say(self, text: str) -> str:
         """Submit a message and return the id of its task.
 
         Raises:
-            UsageError: the API refuses it.
+            UsageError: the API rejects it.
         """
         payload = {"message": text} | ({} if self.session_id is None else {"session_id": self.session_id})
         order = {"task_type": "chat_completion", "payload": payload, "tenant": self.tenant}
@@ -151,7 +149,7 @@ class Conversation:
 
     def take_back(self, job_id: str) -> None:
         """Cancel a message that has no reply yet."""
-        with suppress(UsageError):  # it has just ended
+        with suppress(UsageError):  # the task has just ended
             self.api.send("POST", f"{tasks.PATH}/{job_id}/cancel", body={})
 
     def entries(self) -> Sequence[dict[str, Any]]:
@@ -159,33 +157,33 @@ class Conversation:
         found: list[dict[str, Any]] = []
         following = None if self.session_id is None else 0
         while following is not None:
-            said = self.api.send("GET", f"{PATH}/{self.session_id}", query={"after": following}).json()
-            found += said["messages"]
-            following = said["next_cursor"]
+            shown = self.api.send("GET", f"{PATH}/{self.session_id}", query={"after": following}).json()
+            found += shown["messages"]
+            following = shown["next_cursor"]
         return found
 
 
 def run_conversation(conversation: Conversation, lines: Iterator[str], *, again: str = "") -> None:
     """Send messages from `lines` and show their answers, until a line is /quit.
 
-    `again` is the options that continue the conversation.
+    `again` are the options required to continue the conversation later.
     """
     aside().print(_HELP, style="dim")
     if conversation.session_id is not None:
         _show(conversation.entries())
-    with suppress(KeyboardInterrupt):  # where nothing waits: to leave
+    with suppress(KeyboardInterrupt):  # Ctrl-C at the prompt exits
         for line in lines:
             if line == "/quit":
                 break
             if line == "/history":
                 _show(conversation.entries())
             elif line.startswith("/"):
-                aside().print(f"There is no {line.split()[0]}. {_HELP}", style="yellow")
+                aside().print(f"Unknown command {line.split()[0]}. {_HELP}", style="yellow")
             elif line:
                 _answer(conversation, line)
     if conversation.session_id is not None:
         aside().print(
-            f"To go on with it: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{again}", style="dim"
+            f"To continue: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{again}", style="dim"
         )
 
 
@@ -193,7 +191,7 @@ def _answer(conversation: Conversation, text: str) -> None:
     try:
         job_id = conversation.say(text)
     except UsageError as error:
-        aside().print(f"That is not taken: {error}", style="red")
+        aside().print(f"The message was rejected: {error}", style="red")
         return
     try:
         task = wait_for(conversation, job_id)
@@ -201,35 +199,37 @@ def _answer(conversation: Conversation, text: str) -> None:
         conversation.take_back(job_id)
         task = conversation.look(job_id)
     if task["status"] == "succeeded" and isinstance(task["result"], dict):
-        page().print(Text("it   ", "bold").append(str(task["result"]["message"]), "none"))
+        page().print(Text("bot  ", "bold").append(str(task["result"]["message"]), "none"))
     elif task["status"] == "failed":
-        aside().print(f"It has no answer, and will get none: {task['error']}", style="red")
+        aside().print(f"The message failed: {task['error']}", style="red")
     else:
-        aside().print("Taken back: it will get no answer.", style="yellow")
+        aside().print("Canceled: the message will not be answered.", style="yellow")
 
 
 def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
-    """Ask for a task until it has ended, and show the reason for the wait."""
+    """Poll a task until it ends, and show why it waits."""
     console = aside()
-    told = ""
+    last_error = ""
     task = conversation.look(job_id)
     with console.status("waiting for a worker") as shown:
         while task["status"] in {"pending", "in-progress"}:
-            if task["error"] is not None and task["error"] != told:
-                told = task["error"]
-                console.print(f"Try {task['attempts']} of {task['max_retry'] + 1} failed: {told}", style="yellow")
+            if task["error"] is not None and task["error"] != last_error:
+                last_error = task["error"]
+                console.print(
+                    f"Attempt {task['attempts']} of {task['max_retry'] + 1} failed: {last_error}", style="yellow"
+                )
             shown.update(wait_reason(task, datetime.now(UTC)))
             task = poll(LOOK_SECONDS, lambda: conversation.look(job_id), time.sleep)
     return task
 
 
 def wait_reason(task: Mapping[str, Any], now: datetime) -> str:
-    """Return the reason why a task has not ended, in words."""
+    """Describe why a task has not ended."""
     if task["status"] == "in-progress":
         return "the model is working on it"
     due = None if task["next_attempt_at"] is None else datetime.fromisoformat(task["next_attempt_at"])
     if due is not None and due > now:
-        return f"put off; tried again in {(due - now).total_seconds():.0f} s, or sooner"
+        return f"next attempt in {(due - now).total_seconds():.0f} s or sooner"
     return "waiting for a worker"
 
 
@@ -246,12 +246,12 @@ def _list(api: Api, tenant: str, *, as_json: bool) -> None:
         print_json(found)
         return
     if not found:
-        page().print("There is no conversation yet.")
+        page().print("There are no conversations yet.")
         return
-    columns = [Column("id", no_wrap=True), Column("begun", no_wrap=True), Column("messages", justify="right")]
-    table = Table(*columns, Column("begins with", overflow="fold"), box=None, pad_edge=False)
+    columns = [Column("id", no_wrap=True), Column("started", no_wrap=True), Column("messages", justify="right")]
+    table = Table(*columns, Column("first message", overflow="fold"), box=None, pad_edge=False)
     for one in found:
-        begun = f"{datetime.fromisoformat(one['created_at']):%Y-%m-%d %H:%M}"
-        table.add_row(one["session_id"][-ids.SHORT_ID_LENGTH :], begun, str(one["messages"]), Text(one["begins"]))
+        started = f"{datetime.fromisoformat(one['created_at']):%Y-%m-%d %H:%M}"
+        table.add_row(one["session_id"][-ids.SHORT_ID_LENGTH :], started, str(one["messages"]), Text(one["begins"]))
     page().print(table)
-    page().print("To go on with one: counterfoil chat ID")
+    page().print("To continue one: counterfoil chat ID")

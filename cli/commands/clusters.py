@@ -33,19 +33,19 @@ SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", 
 """Key of each order."""
 ORDER_OF_TYPES = get_args(DocumentType)
 OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
-"""Style of each outcome of a comparison."""
+"""Style of each three-way match status."""
 QUANTITIES = ("ordered", "delivered", "received", "rejected", "billed", "credited")
 SHOWN = 100
-"""Documents of a cluster that are shown."""
+"""Maximum number of documents shown for a cluster."""
 
 Cluster = Mapping[str, Any]
-"""A cluster as the API describes it."""
+"""A cluster as returned by the API."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    A cluster is an order with its deliveries and invoices. Its status is exception, needs-review, disputed, incomplete,
-    accepted or matched. Amounts are net.
+    A cluster is a purchase order with its deliveries and invoices. Its status is exception, needs-review, disputed,
+    incomplete, accepted or matched. Amounts are net.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -53,7 +53,7 @@ app = typer.Typer(
 )
 Id = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The id of the cluster or any of its documents, or its end.", show_default=False),
+    typer.Argument(metavar="ID", help="Id of the cluster or of one of its documents, or its end.", show_default=False),
 ]
 
 
@@ -64,19 +64,17 @@ def clusters(  # one for each option
     tenant: AnyTenant = None,
     status: Annotated[
         Literal["open", "all", Status],
-        typer.Option(help="A status; open: all that are not finished; all."),
+        typer.Option(help="Only this status. open: all except accepted and matched."),
     ] = "open",
-    supplier: Annotated[
-        str | None, typer.Option(help="The beginning of the supplier's name.", show_default=False)
-    ] = None,
+    supplier: Annotated[str | None, typer.Option(help="Beginning of the supplier's name.", show_default=False)] = None,
     number: Annotated[
-        str | None, typer.Option(help="The number of an order, invoice or other document.", show_default=False)
+        str | None, typer.Option(help="Number of a purchase order, invoice or other document.", show_default=False)
     ] = None,
-    sort: Annotated[Sort, typer.Option(help="By age, or by amount: the largest at stake first.")] = "oldest",
+    sort: Annotated[Sort, typer.Option(help="Oldest, newest or largest amount at stake first.")] = "oldest",
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List clusters by status: what needs a person, the oldest first."""
+    """List clusters by status. Default: open clusters, oldest first."""
     if not is_wanted(context, "clusters"):
         return
     api = connect(context)
@@ -96,12 +94,12 @@ def clusters(  # one for each option
         return
     _show_list(found)
     if len(merged) > limit:
-        aside().print("There are more: narrow the list with other options, or raise --limit.")
+        aside().print("There are more. Add filter options, or raise --limit.")
 
 
 def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
-        page().print("No cluster matches. 'counterfoil clusters --status all' lists all of them.")
+        page().print("No clusters found. To list all: counterfoil clusters --status all")
         return
     several = len({one["tenant"] for one in found}) > 1
     amounts = (Column(name, justify="right") for name in ("ordered", "delivered", "billed", "at stake"))
@@ -140,7 +138,7 @@ def _status(status: str) -> Text:
 
 @app.command("show")
 def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
-    """Show one cluster: its documents, the reasons of their links, and their comparison line by line."""
+    """Show a cluster: its documents, why they match, and the comparison of their line items."""
     found = read(connect(context), id_)
     if as_json:
         print_json(found)
@@ -148,14 +146,14 @@ def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
     show_cluster(page(), found)
     if found["comparison"] is not None and found["comparison"]["can_be_accepted"]:
         end = ids.short_id(found["id"])
-        page().print(f"\nDecide: counterfoil clusters accept {end}, or dispute {end}")
+        page().print(f"\nTo decide: counterfoil clusters accept {end}, or dispute {end}")
 
 
 def read(api: Api, id_: str) -> Cluster:
-    """Return the cluster with this id or end of an id, or the cluster of a document with it.
+    """Return the cluster of a document, or a cluster by its own id. The end of the id is enough.
 
     Raises:
-        UsageError: there is no such document, or it has no cluster.
+        UsageError: the document does not exist or has no cluster.
     """
     path = f"{PATH}/{api.find_by_id_suffix('document', id_, 'documents')}"
     found: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
@@ -163,7 +161,7 @@ def read(api: Api, id_: str) -> Cluster:
 
 
 def show_cluster(screen: Console, found: Cluster) -> None:
-    """Print a cluster: its status, then its documents, links, lines and variances."""
+    """Print a cluster: its status, then its documents, matches, line items and variances."""
     comparison = found["comparison"]
     title = Text(f"Cluster {ids.short_id(found['id'])}", "bold").append(f"  {found['tenant']}  ", "dim")
     if found["status"] is not None:
@@ -174,35 +172,35 @@ def show_cluster(screen: Console, found: Cluster) -> None:
     _heading(screen, "Documents")
     _show_documents(screen, found)
     if found["matches"]:
-        _heading(screen, "Links, and why")
+        _heading(screen, "Matches")
         _show_links(screen, found)
     if comparison is None:
         return
     if comparison["lines"]:
-        _heading(screen, "Lines, side by side")
+        _heading(screen, "Line items")
         _show_lines(screen, comparison["lines"])
     if comparison["variances"]:
         _heading(screen, "Variances")
         for variance in comparison["variances"]:
             _show_variance(screen, variance)
     if comparison["warnings"]:
-        _heading(screen, "Remarks")
-        for remark in comparison["warnings"]:
-            screen.print(Padding(Text(remark), (0, 0, 0, 2)))
+        _heading(screen, "Warnings")
+        for warning in comparison["warnings"]:
+            screen.print(Padding(Text(warning), (0, 0, 0, 2)))
     _show_rest(screen, found)
 
 
 def _show_rest(screen: Console, found: Cluster) -> None:
-    """Say how many documents, lines and variances the API left out."""
+    """Print how many documents, line items and variances the API omitted."""
     comparison = found["comparison"]
     lists = {"documents": found, "lines": comparison, "variances": comparison}
-    left_out = [
+    omitted = [
         f"{of[f'{name}_total'] - len(of[name])} {name}"
         for name, of in lists.items()
         if of[f"{name}_total"] > len(of[name])
     ]
-    if left_out:
-        screen.print(f"\nNot shown, because there are too many: {', '.join(left_out)}.")
+    if omitted:
+        screen.print(f"\nNot shown, because there are too many: {', '.join(omitted)}.")
 
 
 def _state(found: Cluster) -> list[str]:
@@ -212,7 +210,7 @@ def _state(found: Cluster) -> list[str]:
     if found["is_computing"]:
         return [*reasons, "It is being recomputed." if reasons else "It is being computed."]
     if found["computed_at"] is None:
-        return ["It has not been computed."]
+        return ["It has not been computed yet."]
     return reasons or ["There are no documents to compare."]
 
 
@@ -222,12 +220,12 @@ def _heading(screen: Console, text: str) -> None:
 
 
 def type_order(type_: str | None) -> int:
-    """Return the place of a document's type in a cluster."""
+    """Return the position of a document type within a cluster."""
     return ORDER_OF_TYPES.index(type_) if type_ in ORDER_OF_TYPES else len(ORDER_OF_TYPES)
 
 
 def documents_of(found: Cluster) -> list[dict[str, Any]]:
-    """Return the documents of a cluster and their contracts, in the order of a business case."""
+    """Return the documents of a cluster and their contracts, ordered by type."""
     documents: list[dict[str, Any]] = [*found["documents"], *found["contracts"]]
     return sorted(documents, key=lambda one: type_order(one["type"]))
 
@@ -264,7 +262,7 @@ def _show_links(screen: Console, found: Cluster) -> None:
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
         if edge["question_about"] is not None:
-            question = f"The question: counterfoil review questions {ids.short_id(edge['question_about'])}"
+            question = f"LLM judgment: counterfoil review questions {ids.short_id(edge['question_about'])}"
             screen.print(Padding(Text(question, "dim"), (0, 0, 0, 3)))
 
 
@@ -287,7 +285,7 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _billed_at(line: Mapping[str, Any]) -> str:
-    """Return the unit price that all invoices of a line agree on, or an empty text."""
+    """Return the unit price on the invoices of a line item, or an empty string if they differ."""
     prices = {part["unit_price"] for part in line["parts"] if part["role"] == "billed" and part["unit_price"]}
     return str(prices.pop()) if len(prices) == 1 else ""
 
@@ -315,12 +313,13 @@ def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
 # -- decisions --------------------------------------------------------------------------------------------------------
 
 OfDocument = Annotated[
-    str | None, typer.Option("--document", metavar="ID", help="Only of this document.", show_default=False)
+    str | None, typer.Option("--document", metavar="ID", help="Only differences of this document.", show_default=False)
 ]
 OfCode = Annotated[
-    str | None, typer.Option("--code", metavar="CODE", help="Only with this code: price_mismatch.", show_default=False)
+    str | None,
+    typer.Option("--code", metavar="CODE", help="Only differences with this code: price_mismatch.", show_default=False),
 ]
-OfLine = Annotated[str | None, typer.Option("--line", help="Only of this line.", show_default=False)]
+OfLine = Annotated[str | None, typer.Option("--line", help="Only differences of this line item.", show_default=False)]
 
 
 @app.command("accept")
@@ -338,8 +337,8 @@ def accept(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Accept a cluster's open differences in prices, quantities, totals and tax.
 
-    No one has to act on them then. It holds for these figures: if another document changes them, the differences are
-    open again. Differences that are often accepted for a supplier can become a tolerance:
+    Accepted differences need no further action. If another document changes the figures, the differences are open
+    again. For differences that you often accept for a supplier, set a tolerance:
     counterfoil tenants tolerances TENANT --suggest
     """
     _settle(connect(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
@@ -358,9 +357,9 @@ def dispute(  # noqa: PLR0913  # one for each option
     supersede: Supersede = False,
     as_json: AsJson = False,
 ) -> None:
-    """Dispute a cluster's differences: someone has to act on them, whatever the tolerances are.
+    """Dispute a cluster's differences: they need action even if they are within tolerance.
 
-    A suggested tolerance for the supplier stays below them.
+    Suggested tolerances for the supplier stay below disputed differences.
     """
     _settle(connect(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
 

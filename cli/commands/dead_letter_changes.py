@@ -1,4 +1,4 @@
-"""`counterfoil dlq`: retry, settle, edit and purge dead letters, one or many; list the audit trail."""
+"""`counterfoil dlq`: retry, resolve, ignore, edit and purge dead letters; list the audit trail."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -35,20 +35,20 @@ Action = Literal["retry", "resolve", "ignore"]
 RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
 """Result of each action."""
 RETRY_RATE, MAX_RATE = 50, 500
-"""Letters per second."""
+"""Dead letters per second."""
 CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
 LOOK_SECONDS = 1.0
 
 Seen = Annotated[
     int | None,
-    typer.Option("--seen", metavar="VERSION", help="Only if this is still its version.", min=1, show_default=False),
+    typer.Option("--seen", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False),
 ]
 OneTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
 ]
 
-# -- one letter -------------------------------------------------------------------------------------------------------
+# -- one dead letter --------------------------------------------------------------------------------------------------
 
 
 def retry(
@@ -60,7 +60,7 @@ def retry(
     seen: Seen = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry a letter's work with all of its attempts, if it has not succeeded since."""
+    """Retry a dead letter's work item with all attempts, unless it has succeeded since."""
     _change(connect(context, by), dead_letter, "retry", {"notes": reason}, seen, as_json=as_json)
 
 
@@ -73,7 +73,7 @@ def resolve(
     seen: Seen = None,
     as_json: AsJson = False,
 ) -> None:
-    """Resolve a letter whose failure was dealt with in another way. Requires --reason."""
+    """Resolve a dead letter whose failure was handled in another way. Requires --reason."""
     _change(connect(context, by), dead_letter, "resolve", {"notes": _required(reason)}, seen, as_json=as_json)
 
 
@@ -86,7 +86,7 @@ def ignore(
     seen: Seen = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ignore a letter. Requires --reason."""
+    """Ignore a dead letter. Requires --reason."""
     _change(connect(context, by), dead_letter, "ignore", {"reason": _required(reason)}, seen, as_json=as_json)
 
 
@@ -97,7 +97,7 @@ def edit(  # one for each option
         str | None,
         typer.Argument(
             metavar="PAYLOAD",
-            help="The whole new payload, a JSON object; @FILE to read it, - for standard input.",
+            help="New payload, a JSON object. @FILE reads it from a file, - from standard input.",
             show_default=False,
         ),
     ] = None,
@@ -109,7 +109,7 @@ def edit(  # one for each option
 ) -> None:
     """Replace the payload of a failed task for its next attempt. Without PAYLOAD, print the current one.
 
-    The original payload takes earlier edits back.
+    To undo earlier edits, give the original payload.
     """
     wanted = None if payload is None else read_payload(payload)
     api = connect(context, by)
@@ -130,35 +130,33 @@ def _change(api: Api, dead_letter: str, what: str, body: dict[str, Any], seen: i
     if as_json:
         print_json(done)
     else:
-        page().print(f"The dead letter {ids.short_id(done['job_id'])} is {RESULTS[what]}.")
+        page().print(f"Dead letter {ids.short_id(done['job_id'])} was {RESULTS[what]}.")
 
 
 def _required(reason: str | None) -> str:
     if reason is None:
-        raise UsageError("Give the reason with --reason: it is stored with the letter.")
+        raise UsageError("--reason is required. It is stored with the dead letter.")
     return reason
 
 
-# -- many letters -----------------------------------------------------------------------------------------------------
+# -- many dead letters ------------------------------------------------------------------------------------------------
 
 Letters = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Ids of letters, or their ends. Else the options select.", show_default=False),
+    typer.Argument(metavar="ID", help="Ids of dead letters, or the ends of the ids.", show_default=False),
 ]
-Rate = Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Letters per second.")]
+Rate = Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Dead letters per second.")]
 Canary = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Number of letters to retry first. The others follow when they succeed.", show_default=False
-    ),
+    typer.Option(min=1, help="Retry this many first, and the rest if they succeed.", show_default=False),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this option, only count the letters.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Apply the change. Without it, only count the dead letters.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="With --yes: show the progress until the end.")]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Letters that a command selects, by id or by options."""
+    """Dead letters selected by ids or by filter options."""
 
     letters: Sequence[str]
     tenant: str | None
@@ -177,7 +175,7 @@ class Selection:
         options = (self.task_type, self.group, self.since, self.until, self.text)
         if self.letters:
             if any(option is not None for option in options):
-                raise UsageError("Give ids of letters or options that select them, not both at once.")
+                raise UsageError("Give either dead letter ids or filter options, not both.")
             return {
                 "job_ids": [
                     api.find_by_id_suffix("dead_letter", dead_letter, "dlq list") for dead_letter in self.letters
@@ -225,9 +223,9 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Retry many pending letters at a bounded rate. Without --yes, only count them.
+    """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
 
-    Letters that die after the request are excluded. Each letter is retried once, even after a crash.
+    Later dead letters are excluded. Each dead letter is retried once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
     _run(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
@@ -260,16 +258,16 @@ def _settling(action: Action, doc: str) -> Callable[..., None]:
 
 bulk_resolve = _settling(
     "resolve",
-    """Resolve many pending letters whose failure was dealt with in another way. --yes requires --reason.
+    """Resolve many pending dead letters whose failure was handled in another way. --yes requires --reason.
 
-    If --group is the only option, the whole group is resolved until one of its letters dies again.
+    If --group is the only filter, the group itself is resolved until it gets a new dead letter.
     """,
 )
 bulk_ignore = _settling(
     "ignore",
-    """Ignore many pending letters. --yes requires --reason.
+    """Ignore many pending dead letters. --yes requires --reason.
 
-    If --group is the only option, the whole group is ignored until one of its letters dies again.
+    If --group is the only filter, the group itself is ignored until it gets a new dead letter.
     """,
 )
 
@@ -292,7 +290,7 @@ def _run(context: typer.Context, action: Action, selection: Selection, mode: Mod
     else:
         page().print(operations.progress(operation))
         if operation["ended_at"] is None:
-            aside().print(f"Its progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
+            aside().print(f"To see progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
     if operation["reason"] or operation["failed"]:
         raise typer.Exit(1)
 
@@ -305,9 +303,9 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
     page().print(f"{least}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
-            page().print("The newest of them:")
+            page().print("The newest:")
         show_list(preview["sample"])
-        aside().print("To do it, add --yes.")
+        aside().print("To apply this, add --yes.")
 
 
 def _wait(api: Api, operation: Operation) -> Operation:
@@ -319,7 +317,7 @@ def _wait(api: Api, operation: Operation) -> Operation:
         return found
 
     short = ids.short_id(operation["operation_id"])
-    aside().print(f"Operation {short} begins within a minute, and continues if this command is interrupted.")
+    aside().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
     while operation["selected"] is None and operation["ended_at"] is None:
         operation = later()
     with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as shown:
@@ -345,7 +343,7 @@ def purge(  # one for each option
         typer.Option(
             parser=moment,
             metavar="TIME",
-            help="Only those that died before: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+            help="Only dead letters created before this time: 2026-01-31, or 2026-01-31T09:00 (UTC).",
             show_default=False,
         ),
     ],
@@ -356,20 +354,20 @@ def purge(  # one for each option
     tenant: OneTenant = None,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="SLUG", help="The tenant's slug, for scripts: skips the prompt.", show_default=False),
+        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the letters.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the dead letters.")] = False,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Hide settled letters. They can be restored for a week, then they are deleted.
+    """Purge closed dead letters: hide them, and delete them after 7 days.
 
-    The tenant's slug must be typed as confirmation.
+    Until then, a purge can be undone with `counterfoil operations restore`. Type the tenant's slug to confirm.
     """
     for name in status:
         if name not in CLOSED_STATUSES:
             raise UsageError(
-                f"Letters in the state '{name}' cannot be purged: use one of {', '.join(CLOSED_STATUSES)}."
+                f"Dead letters in state '{name}' cannot be purged. Valid states: {', '.join(CLOSED_STATUSES)}."
             )
     api = connect(context, by)
     path, wanted = f"{PATH}/purge", {"tenant": api.single_tenant(tenant), "before_date": before, "status": status}
@@ -385,14 +383,14 @@ def purge(  # one for each option
         aside().print(f"{found}, and deleted after {RESTORABLE_DAYS} days.")
         confirm = typer.prompt("Type the tenant's slug to purge them", err=True)
     if confirm != plan["confirm"]:
-        raise UsageError(f"Nothing is purged: '{confirm}' is not the tenant's slug.")
+        raise UsageError(f"Nothing was purged: '{confirm}' is not the tenant's slug.")
     done = api.send("DELETE", path, query={**wanted, "confirm": confirm}, seen=plan["count"]).json()
     if as_json:
         print_json(done)
         return
     page().print(operations.progress(done))
     aside().print(
-        f"Until {shown_time(done['restorable_until'])} UTC this restores them: "
+        f"To restore them until {shown_time(done['restorable_until'])} UTC: "
         f"counterfoil operations restore {ids.short_id(done['operation_id'])}"
     )
 
@@ -404,7 +402,7 @@ def audit_(
     context: typer.Context,
     dead_letter: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="Only of this letter: its id, or the end of it.", show_default=False),
+        typer.Argument(metavar="ID", help="Only this dead letter: its id or the end of it.", show_default=False),
     ] = None,
     *,
     tenant: AnyTenant = None,
@@ -413,7 +411,7 @@ def audit_(
 ) -> None:
     """List changes by people, newest first. `counterfoil audit verify` checks that the list is complete.
 
-    A purged letter requires --tenant and its whole id.
+    A purged dead letter requires --tenant and its full id.
     """
     api = connect(context)
     target = None
@@ -426,13 +424,13 @@ def audit_(
         print_json(found)
         return
     if not found:
-        page().print(f"There are no changes of {'this' if dead_letter else 'a'} dead letter.")
+        page().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
         return
     table, add = of_tenants(
         [entry["tenant"] for entry in found],
         Column("number", no_wrap=True, justify="right"),
         *(Column(name, no_wrap=True) for name in ("when", "what")),
-        Column("letters"),
+        Column("dead letters"),
         Column("who", overflow="fold"),
     )
     for entry in found:

@@ -31,7 +31,7 @@ from cli.options import AnyTenant, AsJson
 from cli.output import aside, page, print_json
 
 FILE_EXTENSIONS = {"csv": "csv", "json": "jsonl"}
-"""File name ending of each format."""
+"""File extension of each format."""
 LOOK_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 """Read timeout for a file in S3, in seconds."""
@@ -47,7 +47,7 @@ def export_(  # noqa: PLR0913  # one for each option
         typer.Option(
             "--format",
             metavar="csv|json",
-            help="CSV, or JSON with one letter per line. Default: from the ending of FILE.",
+            help="CSV, or JSON with one dead letter per line. Default: from the extension of FILE.",
             show_default=False,
         ),
     ] = None,
@@ -61,10 +61,10 @@ def export_(  # noqa: PLR0913  # one for each option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Export dead letters with all of their fields to FILE, the newest of each tenant first.
+    """Export dead letters with all fields to FILE, newest first for each tenant.
 
-    From the local cloud the file contains secrets, as for an admin. FILE is replaced when the export is complete. An
-    apostrophe precedes CSV cells that a spreadsheet would run as a formula.
+    In the local cloud, you are an admin, so the file contains secrets. FILE is replaced when the export is complete.
+    CSV cells that a spreadsheet would run as a formula are prefixed with an apostrophe.
     """
     format_ = _format(file, file_format)
     wanted: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
@@ -89,7 +89,7 @@ def fetch(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Write a large export of the last week to FILE. Waits until it is ready.
+    """Write a large export from the last 7 days to FILE. Waits until it is ready.
 
     `counterfoil operations` lists exports.
     """
@@ -107,15 +107,15 @@ def _report(file: Path, format_: str, dead_letters: int, size: int, *, as_json: 
     if as_json:
         print_json({"file": str(file), "format": format_, "dead_letters": dead_letters, "bytes": size})
     else:
-        what = "1 dead letter is" if dead_letters == 1 else f"{dead_letters:,} dead letters are"
-        page().print(f"{what} in {file}.", soft_wrap=True)
+        what = "1 dead letter" if dead_letters == 1 else f"{dead_letters:,} dead letters"
+        page().print(f"Wrote {what} to {file}.", soft_wrap=True)
 
 
 def _format(file: Path, named: str | None) -> str:
-    """Return the format, from its name or from the ending of the file name.
+    """Return the given format, or the format of the file extension.
 
     Raises:
-        UsageError: there is no such format.
+        UsageError: the format is unknown.
     """
     if named is not None:
         if named not in FILE_EXTENSIONS:
@@ -125,7 +125,7 @@ def _format(file: Path, named: str | None) -> str:
     for format_, usual in FILE_EXTENSIONS.items():
         if ending in {format_, usual}:
             return format_
-    raise UsageError(f"Give the format of {file.name}, with --format csv or --format json.")
+    raise UsageError(f"The extension of {file.name} is unknown. Add --format csv or --format json.")
 
 
 @contextmanager
@@ -150,11 +150,11 @@ def _replacing(file: Path) -> Iterator[BinaryIO]:
 
 
 def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
-    """Write a tenant's letters into a file: from the response, or from S3 when they are ready.
+    """Write a tenant's dead letters to a file, from the response or from S3.
 
     Raises:
         CommandError: the export failed.
-        and as `Api.send`.
+        Other errors of `Api.send`.
     """
     answer = api.send("GET", f"{PATH}/export", query=wanted)
     if answer.status_code == httpx.codes.ACCEPTED:
@@ -164,11 +164,11 @@ def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
 
 
 def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
-    """Write an export into a file when it is ready, and return it.
+    """Wait for an export, write it to a file, and return the operation.
 
     Raises:
         CommandError: it was canceled or stopped, or the download failed.
-        and as `Api.send`.
+        Other errors of `Api.send`.
     """
     if export["ended_at"] is None:
         aside().print(
@@ -186,15 +186,15 @@ def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
 
 def _download(url: str, part: BinaryIO) -> None:
     try:
-        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS) as answer:  # without the token: the link is enough
+        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS) as answer:  # presigned: must not receive the token
             answer.raise_for_status()
             part.writelines(answer.iter_bytes())
     except httpx.HTTPError as error:  # the link gives access to the file, so no message contains it
-        raise CommandError(f"The file cannot be fetched from S3: {type(error).__name__}.") from None
+        raise CommandError(f"The file cannot be downloaded from S3: {type(error).__name__}.") from None
 
 
 def _append(part: BinaryIO, opened: BinaryIO, format_: str, *, is_first: bool) -> int:
-    """Append a tenant's letters to the file, with one CSV header in total, and return their number."""
+    """Append a tenant's dead letters to the file and return their number. The CSV header is written once."""
     part.seek(0)
     if format_ == "csv":
         head = part.readline()

@@ -22,18 +22,18 @@ STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored":
 """Style of each status."""
 FINGERPRINT_SHOWN = 8
 MAX_ERROR_CHARS = 200
-"""Characters of an error in tables."""
+"""Maximum characters of an error in tables."""
 LONGEST_PAYLOAD = 4000
-"""Characters of a payload in the output for people."""
+"""Maximum characters of a payload without --json."""
 BARS_SHOWN = 12
 """Bars of a trend, each for two hours."""
 TRACES_AT_ONCE = 5
 """Maximum number of traces in one request to X-Ray."""
 
 Letter = Mapping[str, Any]
-"""A dead letter as the API describes it."""
+"""A dead letter as returned by the API."""
 Event = Mapping[str, Any]
-"""An event of a dead letter as the API describes it."""
+"""An event of a dead letter as returned by the API."""
 
 # -- options ----------------------------------------------------------------------------------------------------------
 
@@ -42,10 +42,10 @@ States = Annotated[
     list[str] | None,
     typer.Option("--status", help=f"Only in this state: {SEVERAL_STATES}", show_default=False),
 ]
-OfType = Annotated[str | None, typer.Option("--type", help="Only of this task type.", show_default=False)]
+OfType = Annotated[str | None, typer.Option("--type", help="Only this task type.", show_default=False)]
 OfGroup = Annotated[
     str | None,
-    typer.Option("--group", help="Only of this group: the beginning of its fingerprint.", show_default=False),
+    typer.Option("--group", help="Only this group: the beginning of its fingerprint.", show_default=False),
 ]
 Since = Annotated[
     datetime | None,
@@ -53,21 +53,21 @@ Since = Annotated[
         "--from",
         parser=moment,
         metavar="TIME",
-        help="Died at this time or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+        help="Created at or after this time: 2026-01-31, or 2026-01-31T09:00 (UTC).",
         show_default=False,
     ),
 ]
 Until = Annotated[
     datetime | None,
-    typer.Option("--to", parser=moment, metavar="TIME", help="Died before this time.", show_default=False),
+    typer.Option("--to", parser=moment, metavar="TIME", help="Created before this time.", show_default=False),
 ]
 WithText = Annotated[
     str | None,
-    typer.Option("--text", help="All of these words in the error or the file name; or an id.", show_default=False),
+    typer.Option("--text", help="Words that all occur in the error or file name; or an id.", show_default=False),
 ]
 DeadLetterId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The letter's id, or the end of it as the list shows it.", show_default=False),
+    typer.Argument(metavar="ID", help="Id of the dead letter, or the end of it as listed.", show_default=False),
 ]
 
 
@@ -93,10 +93,10 @@ def fingerprint_of(api: Api, text: str | None) -> str | None:
 
 
 def path_of(api: Api, dead_letter: str) -> str:
-    """Return the path of the letter with this id or end of an id.
+    """Return the API path of a dead letter for its id or the end of it.
 
     Raises:
-        UsageError: no letter matches, or several do.
+        UsageError: no dead letter matches, or several do.
     """
     return f"{PATH}/{api.find_by_id_suffix('dead_letter', dead_letter, 'dlq list')}"
 
@@ -153,12 +153,12 @@ def groups_(
     tenant: AnyTenant = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only groups with letters in this state: {SEVERAL_STATES}", show_default=False),
+        typer.Option(help=f"Only groups with dead letters in this state: {SEVERAL_STATES}", show_default=False),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List groups of letters with the same error, the latest death first."""
+    """List groups of dead letters with the same error, most recent first."""
     api = connect(context)
     slugs, states = api.tenants(tenant, unassigned=True), checked_states(status)
     found = api.latest(f"{PATH}/groups", "groups", "last_seen", slugs, limit=limit, status=states)
@@ -186,9 +186,9 @@ def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson =
 
 
 def show_list(found: Sequence[Letter]) -> None:
-    """Print letters as a table."""
+    """Print dead letters as a table."""
     if not found:
-        page().print("There are no such dead letters.")
+        page().print("No dead letters found.")
         return
     table, add = of_tenants(
         [dead_letter["tenant"] for dead_letter in found],
@@ -214,14 +214,14 @@ def _status(dead_letter: Letter) -> Text:
 
 def _show_groups(found: Sequence[Mapping[str, Any]], now: datetime) -> None:
     if not found:
-        page().print("There are no such dead letters.")
+        page().print("No dead letters found.")
         return
     table, add = of_tenants(
         [one["tenant"] for one in found],
         Column("group", no_wrap=True),
-        *(Column(name, no_wrap=True, justify="right") for name in ("letters", "pending", "last")),
+        *(Column(name, no_wrap=True, justify="right") for name in ("count", "pending", "last")),
         Column("24 hours", no_wrap=True),
-        Column("died of", overflow="fold"),
+        Column("error", overflow="fold"),
     )
     for one in found:
         add(
@@ -270,17 +270,17 @@ def _show(api: Api, dead_letter: Letter, events: Sequence[Event]) -> None:
     payload = json.dumps(dead_letter["payload"], ensure_ascii=False, indent=1)
     page().print(Text(payload[:LONGEST_PAYLOAD]))
     if len(payload) > LONGEST_PAYLOAD:
-        aside().print(f"The payload has {len(payload)} characters: --json shows all of it.")
+        aside().print(f"The payload has {len(payload)} characters. To see all of it, use --json.")
     _show_events(api, events)
 
 
 def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
-    died = shown_time(dead_letter["dlq_timestamp"], seconds=True)
+    created = shown_time(dead_letter["dlq_timestamp"], seconds=True)
     attempts, work_id = dead_letter["attempts"], dead_letter["work_id"]
     facts = [
-        ("died", f"{died} UTC ({dead_letter['dlq_reason'].replace('_', ' ')})"),
+        ("created", f"{created} UTC ({dead_letter['dlq_reason'].replace('_', ' ')})"),
         ("worker", dead_letter["worker"]),
-        ("work", f"{work_id}, revision {dead_letter['revision']}" if work_id else "unknown"),
+        ("work item", f"{work_id}, revision {dead_letter['revision']}" if work_id else "unknown"),
         ("attempts", f"{attempts} of {dead_letter['metadata']['max_retry'] + 1}" if attempts else "none"),
         ("version", str(dead_letter["version"])),
         ("group", dead_letter["fingerprint"]),
@@ -308,7 +308,7 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
 
 
 def _log_commands(events: Sequence[Event]) -> list[str]:
-    """Return commands that read the logs of attempts from CloudWatch, one for each revision."""
+    """Return commands that read the logs of attempts from CloudWatch, one per revision."""
     logs: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for event in events:
         if (log := event["log"]) is not None:
@@ -344,7 +344,7 @@ def _note(event: Event) -> str:
     took = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(started_at or event["at"])
     parts = (
         f"{took.total_seconds():.2f} s" if started_at else None,
-        f"again at {next_attempt_at[11:19]}" if next_attempt_at else None,
+        f"next attempt at {next_attempt_at[11:19]}" if next_attempt_at else None,
         ", ".join(f"{name} {value}" for name, value in event["detail"].items()),
         _error(event["error"]),
     )

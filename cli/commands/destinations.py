@@ -13,31 +13,32 @@ from cli.output import page, print_json
 
 def destinations(  # noqa: PLR0913  # one for each option
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
     webhook: Annotated[
         tuple[str, str],
-        typer.Option("--add-webhook", metavar="NAME URL", help="Add a webhook. Its secret is shown this once."),
+        typer.Option("--add-webhook", metavar="NAME URL", help="Add a webhook. Its secret is shown only once."),
     ] = ("", ""),
     export: Annotated[
         tuple[str, str],
-        typer.Option("--add-s3", metavar="NAME PREFIX", help="Add an export, below exports/TENANT/ of the bucket."),
+        typer.Option("--add-s3", metavar="NAME PREFIX", help="Add an export to exports/TENANT/PREFIX in the bucket."),
     ] = ("", ""),
     events: Annotated[
         list[str] | None,
         typer.Option(
-            "--event", help="Events of a new one: cluster, document, offers. May be repeated. Default: the first two."
+            "--event",
+            help="Events of a new destination: cluster, document or offers. Can be repeated. Default: the first two.",
         ),
     ] = None,
-    removed: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Stop delivering there.")] = None,
+    removed: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove a destination.")] = None,
     rotated: Annotated[
         str | None,
-        typer.Option("--rotate", metavar="NAME", help="Give a webhook a new secret; the old one signs for a day more."),
+        typer.Option("--rotate", metavar="NAME", help="Rotate a webhook's secret. The old one signs for 24 h more."),
     ] = None,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Add, remove and list destinations of a tenant's results: signed webhooks, exports to S3."""
+    """Add, remove and list destinations of a tenant's results: signed webhooks and exports to S3."""
     if sum(map(bool, (any(webhook), any(export), removed, rotated))) > 1:
         raise UsageError("One change at a time: --add-webhook, --add-s3, --remove or --rotate.")
     api = connect(context, by)
@@ -64,7 +65,7 @@ def _show_secret(shown: dict[str, Any], sentence: str, *, as_json: bool) -> None
     if shown["secret"] is not None:
         page().print("Its secret, which is not shown again:")
         page().print(shown["secret"], soft_wrap=True)
-        page().print("How a receiver verifies calls with it: docs/webhooks.md")
+        page().print("To verify calls with it, see docs/webhooks.md")
 
 
 def _list(api: Api, path: str, slug: str, *, as_json: bool) -> None:

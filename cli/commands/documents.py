@@ -1,4 +1,4 @@
-"""`counterfoil documents`: uploads with their states, documents, and their removal and replacement."""
+"""`counterfoil documents`: show uploads; list, show, delete and replace documents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ DocumentType = Literal[
     "credit_note",
     "other",
 ]
-"""Types in the order in which documents of a case are written."""
+"""Document types in the usual order of business."""
 STAGES = ("source", "ingestion", "matching", "output")
 STAGE_STATES = ("none", "pending", "in-progress", "succeeded", "skipped", "failed")
 LINES_SHOWN = 20
@@ -35,15 +35,15 @@ LINES_SHOWN = 20
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    waiting and working change without anyone acting; succeeded was extracted and matched; ignored has no data to match;
-    duplicate is a copy of an earlier file; removed was deleted or replaced; failed has a dead letter, see the note.
+    States of uploads: waiting; working; succeeded (extracted and matched); ignored (has no data to match); duplicate
+    (of an earlier file); removed (deleted or replaced); failed (has a dead letter, see the note).
     """,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
 
-Named = Annotated[str, typer.Argument(metavar="ID", help="The id of a document, or the end of it.")]
+Named = Annotated[str, typer.Argument(metavar="ID", help="Id of a document, or the end of it.")]
 
 
 @app.callback()
@@ -75,7 +75,7 @@ def list_(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
-    kind: Annotated[DocumentType | None, typer.Option("--type", help="Only of this type.", show_default=False)] = None,
+    kind: Annotated[DocumentType | None, typer.Option("--type", help="Only this type.", show_default=False)] = None,
     state: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +88,7 @@ def list_(  # noqa: PLR0913  # one for each option
     since: Since = None,
     until: Until = None,
     text: Annotated[
-        str | None, typer.Option(help="A number, words of a party's or file's name, or an id.", show_default=False)
+        str | None, typer.Option(help="Number, words of a party or file name, or an id.", show_default=False)
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -103,15 +103,15 @@ def list_(  # noqa: PLR0913  # one for each option
         return
     _show_list(found)
     if len(merged) > limit:
-        aside().print("There are more: narrow the list with other options, or raise --limit.")
+        aside().print("There are more. Add filter options, or raise --limit.")
 
 
 def _show_list(found: Sequence[dict[str, Any]]) -> None:
     if not found:
-        page().print("There are no such documents.")
+        page().print("No documents found.")
         return
     total = Column("total", justify="right")
-    table = Table("id", "tenant", "document", "seller", total, "status", "not read", box=None)
+    table = Table("id", "tenant", "document", "supplier", total, "status", "not read", box=None)
     for one in found:
         states = {stage["stage"]: stage["state"] for stage in one["stages"]}
         status = one["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
@@ -122,21 +122,21 @@ def _show_list(found: Sequence[dict[str, Any]]) -> None:
 
 
 def name_of(document: dict[str, Any]) -> str:
-    """Return type and number of a document, as people name it."""
+    """Return the display name of a document: its type and number, or its file and failure."""
     if document["dead_letter"] is not None:
         return f"{document['file_name']} (failed: {document['stages'][0]['reason']})"
     return f"{label(document['type'] or 'other')} {document['number'] or ''}".strip()
 
 
 def total_of(document: dict[str, Any]) -> str:
-    """Return the total of a document with its currency, or an empty text."""
+    """Return the total of a document with its currency, or an empty string."""
     total = document["total"]
     return f"{total['amount']} {total['currency'] or ''}".strip() if total else ""
 
 
 @app.command("show")
 def show(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
-    """Show a document with its fields, the progress of its work, and its links."""
+    """Show a document with its fields, processing progress and matches."""
     api = connect(context)
     found = _read(api, document)
     if as_json:
@@ -167,15 +167,13 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if source["kind"] == "mail":
         results = {"SPF": source["spf"], "DKIM": source["dkim"], "DMARC": source["dmarc"]}
         stated = [f"{name} {result}" for name, result in results.items() if result]
-        facts.append(("sender check", ", ".join(stated) or "no verdict"))
+        facts.append(("sender check", ", ".join(stated) or "none"))
     if found["duplicate_uploads"]:
-        facts.append(
-            ("came again", f"{found['duplicate_uploads']} times, last {shown_time(found['last_duplicate_at'])} UTC")
-        )
+        facts.append(("duplicates", f"{found['duplicate_uploads']}, last {shown_time(found['last_duplicate_at'])} UTC"))
     if found["method"]:
-        facts.append(("read by", found["method"]))
+        facts.append(("extracted by", found["method"]))
     if found["parent_id"] is not None:
-        facts.append(("cut from", f"{found['parent_id']}, pages {found['first_page']} to {found['last_page']}"))
+        facts.append(("split from", f"{found['parent_id']}, pages {found['first_page']} to {found['last_page']}"))
     facts += [("part", f"{part['id']}, pages {part['first_page']} to {part['last_page']}") for part in found["parts"]]
     if found["cluster_id"] is not None:
         facts.append(("cluster", found["cluster_id"]))
@@ -194,7 +192,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _show_progress(found: dict[str, Any]) -> None:
     table = Table("stage", "state", Column("attempts", justify="right"), Column("reason", overflow="fold"), box=None)
     for stage in found["progress"]:
-        again = f"again at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
+        again = f"next attempt at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
         reason = ", ".join(filter(None, (stage["reason"], again)))
         table.add_row(*map(Text, (stage["stage"], stage["state"], str(stage["attempts"]), reason)))
     page().print(table)
@@ -212,12 +210,12 @@ def _show_fields(found: dict[str, Any]) -> None:
         table.add_row(*map(Text, cells))
     page().print(table)
     if found["lines_total"] > LINES_SHOWN:
-        aside().print(f"It has {found['lines_total']} lines: --json shows {len(found['lines'])} of them.")
+        aside().print(f"It has {found['lines_total']} line items. To see {len(found['lines'])} of them, use --json.")
 
 
 def _show_edges(found: dict[str, Any]) -> None:
     if not found["matches"]:
-        page().print("It is linked to no other document.")
+        page().print("It is not linked to any other document.")
         return
     table = Table("id", "linked to", Column("bits", justify="right"), "confidence", "decided by", box=None)
     for edge in found["matches"]:
@@ -226,12 +224,12 @@ def _show_edges(found: dict[str, Any]) -> None:
         table.add_row(*map(Text, (*cells, edge["decided_by"])))
     page().print(table)
     if found["matches_total"] > len(found["matches"]):
-        aside().print(f"It has {found['matches_total']} links. These are the strongest.")
+        aside().print(f"It has {found['matches_total']} matches. These are the strongest.")
 
 
 @app.command("timeline")
 def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
-    """Show the stored events of a document. Attempts that succeeded have no time."""
+    """Show the stored events of a document. Successful attempts have no time."""
     api = connect(context)
     events = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}/timeline").json()[
         "events"
@@ -249,10 +247,10 @@ def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False
 
 @app.command("delete")
 def delete(context: typer.Context, document: Named, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
-    """Delete a document with its links and the parts cut from it.
+    """Delete a document with its matches and the parts split from it.
 
-    Parts that another file contains, too, stay. Documents linked to it are matched again within two minutes. Every
-    version of its file is erased within a minute, unless another document needs the file. It cannot be undone.
+    Parts that another file also contains stay. Documents linked to it are matched again within two minutes. Every
+    version of its file is erased within a minute, unless another document needs the file. This cannot be undone.
     """
     api = connect(context, by)
     path = f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}"
@@ -263,14 +261,14 @@ def delete(context: typer.Context, document: Named, *, reason: Reason = None, by
         print_json(erased)
         return
     id_, *parts = erased["documents"]
-    cut = f" and the {len(parts)} parts cut from it" if parts else ""
-    page().print(f"Document {ids.short_id(id_)} of tenant '{erased['tenant']}'{cut}: deleted.")
+    split = f" with {len(parts)} part{'' if len(parts) == 1 else 's'} split from it" if parts else ""
+    page().print(f"Document {ids.short_id(id_)} of tenant '{erased['tenant']}' was deleted{split}.")
     if erased["rematched"]:
         page().print(f"Documents to match again: {erased['rematched']}.")
     if erased["retained_documents"]:
-        page().print(f"Parts that stay because another file contains them: {len(erased['retained_documents'])}.")
+        page().print(f"Parts kept because another file contains them: {len(erased['retained_documents'])}.")
     if erased["retained_files"]:
-        page().print(f"Files that stay because other documents need them: {erased['retained_files']}.")
+        page().print(f"Files kept because other documents need them: {erased['retained_files']}.")
 
 
 @app.command("replace")
@@ -285,16 +283,16 @@ def replace(
 ) -> None:
     """Upload a file that replaces a document.
 
-    The file becomes a document of its tenant. The old document is removed when the new one has been extracted, and
-    stays if that fails.
+    The file becomes a document of the same tenant. The old document is removed when the new one has been extracted. If
+    the extraction fails, the old document stays.
     """
     if not path.is_file():
-        raise UsageError(f"There is no file {path}.")
+        raise UsageError(f"File not found: {path}.")
     api = connect(context, by)
     old = _read(api, document)
     key = uploads.upload(api, path, tenant=old["tenant"], replaces=old["id"], reason=reason)
     if as_json:
         print_json({"tenant": old["tenant"], "replaced": old["id"], "file": str(path), "key": key})
     else:
-        page().print(f"{path.name} is uploaded. It replaces {ids.short_id(old['id'])} when it has been extracted.")
-        page().print(f"Its state: counterfoil documents --tenant {old['tenant']}")
+        page().print(f"Uploaded {path.name}. It replaces {ids.short_id(old['id'])} when it has been extracted.")
+        page().print(f"To see its state: counterfoil documents --tenant {old['tenant']}")

@@ -17,7 +17,7 @@ def ingest(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders.", show_default=False)],
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="The tenant, by slug. Only mail finds its tenant without.", show_default=False)
+        str | None, typer.Option(help="Tenant slug. Optional for mail, which has recipients.", show_default=False)
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the final state of each document.")] = False,
     timeout: Annotated[int, typer.Option(min=1, help="Maximum number of seconds to wait.")] = 300,
@@ -25,15 +25,15 @@ def ingest(
 ) -> None:
     """Upload files for a tenant, or mail for its recipients' tenants.
 
-    Without --tenant, the files must be mail (.eml). They are stored where Amazon SES stores mail: each tenant gets the
-    mail to one of its addresses. With --tenant, a mail belongs to that tenant, whatever its addresses are.
+    Without --tenant, all files must be mail (.eml). They are stored where Amazon SES stores mail, and each tenant gets
+    the mail to its addresses. With --tenant, mail belongs to that tenant regardless of its recipients.
 
-    Each upload has its own key, so files with the same name never replace each other. Hidden files in folders are left
-    out. With --wait, the exit code is 1 if a file failed.
+    Each upload has its own key, so files with the same name never replace each other. Hidden files in folders are
+    skipped. With --wait, the exit code is 1 if a file failed.
     """
     files = list(uploads.files_in(paths))
     if tenant is None and (other := next((path for path in files if path.suffix.lower() != ".eml"), None)):
-        raise UsageError(f"{other} is not a mail (.eml), so it does not name its tenant: add --tenant SLUG.")
+        raise UsageError(f"{other} is not mail (.eml), so it requires a tenant: add --tenant SLUG.")
     api = connect(context)
     keys = [uploads.upload(api, path, tenant=tenant) for path in files]
     if not wait:
@@ -41,7 +41,7 @@ def ingest(
             print_json([{"file": str(path), "key": key} for path, key in zip(files, keys, strict=True)])
         else:
             shown = f" --tenant {tenant}" if tenant else ""
-            page().print(f"{len(keys)} uploaded. Their states: counterfoil documents{shown}")
+            page().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{shown}")
         return
     found = uploads.wait_for(api, keys, timeout)
     if as_json:

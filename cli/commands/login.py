@@ -28,13 +28,13 @@ from cli.logins import Claims, Login, Logins, RefusedError, changed, error_code,
 from cli.output import aside, page
 
 PORTS = (18400, 18401, 18402)
-"""`infra/api.py` registers their addresses, because an issuer compares the whole address."""
+"""`infra/api.py` registers redirects to these ports, because an issuer compares the complete address."""
 SCOPES = ("openid", "email")
 WAIT_SECONDS = 300
 _IDLE_SECONDS = 1
-"""Browsers also open connections that they do not use."""
+"""Timeout of connections that browsers open without using them."""
 _PAGE = b"""<!doctype html><html lang="en"><title>Counterfoil</title>
-<p>The command line continues. You can close this page.</p></html>"""
+<p>Return to the command line. You can close this page.</p></html>"""
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Length": str(len(_PAGE)),
@@ -74,7 +74,7 @@ class _Issuer(BaseModel):
 
 
 class Listener(TCPServer):
-    """Receives one redirect of the browser on this machine."""
+    """Loopback server that receives one redirect from the browser."""
 
     allow_reuse_address = True
     timeout = 0
@@ -98,7 +98,7 @@ class Listener(TCPServer):
         ends = clock() + seconds
         with selectors.SelectSelector() as ready:
             ready.register(self, selectors.EVENT_READ)
-            with suppress(ValueError):  # closed, or not a file of the system
+            with suppress(ValueError):  # `pasted` is closed or has no file descriptor
                 ready.register(pasted, selectors.EVENT_READ)
             while self.query is None:
                 left = ends - clock()
@@ -120,7 +120,7 @@ class Listener(TCPServer):
         if query:
             self.query = query
         elif line.strip():
-            aside().print(f"Paste the whole address, which begins with {self.redirect}?")
+            aside().print(f"Paste the complete address. It starts with {self.redirect}?")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a connection that the browser closes early."""
@@ -157,21 +157,21 @@ def login(
     """Sign in to a deployment with the browser.
 
     Commands then use this deployment until `counterfoil logout`. Without a browser on this machine, open the printed
-    address on another one, and paste the address that its browser shows at the end.
+    address on another machine, and paste the address that its browser shows at the end.
     """
     at = _choose_url(url)
     if at is None:
-        raise UsageError("Name the deployment: counterfoil login --url https://counterfoil.example.com")
+        raise UsageError("--url is required: counterfoil login --url https://counterfoil.example.com")
     with changed():
-        pass  # a login that cannot be stored fails before the sign-in
+        pass  # fail before the sign-in if logins cannot be stored
     client, issuer = _discovered(at)
     with _listening() as listener:
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         sign_in = _sign_in_address(issuer, client, listener.redirect, state, verifier)
         aside().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
-        aside().print("If it cannot reach this machine, paste the address that it shows after the sign-in.")
+        aside().print("If the browser cannot reach this machine, paste the address that it shows after the sign-in.")
         if browse:
-            threading.Thread(target=webbrowser.open, args=(sign_in,), daemon=True).start()  # some wait for its end
+            threading.Thread(target=webbrowser.open, args=(sign_in,), daemon=True).start()  # some browsers block
         query = listener.wait(wait, sys.stdin)
     form = {"grant_type": "authorization_code", "client_id": client, "code": _code(query, state)}
     try:
@@ -225,12 +225,12 @@ def _discovered(url: str) -> tuple[str, _Issuer]:
     """Return the client id of a deployment, and its issuer."""
     found = _fetched(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
     if found is None:
-        raise UsageError(f"{url} has no sign-in for people.")
+        raise UsageError(f"The deployment at {url} has no user sign-in.")
     issuer = _fetched(found.discovery, _Issuer, "an OpenID Connect issuer")
     endpoints = (issuer.authorization_endpoint, issuer.token_endpoint, issuer.revocation_endpoint)
     if issuer.issuer != found.issuer or not all(is_private(one) for one in endpoints if one is not None):
         raise CommandError(
-            f"The discovery document of {found.issuer} names another issuer, or endpoints without https."
+            f"The discovery document of {found.issuer} contains another issuer, or endpoints without https."
         )
     return found.client, issuer
 
@@ -239,9 +239,9 @@ def _fetched(address: str, form: type[M], what: str) -> M:
     try:
         answer = httpx.get(address, headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise NotNowError(f"{address} does not answer: {type(error).__name__}.") from None
+        raise NotNowError(f"{address} cannot be reached: {type(error).__name__}.") from None
     if answer.is_server_error:
-        raise NotNowError(f"{address} fails ({answer.status_code}).")
+        raise NotNowError(f"{address} returned status {answer.status_code}.")
     try:
         return form.model_validate_json(answer.content)
     except ValidationError:
@@ -276,13 +276,13 @@ def _code(query: str, state: str) -> str:
     """Return the code of a redirect.
 
     Raises:
-        CommandError: the sign-in failed, or the redirect belongs to another one.
+        CommandError: the sign-in failed, or the redirect belongs to another sign-in.
     """
     found = {name: values[0] for name, values in parse_qs(query).items()}
     if found.get("error") == "access_denied":
         raise CommandError("The sign-in was denied or canceled.")
     if "error" in found:
-        raise CommandError(f"The issuer refuses the sign-in: {error_code(found['error'])}.")
+        raise CommandError(f"The issuer rejected the sign-in: {error_code(found['error'])}.")
     if found.get("state") != state or "code" not in found:
-        raise CommandError("The answer belongs to another sign-in. Run 'counterfoil login' again.")
+        raise CommandError("The redirect belongs to another sign-in. Run 'counterfoil login' again.")
     return found["code"]

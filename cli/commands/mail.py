@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-MailId = Annotated[str, typer.Argument(metavar="ID", help="The mail's id, as the list shows it.", show_default=False)]
+MailId = Annotated[str, typer.Argument(metavar="ID", help="Id of the mail, as listed.", show_default=False)]
 
 
 @app.command("list")
@@ -37,7 +37,7 @@ def list_(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List mail that waits for a decision, the newest first."""
+    """List mail that failed DMARC, newest first. Default: mail on hold."""
     api = connect(context)
     found = api.latest(PATH, "mails", "received_at", api.tenants(tenant), limit=limit, hold=hold)
     if as_json:
@@ -67,26 +67,26 @@ def release(context: typer.Context, mail: MailId, *, reason: Reason = None, by: 
 
 @app.command("reject")
 def reject(context: typer.Context, mail: MailId, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
-    """Reject a held mail: nothing is taken from it."""
+    """Reject a held mail: its attachments are not processed."""
     _decide(connect(context, by), mail, "reject", reason, as_json=as_json)
 
 
 def dmarc(
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
     policy: Annotated[
         DmarcPolicy | None,
         typer.Option(
             "--policy",
-            help="hold: an operator decides (counterfoil mail). reject: nothing is taken. accept: like other mail.",
+            help="hold: an operator decides (counterfoil mail). reject: not processed. accept: like other mail.",
             show_default=False,
         ),
     ] = None,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Show or set the policy for mail that fails DMARC, so that its sender may be forged."""
+    """Show or set the policy for mail that fails DMARC, whose sender may be forged."""
     api = connect(context, by)
     query = {"tenant": slug}
     found = api.send("GET", POLICY, query=query).json()
@@ -96,7 +96,7 @@ def dmarc(
     if as_json:
         print_json(found)
     else:
-        page().print(f"Tenant '{slug}': mail that fails DMARC: {found['dmarc_policy']}")
+        page().print(f"DMARC policy of tenant '{slug}': {found['dmarc_policy']}")
 
 
 def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bool) -> None:
@@ -105,4 +105,4 @@ def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bo
     if as_json:
         print_json(done)
     else:
-        page().print(f"The mail is {done['hold']}.")
+        page().print(f"The mail was {done['hold']}.")

@@ -17,8 +17,8 @@ PATH = "/api/admin/offers"
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    The scheduler queues offers every hour for zones where it is past 9:00. It catches up on dates that it missed by at
-    most a day.
+    The scheduler queues offers every hour for time zones where it is past 9:00. It catches up on dates that it missed
+    by at most one day.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -57,7 +57,7 @@ def run(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Queue the offers of a date that are not queued yet. Running it again adds nothing.
+    """Queue the offers of a date that are not queued yet. Running it again has no effect.
 
     The audit trail records who queued them.
     """
@@ -67,7 +67,7 @@ def run(
     if as_json:
         print_json(queued)
         return
-    page().print(f"The scheduler queues the offers of {queued['date']} in {timezone} that are missing.")
+    page().print(f"The scheduler is queuing the missing offers of {queued['date']} in {timezone}.")
     aside().print("`counterfoil offers` shows their progress.")
 
 

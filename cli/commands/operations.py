@@ -1,4 +1,4 @@
-"""`counterfoil operations`: list, show, steer and undo operations on dead letters and documents."""
+"""`counterfoil operations`: list, show, control and undo operations on dead letters and documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -18,10 +18,10 @@ RESULTS = {
     "purge": "dead letters hidden",
     "restore": "dead letters restored",
     "export": "dead letters written",
-    "extract": "documents begun",
-    "match": "documents begun",
+    "extract": "documents started",
+    "match": "documents started",
 }
-"""Result of each action without listed items."""
+"""Result of each action that has no list of items."""
 STYLES = {
     "selecting": "cyan",
     "canary": "cyan",
@@ -37,10 +37,10 @@ PER_MINUTE = {"extract", "match"}
 SHOWN_ITEMS = 20
 
 Operation = Mapping[str, Any]
-"""An operation as the API describes it."""
+"""An operation as returned by the API."""
 OperationId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The operation's id, or the end of it as the list shows it.", show_default=False),
+    typer.Argument(metavar="ID", help="Id of the operation, or the end of it as listed.", show_default=False),
 ]
 
 app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=False, rich_markup_mode="markdown")
@@ -67,11 +67,11 @@ def show(
     which: OperationId,
     *,
     items: Annotated[
-        int, typer.Option("--letters", min=0, max=100_000, help="Maximum number of failed and skipped letters.")
+        int, typer.Option("--letters", min=0, max=100_000, help="Maximum number of failed and skipped items.")
     ] = SHOWN_ITEMS,
     as_json: AsJson = False,
 ) -> None:
-    """Show the progress of an operation, and why letters failed or were skipped. --json has all letters."""
+    """Show the progress of an operation, and why items failed or were skipped. --json has all items."""
     api = connect(context)
     path = _path(api, which)
     operation = api.send("GET", path).json()
@@ -85,7 +85,7 @@ def show(
 
 @app.command("pause")
 def pause(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
-    """Pause an operation. Letters of at most a minute, which have begun, continue."""
+    """Pause an operation. Items that have already started, up to a minute's worth, continue."""
     _steer(context, which, "pause", by, as_json=as_json)
 
 
@@ -97,7 +97,10 @@ def resume(context: typer.Context, which: OperationId, *, by: By, as_json: AsJso
 
 @app.command("cancel")
 def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
-    """Cancel an operation permanently. Letters that have begun continue, and the others do not change."""
+    """Cancel an operation permanently.
+
+    Items that have already started continue; the others do not change.
+    """
     _steer(context, which, "cancel", by, as_json=as_json)
 
 
@@ -105,23 +108,26 @@ def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJso
 def rate_(
     context: typer.Context,
     which: OperationId,
-    rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Letters per second, or documents per minute.")],
+    rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Dead letters per second, documents per minute.")],
     *,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Change the rate of an operation. Letters of at most a minute, which have begun, continue."""
+    """Change the rate of an operation.
+
+    Items that have already started, up to a minute's worth, continue.
+    """
     _steer(context, which, "rate", by, as_json=as_json, change={"rate": rate})
 
 
 @app.command("restore")
 def restore(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
-    """Undo a purge within a week. Messages in SQS are not restored."""
+    """Undo a purge within 7 days. Messages in SQS are not restored."""
     _steer(context, which, "restore", by, as_json=as_json)
 
 
 def processed_count(operation: Operation) -> int:
-    """Return the number of letters with a result."""
+    """Return the number of items with a result."""
     return int(operation["succeeded"] + operation["failed"] + operation["skipped"])
 
 
@@ -144,7 +150,7 @@ def _rate(operation: Operation) -> str:
 
 
 def _selected(operation: Operation) -> int:
-    """Return the number of letters that are selected so far."""
+    """Return the number of items selected so far."""
     return processed_count(operation) + int(operation["remaining"])
 
 
@@ -218,7 +224,8 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
         if selection is None
         else ", ".join(f"{name} {value}" for name, value in selection.items() if value is not None)
     )
-    facts.append(("which", which or ("all letters" if operation["action"] == "export" else "all pending letters")))
+    everything = "all dead letters" if operation["action"] == "export" else "all pending dead letters"
+    facts.append(("selection", which or everything))
     if operation["notes"] is not None:
         facts.append(("note", operation["notes"]))
     if operation["file"] is not None:
@@ -230,10 +237,10 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
 
 
 def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(Column("letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
+    table = Table(Column("dead letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
     for item in items:
         table.add_row(Text(ids.short_id(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
     page().print(table)
     more = operation["failed"] + operation["skipped"] - len(items)
     if more > 0:
-        aside().print(f"There are {more:,} more: --letters shows them, --json all letters.")
+        aside().print(f"There are {more:,} more. To see them, raise --letters or use --json.")

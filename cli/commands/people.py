@@ -17,19 +17,17 @@ ALL = "*"
 app = typer.Typer(
     help="""Invite people, and change their roles and tenants.
 
-    With a token issuer other than the built-in user pool, people are managed there.
+    If the deployment uses a token issuer other than the built-in user pool, manage people in that issuer.
     """,
     no_args_is_help=True,
     add_completion=False,
 )
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL", help="The person's e-mail address.")]
-Role = Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}: each includes those before it.")]
-Tenants = Annotated[
-    list[str] | None, typer.Option("--tenant", help="A tenant, by its slug; '*' for all. May be repeated.")
-]
+Role = Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}: each includes the roles before it.")]
+Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Tenant slug, or '*' for all. Can be repeated.")]
 Edits = Annotated[
-    bool | None, typer.Option("--edit-payloads/--no-edit-payloads", help="Let an operator edit payloads of tasks.")
+    bool | None, typer.Option("--edit-payloads/--no-edit-payloads", help="Allow an operator to edit task payloads.")
 ]
 
 
@@ -94,7 +92,7 @@ def change(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Change the role and the tenants of a person. Tenants replace the previous ones."""
+    """Change the role and the tenants of a person. New tenants replace all previous ones."""
     asked = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
     _change(connect(context, by), email, asked, f"{email} was changed.", as_json=as_json)
 
@@ -132,6 +130,6 @@ def _id(api: Api, email: str) -> str:
     """
     found = api.send("GET", PATH, query={"email": email}).json()["people"]
     if not found:
-        raise UsageError(f"There is no person '{email}': 'counterfoil people list' shows them.")
+        raise UsageError(f"There is no person '{email}'. To list people: counterfoil people list")
     id_: str = found[0]["id"]
     return id_

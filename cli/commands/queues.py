@@ -1,4 +1,4 @@
-"""`counterfoil queues`: show depth and work of the queues; pause and resume them."""
+"""`counterfoil queues`: show queue depths and outcomes; pause and resume queues."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -20,18 +20,18 @@ PATH = "/api/admin/queues"
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Messages in a paused queue wait and lose no attempt. A deployment does not resume it. Commands are clients of the
-    API: a deployment's after `counterfoil login`, else the local cloud's, with an admin created for you.
+    Messages in a paused queue wait without losing attempts. Deploying does not resume a queue. Commands use the
+    deployment of the last `counterfoil login`, or else the local cloud with an admin that they create.
     """,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
 
-Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name of the queue in the list.", show_default=False)]
+Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name of the worker, as listed.", show_default=False)]
 Seen = Annotated[
     int | None,
-    typer.Option("--seen", metavar="VERSION", help="Only if this is still its version.", min=0, show_default=False),
+    typer.Option("--seen", metavar="VERSION", help="Only if it still has this version.", min=0, show_default=False),
 ]
 
 
@@ -44,9 +44,9 @@ def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson 
 
 @app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
-    """Show every queue: approximate number of messages, work in progress and waiting, and the last hour.
+    """List queues: approximate number of messages, running and pending work items, and the last hour.
 
-    With a tenant, show only the tenant's work.
+    With --tenant, count only the tenant's work items.
     """
     _list(context, tenant, as_json=as_json)
 
@@ -81,7 +81,7 @@ def _switch(
 ) -> None:
     by, reason, seen = said
     if reason is None:
-        raise UsageError("Give the reason with --reason: everyone who operates the queues can read it.")
+        raise UsageError("--reason is required. Everyone who operates the queues can read it.")
     api = connect(context, by)
     before = _version(api, worker)
     path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
@@ -92,17 +92,17 @@ def _switch(
     already = " already" if after["version"] == before else ""
     page().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
     if not after["is_applied"]:
-        aside().print("Lambda has not accepted it yet. It is retried within a minute.")
+        aside().print("The change has not been applied to Lambda yet. It is retried within a minute.")
 
 
 def _version(api: Api, worker: str) -> int:
-    """Return the version of a queue's pause; 0 for callers without all tenants, as the API hides it."""
+    """Return the version of a queue's pause, or 0 for callers who cannot see it."""
     try:
         known = {queue["worker"]: queue for queue in api.send("GET", PATH).json()["queues"]}
     except UsageError:
         return 0
     if worker not in known:
-        raise UsageError(f"There is no queue '{worker}'. The queues are {', '.join(known)}.")
+        raise UsageError(f"There is no queue '{worker}'. Valid names: {', '.join(known)}.")
     return known[worker]["version"] or 0
 
 
@@ -112,7 +112,8 @@ def _version(api: Api, worker: str) -> int:
 def _show(api: Api, found: Mapping[str, Any]) -> None:
     table = Table(
         Column("worker", no_wrap=True),
-        *(Column(name, no_wrap=True, justify="right") for name in ("messages", "working", "waiting", "oldest", "dead")),
+        *(Column(name, no_wrap=True, justify="right") for name in ("messages", "running", "pending", "oldest")),
+        Column("dead letters", no_wrap=True, justify="right"),
         Column("last hour", no_wrap=True),
         *(Column(name, no_wrap=True, justify="right") for name in ("done", "failed")),
         box=None,
@@ -126,7 +127,7 @@ def _show(api: Api, found: Mapping[str, Any]) -> None:
             when = f"{shown_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
             page().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
             if not queue["is_applied"]:
-                page().print(Text("  Lambda has not accepted it yet.", "yellow"))
+                page().print(Text("  The change has not been applied to Lambda yet.", "yellow"))
     for breaker in found["breakers"] or ():
         page().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
     for alarm in found["alarms"] or ():

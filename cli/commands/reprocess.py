@@ -14,7 +14,7 @@ RATE, MAX_RATE = 60, 1000
 
 def reprocess(  # one for each option
     context: typer.Context,
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
     what: Annotated[
         Literal["extract", "match"],
@@ -28,7 +28,7 @@ def reprocess(  # one for each option
 ) -> None:
     """Extract or match a tenant's documents again, for example after a release.
 
-    Documents received later are excluded.
+    Documents received after the request are excluded.
     """
     asked = {
         "tenant": tenant,
@@ -42,4 +42,4 @@ def reprocess(  # one for each option
         print_json(operation)
     else:
         short = ids.short_id(operation["operation_id"])
-        page().print(f"Operation {short} begins within a minute. Its progress: counterfoil operations show {short}")
+        page().print(f"Operation {short} starts within a minute. To see progress: counterfoil operations show {short}")

@@ -1,4 +1,4 @@
-"""`counterfoil review`: documents in doubt with their evidence, and the decisions of people."""
+"""`counterfoil review`: documents that need review with their evidence, and decisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -16,35 +16,35 @@ from cli.options import AnyTenant, AsJson, Limit, Supersede
 from cli.output import is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/reviews"
-SUMMARY = "Decide about ambiguous matches, and correct wrong ones."
+SUMMARY = "Review ambiguous matches, and correct wrong ones."
 SIDE_BY_SIDE = 3
-"""Candidates in columns next to each other. The others have one line each."""
+"""Number of candidates shown in columns. The others have one line each."""
 State = Literal["open", "decided", "resolved"]
 STATES: dict[State, str] = {
-    "open": "in doubt",
-    "decided": "decided by a person",
-    "resolved": "no longer in doubt, without a decision",
+    "open": "waiting for review",
+    "decided": "decided by a reviewer",
+    "resolved": "no longer ambiguous, without a decision",
 }
-"""Sentence about each state."""
+"""Description of each state."""
 _FACTS = ("number", "date", "seller", "buyer", "total", "file")
 
-Paper = Mapping[str, Any]
+Document = Mapping[str, Any]
 Review = Mapping[str, Any]
-"""A review as the API describes it."""
+"""A review as returned by the API."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Without a command, it lists the documents in doubt, the longest waiting first: several others fit, or one fits, but
-    not surely. A decision is final whatever arrives later: a confirmed pair stays together and a rejected pair apart,
-    until someone decides about the pair again.
+    Without a command, lists documents that need review, longest waiting first: they have several candidates, or an
+    uncertain one. Decisions apply whatever arrives later: a confirmed pair stays linked and a rejected pair unlinked,
+    until a reviewer decides about the pair again.
     """,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
 DocumentId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id of the document, or the end of it.", show_default=False)
+    str, typer.Argument(metavar="ID", help="Id of the document, or the end of it.", show_default=False)
 ]
 
 
@@ -53,15 +53,15 @@ def review(  # one for each option
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
-    document_type: Annotated[DocumentType | None, typer.Option(help="Only of this type.", show_default=False)] = None,
-    min_probability: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the likeliest candidate.")] = 0,
-    max_probability: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the likeliest candidate.")] = 1,
-    state: Annotated[State, typer.Option(help="open; decided: by a person; gone: without a decision.")] = "open",
+    document_type: Annotated[DocumentType | None, typer.Option(help="Only this type.", show_default=False)] = None,
+    min_probability: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the most likely candidate.")] = 0,
+    max_probability: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the most likely candidate.")] = 1,
+    state: Annotated[State, typer.Option(help="open; decided; gone: no longer ambiguous.")] = "open",
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List documents in doubt."""
-    if not is_wanted(context, "documents in doubt"):
+    """List documents that need review."""
+    if not is_wanted(context, "documents that need review"):
         return
     asked = {
         "tenant": tenant,
@@ -79,14 +79,14 @@ def review(  # one for each option
     else:
         _show_list(shown)
         more = ", and there are more: raise --limit" if len(found) > limit else ""
-        page().print(f"{len(shown)} {STATES[state]}{more}. One of them with its evidence: counterfoil review show ID")
+        page().print(f"{len(shown)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
 
 
 def _show_list(found: Sequence[Review]) -> None:
     several = len({one["tenant"] for one in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
-    columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("seller", overflow="fold")]
-    columns += [Column("total", justify="right"), Column("not read"), Column("may belong to", overflow="fold")]
+    columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("supplier", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("not read"), Column("candidates", overflow="fold")]
     table = Table(
         *columns, Column("probability", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False
     )
@@ -99,8 +99,8 @@ def _show_list(found: Sequence[Review]) -> None:
     page().print(table)
 
 
-def title(document: Paper) -> str:
-    """Return type and number of a document, as people name it."""
+def title(document: Document) -> str:
+    """Return the display name of a document: its type and number."""
     if document["type"] is None:
         return "a deleted document"
     return f"{label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
@@ -117,7 +117,7 @@ def _candidates(found: Review) -> str:
 
 @app.command("show")
 def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
-    """Show a document in doubt next to its candidates, with the evidence of each feature."""
+    """Show a document that needs review next to its candidates, with the evidence of each feature."""
     api = connect(context)
     id_ = api.find_by_id_suffix("document", document, "documents")
     found = api.send("GET", f"{PATH}/{id_}").json()
@@ -138,7 +138,7 @@ def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             document = one["document"]
             page().print(Text(f"  {ids.short_id(document['id'])}  {title(document)}  {one['probability']:.0%}", "dim"))
         if doubt["others"]:
-            page().print(Text(f"  and {len(doubt['others'])} less likely ones", "dim"))
+            page().print(Text(f"  and {len(doubt['others'])} less likely candidates", "dim"))
     if questions:
         page().print()
         page().print(Text("Questions to a language model", "bold"))
@@ -146,7 +146,7 @@ def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             page().print(Text("  ").append(_heading(question)))
             for line in _answer(question):
                 page().print(Text(f"    {line}"))
-        page().print(f"  The questions: counterfoil review questions {ids.short_id(found['id'])}")
+        page().print(f"  Details: counterfoil review questions {ids.short_id(found['id'])}")
     if found["decisions"]:
         page().print()
         page().print(Text("Decisions", "bold"))
@@ -158,16 +158,16 @@ def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
         id_ = ids.short_id(found["id"])
         has_candidates = any(doubt["candidates"] for doubt in found["ambiguous_matches"])
         verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
-        page().print(f"\nDecide: counterfoil review {verbs}")
+        page().print(f"\nTo decide: counterfoil review {verbs}")
 
 
 def _why(doubt: Mapping[str, Any]) -> str:
     if doubt["number"]:
-        return f"It names {doubt['number']}, but no document with that number fits surely."
-    return "The best candidate does not fit surely."
+        return f"It refers to {doubt['number']}, but no document with that number is a certain match."
+    return "The best candidate is uncertain."
 
 
-def _side_by_side(mine: Paper, doubt: Mapping[str, Any]) -> Table:
+def _side_by_side(mine: Document, doubt: Mapping[str, Any]) -> Table:
     shown = doubt["candidates"][:SIDE_BY_SIDE]
     documents = [one["document"] for one in shown]
     table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
@@ -201,25 +201,25 @@ def questions(
     context: typer.Context,
     document: DocumentId,
     *,
-    whole: Annotated[bool, typer.Option("--text", help="Print the text of the questions, too.")] = False,
+    whole: Annotated[bool, typer.Option("--text", help="Also print the text of the questions.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the questions to a language model about a document, with the answers.
 
-    --json has everything that repeats a question. An answer is stored and used again. Old questions, and those that
-    quote a removed document, have no text.
+    --json contains everything required to repeat a question. Answers are stored and reused. The text of old questions,
+    and of questions that quote a removed document, is no longer stored.
     """
     api = connect(context)
     found = _questions(api, api.find_by_id_suffix("document", document, "documents"))
     if as_json:
         print_json(found)
     elif not found["questions"]:
-        page().print("There are no questions to a language model about this document.")
+        page().print("No questions about this document were sent to a language model.")
     else:
         for question in found["questions"]:
             _show_question(question, whole=whole)
         if not whole and any(one["user"] is not None for one in found["questions"]):
-            page().print("With their text: counterfoil review questions ID --text")
+            page().print("To see their text: counterfoil review questions ID --text")
 
 
 def _questions(api: Api, id_: str) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _heading(question: Mapping[str, Any]) -> Text:
 
 def _answer(question: Mapping[str, Any]) -> list[str]:
     if refused := question["answer"].get("refused"):
-        return [f"It was refused: {refused}"]
+        return [f"The question was rejected: {refused}"]
     matches = question["answer"]["matches"]
     if not matches:
         return ["It chose no candidate."]
@@ -274,14 +274,14 @@ def _chosen(question: Mapping[str, Any], name: str) -> str:
 def confirm(
     context: typer.Context,
     document: DocumentId,
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The document it belongs to.")],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="Matching document.")],
     *,
     reason: Reason = None,
     by: By,
     supersede: Supersede = False,
     as_json: AsJson = False,
 ) -> None:
-    """Confirm that a document belongs to a candidate or a linked document: they stay together."""
+    """Confirm that a document matches a candidate or a linked document. They stay linked."""
     api = connect(context, by)
     id_, other = _ids(api, document, candidate)
     _decide(api, f"{id_}/confirm", {"document": other}, reason, supersede=supersede, as_json=as_json)
@@ -293,28 +293,28 @@ def reject(
     document: DocumentId,
     candidates: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CANDIDATE", help="The documents it does not belong to.", show_default=False),
+        typer.Argument(metavar="CANDIDATE", help="Documents that do not match.", show_default=False),
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="All its current candidates.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
     reason: Reason = None,
     by: By,
     supersede: Supersede = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reject candidates of a document, or documents that it is linked to: they are never linked again.
+    """Reject candidates of a document, or documents that it is linked to. They are not linked again.
 
-    The rest is decided again: of two candidates, the other one may then be sure.
+    The document is then matched again: of two candidates, the other one may become certain.
     """
     if every == bool(candidates):
-        raise UsageError("Name the candidates to reject, or give --all.")
+        raise UsageError("Give either the candidates to reject, or --all.")
     api = connect(context, by)
     id_, *others = _ids(api, document, *candidates or ())
     if every:
         found = api.send("GET", f"{PATH}/{id_}").json()
         others = [one["document"]["id"] for doubt in found["ambiguous_matches"] for one in doubt["candidates"]]
         if found["state"] != "open" or not others:
-            raise UsageError(f"The document '{document}' is not in doubt.")
+            raise UsageError(f"The document '{document}' does not need review.")
     _decide(api, f"{id_}/reject", {"documents": others}, reason, supersede=supersede, as_json=as_json)
 
 
@@ -322,17 +322,17 @@ def reject(
 def merge(
     context: typer.Context,
     document: DocumentId,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="A document of the other cluster.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="Any document of the other cluster.")],
     *,
-    exact: Annotated[bool, typer.Option("--exact", help="Link these two, not the two that fit best.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Link these two documents, not the best pair.")] = False,
     reason: Reason = None,
     by: By,
     supersede: Supersede = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge two clusters, whatever their scores are.
+    """Merge two clusters regardless of their scores.
 
-    The two of their documents that fit best become a pair.
+    The best pair of documents from both clusters is linked.
     """
     api = connect(context, by)
     both = {"documents": _ids(api, document, other), "exact": exact}
@@ -349,7 +349,7 @@ def split(
     supersede: Supersede = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a document from its cluster: all its links in it are rejected. Links to contracts stay."""
+    """Remove a document from its cluster by rejecting all its matches there. Links to contracts stay."""
     api = connect(context, by)
     (id_,) = _ids(api, document)
     _decide(api, "split", {"document": id_}, reason, supersede=supersede, as_json=as_json)
@@ -367,9 +367,9 @@ def _decide(
     if as_json:
         print_json(done)
         return
-    verdict = "belong together" if done["verdict"] == "confirmed" else "do not belong together"
+    decision = "were confirmed as a match" if done["verdict"] == "confirmed" else "were rejected as a match"
     for a, b in done["decided"]:
-        page().print(Text(f"{_name(api, a)} and {_name(api, b)} {verdict}."))
+        page().print(Text(f"{_name(api, a)} and {_name(api, b)} {decision}."))
     if done["rematched_documents"]:
         page().print(
             f"Documents to match again, because their ambiguous matches changed: {done['rematched_documents']}."

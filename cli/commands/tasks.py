@@ -21,24 +21,24 @@ SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"
 LOOK_SECONDS = 0.5
 LONGEST_RESULT = 4000
-"""Characters of a result in the output for people."""
+"""Maximum characters of a result without --json."""
 STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
 """Style of each status."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    A task has a type and a payload, a JSON object. It runs once, and is retried after temporary failures; its result is
-    stored with it. Over HTTP the same is POST and GET {PATH}.
+    A task has a type and a payload, a JSON object. It runs once, with retries after temporary failures, and its result
+    is stored. The HTTP API for tasks is POST and GET {PATH}.
     """,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TaskId = Annotated[
-    str, typer.Argument(metavar="ID", help="The task's id, or the end of it as the list shows it.", show_default=False)
+    str, typer.Argument(metavar="ID", help="Id of the task, or the end of it as listed.", show_default=False)
 ]
 
 
@@ -49,25 +49,27 @@ def submit(  # one for each option
     payload: Annotated[
         str,
         typer.Argument(
-            metavar="PAYLOAD", help="A JSON object; @FILE to read it, - for standard input.", show_default=False
+            metavar="PAYLOAD",
+            help="JSON object. @FILE reads it from a file, - from standard input.",
+            show_default=False,
         ),
     ] = "{}",
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="The tenant, by its slug, where there are several.", show_default=False)
+        str | None, typer.Option(help="Tenant slug. Required if there are several tenants.", show_default=False)
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The same task with the same key is submitted once.", show_default=False)
+        str | None, typer.Option(help="Idempotency key: submits the same task only once.", show_default=False)
     ] = None,
     max_retry: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Retries after the first attempt; RETRY_MAX_ATTEMPTS of the deployment if unset.",
+            help="Retries after the first attempt. Default: RETRY_MAX_ATTEMPTS of the deployment.",
             show_default=False,
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show its result.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the task ends, and show its result.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit a task. If the key was used for the same task before, show that task."""
@@ -80,7 +82,7 @@ def submit(  # one for each option
         task = wait_for(api, task["job_id"])
     _show(task, as_json=as_json)
     if answer.status_code == 200 and not as_json:
-        aside().print("It was submitted before, with the same key.")
+        aside().print("This task was submitted before, with the same key.")
     if wait and task["status"] == "failed":
         raise typer.Exit(1)
 
@@ -96,15 +98,13 @@ def show(context: typer.Context, task: TaskId, *, as_json: AsJson = False) -> No
 def list_(  # one for each option
     context: typer.Context,
     *,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant, by slug.", show_default=False)] = None,
     status: Annotated[
-        str | None, typer.Option(help=f"Only those with this status: {', '.join(STYLES)}.", show_default=False)
+        str | None, typer.Option(help=f"Only this status: {', '.join(STYLES)}.", show_default=False)
     ] = None,
-    task_type: Annotated[
-        str | None, typer.Option("--type", help="Only those of this type.", show_default=False)
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    task_type: Annotated[str | None, typer.Option("--type", help="Only this task type.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks per tenant.")] = 20,
+    as_json: AsJson = False,
 ) -> None:
     """List tasks, the newest first."""
     if status is not None and status not in STYLES:
@@ -124,13 +124,16 @@ def list_(  # one for each option
 
 @app.command("cancel")
 def cancel(context: typer.Context, task: TaskId, *, by: By, as_json: AsJson = False) -> None:
-    """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
+    """Cancel an unfinished task.
+
+    A pending task never starts, and the result of a running attempt is discarded.
+    """
     api = connect(context, by)
     _show(api.send("POST", f"{PATH}/{_named(api, task)}/cancel", body={}).json(), as_json=as_json)
 
 
 def wait_for(api: Api, job_id: str) -> dict[str, Any]:
-    """Ask for a task until it has ended."""
+    """Poll a task until it ends."""
     task = _describe_task(api, job_id)
     while task["status"] in {"pending", "in-progress"}:
         task = poll(LOOK_SECONDS, lambda: _describe_task(api, job_id), time.sleep)
@@ -138,7 +141,7 @@ def wait_for(api: Api, job_id: str) -> dict[str, Any]:
 
 
 def read_payload(text: str) -> dict[str, Any]:
-    """Read a JSON object from the text, from the @FILE that it names, or from standard input for `-`.
+    """Parse a JSON object from `text`, from a file (`@FILE`), or from standard input (`-`).
 
     Raises:
         UsageError: it is not a JSON object, or cannot be read.
@@ -174,7 +177,7 @@ def _describe_task(api: Api, job_id: str) -> dict[str, Any]:
 
 def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
-        page().print('There are no such tasks. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
+        page().print('No tasks found. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
         return
     table, add = of_tenants(
         [task["tenant"] for task in found],
@@ -198,7 +201,7 @@ def _note(task: Mapping[str, Any]) -> str:
 
 
 def _again(at: str | None) -> str:
-    return "" if at is None else f"again at {_time(at):%H:%M:%S}"
+    return "" if at is None else f"next attempt at {_time(at):%H:%M:%S}"
 
 
 def _time(text: str) -> datetime:
@@ -206,7 +209,7 @@ def _time(text: str) -> datetime:
 
 
 def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
-    """Show a task, with its attempts where the response has them."""
+    """Show a task, with its attempts if the response contains them."""
     if as_json:
         print_json(task)
         return
@@ -215,7 +218,7 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
     if task["status"] != "succeeded" and _note(task):
         page().print(Text(_note(task)))
     if task.get("timeline"):
-        table = Table(*(Column(name, no_wrap=True) for name in ("attempt", "began", "took", "outcome")), box=None)
+        table = Table(*(Column(name, no_wrap=True) for name in ("attempt", "started", "took", "outcome")), box=None)
         table.pad_edge = False
         table.add_column("note", overflow="fold")
         for one in task["timeline"]:
@@ -228,4 +231,4 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
         result = json.dumps(task["result"], ensure_ascii=False, indent=1)
         page().print(Text(result[:LONGEST_RESULT]))
         if len(result) > LONGEST_RESULT:
-            aside().print(f"The result has {len(result)} characters: --json shows all of it.")
+            aside().print(f"The result has {len(result)} characters. To see all of it, use --json.")

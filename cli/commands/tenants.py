@@ -27,9 +27,9 @@ app.command("dmarc")(dmarc)
 app.command("destinations")(destinations)
 app.command("tolerances")(tolerances)
 
-Slug = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")]
-Added = Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")]
-Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")]
+Slug = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")]
+Added = Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. Can be repeated.")]
+Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this e-mail address. Can be repeated.")]
 
 
 @app.command("list")
@@ -54,27 +54,27 @@ def add(  # noqa: PLR0913  # one for each option
     slug: Annotated[str, typer.Argument(help="Short name, as in the keys of uploads: a-z, 0-9 and hyphens.")],
     *,
     name: Annotated[str | None, typer.Option(help="Full name. Default: the slug.", show_default=False)] = None,
-    organization: Annotated[str, typer.Option(help="The organization that it belongs to.")] = LOCAL_ORGANIZATION,
+    organization: Annotated[str, typer.Option(help="Organization of the tenant.")] = LOCAL_ORGANIZATION,
     addresses: Annotated[
-        list[str] | None, typer.Option("--address", help="Mail to this address is the tenant's. May be repeated.")
+        list[str] | None, typer.Option("--address", help="Receive the tenant's mail here. Can be repeated.")
     ] = None,
     admins: Annotated[
-        list[str] | None, typer.Option("--admin", help="Notify this address of failures. May be repeated.")
+        list[str] | None, typer.Option("--admin", help="Notify this address of failures. Can be repeated.")
     ] = None,
     webhooks: Annotated[
         list[str] | None,
-        typer.Option("--webhook", metavar="NAME=URL", help="Results are posted there. May be repeated."),
+        typer.Option("--webhook", metavar="NAME=URL", help="Post results to this URL. Can be repeated."),
     ] = None,
     exports: Annotated[
         list[str] | None,
-        typer.Option("--s3", metavar="NAME=PREFIX", help="Results are written there. May be repeated."),
+        typer.Option("--s3", metavar="NAME=PREFIX", help="Write results to this prefix. Can be repeated."),
     ] = None,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Add a tenant with its addresses, admins and destinations: all of it or nothing.
+    """Add a tenant with its addresses, admins and destinations in one transaction.
 
-    An existing tenant stays as it is, and gets the rest. Secrets of webhooks are shown once.
+    An existing tenant keeps its settings and gets the missing ones. Webhook secrets are shown only once.
     """
     wanted = [_destination("webhook", text) for text in webhooks or ()]
     wanted += [_destination("s3", text) for text in exports or ()]
@@ -90,7 +90,7 @@ def add(  # noqa: PLR0913  # one for each option
     if as_json:
         print_json(done)
         return
-    page().print(f"Tenant '{slug}' {'was added' if done['is_new'] else 'exists'}.")
+    page().print(f"Tenant '{slug}' {'was added' if done['is_new'] else 'already exists'}.")
     for what, found in (("Mail arrives at", done["addresses"]), ("Failures are reported to", done["admins"])):
         if found:
             page().print(f"{what} {', '.join(found)}.")
@@ -103,8 +103,8 @@ def add(  # noqa: PLR0913  # one for each option
 def _destination(kind: str, text: str) -> dict[str, str]:
     name, separator, address = text.partition("=")
     if not separator or not name or not address:
-        shown = "--webhook erp=https://erp.example.com/hook" if kind == "webhook" else "--s3 files=monthly/in"
-        raise UsageError(f"'{text}' must be a name and a place, such as {shown}.")
+        example = "--webhook erp=https://erp.example.com/hook" if kind == "webhook" else "--s3 files=monthly/in"
+        raise UsageError(f"'{text}' must be a name and a destination, such as {example}.")
     return {"kind": kind, "name": name, "address": address}
 
 
@@ -123,7 +123,7 @@ def rename(
 
 @app.command("disable")
 def disable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
-    """Disable a tenant: it takes no uploads, mail and changes. Its data stays readable."""
+    """Disable a tenant: uploads, mail and changes are rejected. Its data stays readable."""
     _change(context, by, slug, {"is_disabled": True}, f"Tenant '{slug}' is disabled.", as_json=as_json)
 
 
@@ -144,7 +144,7 @@ def _change(
 def admins(
     context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
 ) -> None:
-    """Add, remove and list a tenant's admins, who get an e-mail about failures."""
+    """Add, remove and list a tenant's admins, who are notified of failures by e-mail."""
     found = _addresses(connect(context, by), slug, "admins", added, removed)
     if as_json:
         print_json(found)
@@ -162,7 +162,7 @@ def addresses(
 ) -> None:
     """Add, remove and list the addresses that receive a tenant's mail.
 
-    Mail that arrived before its address was added is a dead letter. A retry finds the tenant.
+    Mail that arrived before its address was added is a dead letter. Retry it to process the mail.
     """
     found = _addresses(connect(context, by), slug, "addresses", added, removed)
     if as_json:
@@ -192,15 +192,16 @@ def delete(
     slug: Slug,
     *,
     confirm: Annotated[
-        str | None, typer.Option(metavar="SLUG", help="The slug again, for scripts.", show_default=False)
+        str | None,
+        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the erasure has finished, some 20 minutes.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the erasure: about 20 minutes.")] = False,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a tenant: every row and every version of every object. It cannot be undone.
+    """Erase a tenant: every row and every version of every object. This cannot be undone.
 
-    The watchdog erases within minutes, and once more after 20 minutes, when no attempt can be in progress any longer.
+    The watchdog erases the data within minutes, and again after 20 minutes, when no attempt can still be in progress.
     The slug can be used again after 15 days.
     """
     api = connect(context, by)
@@ -209,7 +210,7 @@ def delete(
     if confirm is None:
         aside().print(
             f"{plan['documents']:,} documents, {plan['tasks']:,} tasks, {plan['dead_letters']:,} dead letters and all "
-            f"other data of {slug} would be erased. It cannot be undone."
+            f"other data of {slug} would be erased. This cannot be undone."
         )
         confirm = typer.prompt("Type the tenant's slug to erase it", err=True)
     if confirm != plan["confirm"]:
@@ -220,6 +221,6 @@ def delete(
     if as_json:
         print_json(status)
     elif status["finished_at"] is None:
-        page().print(f"The erasure of '{slug}' is stored and begins within a minute.")
+        page().print(f"The erasure of '{slug}' was requested. It starts within a minute.")
     else:
-        page().print(f"'{slug}' is erased: {status['rows']:,} rows and {status['objects']:,} versions of objects.")
+        page().print(f"'{slug}' was erased: {status['rows']:,} rows and {status['objects']:,} object versions.")

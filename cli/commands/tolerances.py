@@ -1,4 +1,4 @@
-"""`counterfoil tenants tolerances`: differences that a tenant tolerates, and suggested tolerances."""
+"""`counterfoil tenants tolerances`: tolerances of a tenant, and suggested tolerances."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
 
 
 def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str]) -> dict[str, str | None]:
-    """Read limits such as `2%`, `0.05` and `any`. Limits of one direction override those of both.
+    """Parse limits such as `2%`, `0.05` and `any`. Limits of one direction override those of both.
 
     Raises:
         UsageError: a limit is invalid, or a direction has none.
@@ -36,15 +36,15 @@ def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str])
 
 def _direction(given: Sequence[str], option: str) -> tuple[str | None, str | None]:
     if not given:
-        raise UsageError(f"A limit is required: --within 2% for both directions, or {option} for this one.")
+        raise UsageError(f"A limit is required: --within 2% for both directions, or {option} 2% for one.")
     absolute, percent = None, None
     for number, text in enumerate(given):
         found = _LIMIT.fullmatch(text.strip())
         if found is None and text != ANY:
-            raise UsageError(f"'{text}' is not a limit: write a number like 0.05, a share like 2%, or {ANY}.")
+            raise UsageError(f"'{text}' is not a limit: use a number like 0.05, a percentage like 2%, or {ANY}.")
         is_share = found is not None and bool(found[2])
         if (ANY in given and number > 0) or (percent if is_share else absolute) is not None:
-            raise UsageError(f"'{text}' is one too many: one number and one share make a limit, or {ANY} alone.")
+            raise UsageError(f"'{text}' is one too many: give one number and one percentage, or only {ANY}.")
         if found is None:
             continue
         if is_share:
@@ -56,26 +56,26 @@ def _direction(given: Sequence[str], option: str) -> tuple[str | None, str | Non
 
 def tolerances(  # noqa: PLR0913  # one for each option
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
-    key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one: {', '.join(KEYS)}.")] = None,
+    key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one of {', '.join(KEYS)}.")] = None,
     removed: Annotated[
-        str | None, typer.Option("--remove", metavar="KEY", help="Remove one: a more general one applies again.")
+        str | None, typer.Option("--remove", metavar="KEY", help="Remove a tolerance. The more general one applies.")
     ] = None,
-    supplier: Annotated[str | None, typer.Option(help="Of this supplier only, by VAT id or name.")] = None,
-    article: Annotated[str | None, typer.Option(help="Of this article only, by seller's or buyer's number.")] = None,
+    supplier: Annotated[str | None, typer.Option(help="Only for this supplier, by VAT id or name.")] = None,
+    article: Annotated[str | None, typer.Option(help="Only for this article, by supplier's or buyer's number.")] = None,
     within: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
     ] = None,
     below: Annotated[
-        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for less than expected only.")
+        list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for less than expected.")
     ] = None,
     above: Annotated[
-        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for more than expected only.")
+        list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for more than expected.")
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Show tolerances that follow from accepted and disputed differences.")
+        bool, typer.Option("--suggest", help="Suggest tolerances based on accepted and disputed differences.")
     ] = False,
     accepted: Annotated[
         str | None, typer.Option("--accept", metavar="ID", help="Set a suggested tolerance, by its id.")
@@ -86,11 +86,11 @@ def tolerances(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Set, remove and list tolerances of a tenant: for prices, quantities, totals and tax rates.
 
-    The most specific tolerance applies, as a whole: for supplier and article, for the article, for the supplier, for
-    the tenant, the default. After a change, the tenant's clusters are compared again.
+    Only the most specific tolerance applies: for supplier and article, for the article, for the supplier, for the
+    tenant, or the default. After a change, the tenant's clusters are compared again.
 
     --suggest proposes tolerances for suppliers with accepted differences in at least 20 documents (counterfoil clusters
-    accept), always below the smallest disputed one. None applies before it is accepted.
+    accept), always below the smallest disputed difference. A suggestion has no effect until it is accepted.
     """
     about = key or removed
     _check(about, (supplier, article, within, below, above), key, removed, accepted, suggest)
@@ -117,7 +117,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
 
 
 def _recompared(api: Api, path: str, done: dict[str, Any]) -> int:
-    """Request the comparison of all clusters, and return their number."""
+    """Have all clusters compared again, page by page, and return their number."""
     count: int = done["clusters"]
     while done["next_cursor"] is not None:
         done = api.send("POST", f"{path}/recompare", query={"cursor": done["next_cursor"]}).json()
@@ -126,7 +126,7 @@ def _recompared(api: Api, path: str, done: dict[str, Any]) -> int:
 
 
 def _check(about: str | None, details: Sequence[object], *changes: object) -> None:
-    """Refuse several changes at once, unknown keys, and a scope or limits without a key."""
+    """Reject more than one change, unknown keys, and a scope or limits without a key."""
     if sum(map(bool, changes)) > 1:
         raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
     if about is None and any(details):
@@ -141,7 +141,7 @@ def _scope(tolerance: dict[str, Any]) -> str:
 
 
 def _show(listed: dict[str, Any], recompared: int | None) -> None:
-    table = Table("about", "for", "tolerated", Column("set by", overflow="fold"), box=None)
+    table = Table("key", "for", "tolerance", Column("set by", overflow="fold"), box=None)
     for default in listed["defaults"]:
         table.add_row(default["key"], "everything else", default["text"], "", style="dim")
     for one in listed["tolerances"]:
@@ -156,19 +156,19 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
 
 
 def _show_suggestions(found: dict[str, Any], slug: str) -> None:
-    """Show each suggestion with its evidence, and why there are no others."""
+    """Show each suggestion with its evidence, and why other suggestions are withheld."""
     for one in found["proposals"]:
         page().print(Text(one["proposal"]["id"], "bold cyan").append(f"  {one['title']}", "bold default"))
         for sentence in one["sentences"]:
             page().print(Padding(Text(sentence), (0, 0, 0, 2)))
         page().print()
     if found["proposals"]:
-        page().print(f"None of them applies yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
+        page().print(f"These have no effect yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
     if found["withheld"]:
         if found["proposals"]:
             page().print()
-        page().print(Text("Nothing is proposed for", "bold"))
+        page().print(Text("No suggestion for", "bold"))
     for other in found["withheld"]:
         page().print(Padding(Text(f"{other['title']}: {other['why']}"), (0, 0, 0, 2)))
     if not found["proposals"] and not found["withheld"]:
-        page().print("No difference was accepted or disputed yet: counterfoil clusters accept ID, or dispute ID, does.")
+        page().print("No differences have been accepted or disputed yet: counterfoil clusters accept ID, or dispute ID")

@@ -1,4 +1,4 @@
-"""Uploads as commands show them, and uploads of files by a form of the API."""
+"""Show uploads, and upload files with presigned forms of the API."""
 
 import time
 from collections import Counter
@@ -30,18 +30,18 @@ STATES: Mapping[str, str] = {
 UNFINISHED = {"waiting", "working"}
 POLL_SECONDS = 0.5
 _UPLOAD_SECONDS = 300.0
-"""Limit for sending one file."""
+"""Timeout for sending one file."""
 
 Upload = Mapping[str, Any]
-"""An upload as the API describes it."""
+"""An upload as returned by the API."""
 
 
 def upload(api: Api, path: Path, **wanted: str | None) -> str:
-    """Upload a file and return its key. `wanted` are fields of the request for a form.
+    """Upload a file and return its key. `wanted` are additional fields of the API request.
 
     Raises:
-        UsageError: the file cannot be read, or the API refuses it.
-        CommandError: the storage does not accept it.
+        UsageError: the file cannot be read, or the API rejects it.
+        CommandError: S3 rejects it.
     """
     try:
         size = path.stat().st_size
@@ -55,7 +55,7 @@ def upload(api: Api, path: Path, **wanted: str | None) -> str:
     except httpx.HTTPError as error:
         raise CommandError(f"{path.name} was not uploaded: {type(error).__name__}. Run the command again.") from None
     if not answer.is_success:
-        raise CommandError(f"{path.name} was not uploaded: the storage answers {answer.status_code}.")
+        raise CommandError(f"{path.name} was not uploaded: S3 returned {answer.status_code}.")
     return str(form["key"])
 
 
@@ -69,7 +69,7 @@ def wait_for(
     """Wait until the states of all documents of these uploads are final.
 
     Raises:
-        CommandError: they are not after `seconds`.
+        CommandError: some are not final after `seconds`.
     """
     deadline = clock() + seconds
     found: list[Upload] = []
@@ -94,7 +94,7 @@ def _is_unfinished(uploads: Iterable[Upload]) -> bool:
 def show_uploads(found: Sequence[Upload], *, with_ids: bool = False) -> None:
     """Print a row for each upload, and the number of uploads in each state."""
     if not found:
-        page().print("There are no documents.")
+        page().print("There are no uploads.")
         return
     several = len({one["tenant"] for one in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
@@ -121,7 +121,7 @@ def files_in(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield files, and the files inside folders except hidden ones.
 
     Raises:
-        UsageError: a path does not exist, a folder is empty, or S3 would refuse a name.
+        UsageError: a path does not exist, a folder is empty, or S3 would reject a name.
     """
     for path in paths:
         if path.is_dir():
@@ -132,7 +132,7 @@ def files_in(paths: Sequence[Path]) -> Iterator[Path]:
         elif path.is_file():
             yield _named(path)
         else:
-            raise UsageError(f"{path} is not a file or folder." if path.exists() else f"There is no file {path}.")
+            raise UsageError(f"{path} is not a file or folder." if path.exists() else f"File not found: {path}.")
 
 
 def _hidden(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Starts and stops a local cloud, and gives other commands access to it."""
+"""Start, stop and access a local cloud."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class State:
         return DeployOptions(self.deployment.settings, self.deployment.timeout) if self.deployment else DeployOptions()
 
     def save(self, place: CloudFolder) -> None:
-        """Write it atomically."""
+        """Write the state file atomically."""
         fresh = place.state.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -80,7 +80,7 @@ class Steps(Protocol):
     """Receiver of progress: the terminal, or a null object."""
 
     def begin(self, title: str) -> None:
-        """Start a step. The previous one has succeeded."""
+        """Start a step, and mark the previous one as succeeded."""
 
     def progress(self, done: int, of: int) -> None:
         """Update the progress of the current step."""
@@ -110,40 +110,40 @@ def up(
 ) -> Up:
     """Start the missing parts of the cloud: database, emulator, deployment.
 
-    Settings in `tuning` replace those of the last deployment; None keeps them. If interrupted or failed, it ends what
-    it started; a cloud that was running before continues.
+    Settings in `tuning` replace those of the last deployment; None keeps them. After a failure or interruption, all
+    processes are ended, unless the cloud was running before.
 
     Raises:
         CloudError, PostgresError: with the reason and what to do next.
     """
     began = time.monotonic()
-    waiting = "Another command is bringing this cloud up or down; waiting for it to end"
+    waiting = "Waiting for another command that is starting or stopping this cloud"
     with processes.interruptible(), place.locked(lambda: steps.note(waiting)):
-        processes.end_all(place.folder, [CloudProcess.DEPLOYMENT])  # one whose command was killed
+        processes.end_all(place.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
         found = State.load(place)
         whole = found if found is not None and _is_whole(place, found, steps) else None
         try:
             state = whole or _start(place, steps, port, database_port)
             if whole is not None:
                 _check_ports(state, port, database_port)
-            told = tuning or (found.tuning if found else DeployOptions())
-            fingerprint = deployment.fingerprint(state.database_url, told)
+            options = tuning or (found.tuning if found else DeployOptions())
+            fingerprint = deployment.fingerprint(state.database_url, options)
             stale = state.deployment is None or state.deployment.fingerprint != fingerprint
             if stale:
-                state = _deploy(place, state, told, fingerprint, steps)
+                state = _deploy(place, state, options, fingerprint, steps)
         except BaseException:
             if whole is None:
                 with processes.uninterrupted():
                     _end(place)
-                steps.note("All started processes were ended")
+                steps.note("All processes of the cloud were ended")
             raise
     return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
 
 
 def _is_whole(place: CloudFolder, state: State, steps: Steps) -> bool:
-    """Return whether the saved cloud is complete and was deployed once.
+    """Return whether all parts of the saved cloud are running, including a deployment.
 
-    Parts of an incomplete one are unusable.
+    An incomplete cloud must be restarted.
     """
     server = PostgresServer(place.postgres).running()
     alive = state.emulator.runs_in(place) and state.emulator.is_ready()
@@ -151,8 +151,8 @@ def _is_whole(place: CloudFolder, state: State, steps: Steps) -> bool:
         return True
     if state.deployment and not alive:
         steps.note(
-            "The AWS emulator had ended, which deleted the uploaded files. The database is unchanged. "
-            "To begin from nothing: counterfoil down"
+            "The AWS emulator has stopped, so the uploaded files are lost. The database is unchanged. "
+            "To start over: counterfoil down"
         )
     return False
 
@@ -161,7 +161,7 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
     for name, wanted, is_at in (("cloud", port, state.emulator.port), ("database", database_port, state.database_port)):
         if wanted not in {None, is_at}:
             raise CloudError(
-                f"The {name} is up already, on port {is_at} and not {wanted}: first run 'counterfoil down'."
+                f"The {name} is already running on port {is_at}, not {wanted}. Run 'counterfoil down' first."
             )
 
 
@@ -214,7 +214,7 @@ def down(place: CloudFolder, steps: Steps) -> bool:
     """
     if not place.folder.exists():
         return False
-    waiting = "Another command is at work on this cloud; waiting for it to end"
+    waiting = "Waiting for another command that is using this cloud"
     with place.locked(lambda: steps.note(waiting)), processes.uninterrupted():
         steps.begin("Processes")
         ended = processes.end_all(place.folder)
@@ -242,9 +242,9 @@ class Cloud:
         """
         state = State.load(place)
         if state is None or state.deployment is None:
-            raise CloudError("The local cloud is not up: run 'counterfoil up' first.")
+            raise CloudError("The local cloud is not running. Run 'counterfoil up' first.")
         if not state.emulator.runs_in(place):
-            raise CloudError("The local cloud has ended: run 'counterfoil up' to bring it back.")
+            raise CloudError("The local cloud has stopped. Run 'counterfoil up' to restart it.")
         return cls(place, state)
 
     @property
@@ -254,7 +254,7 @@ class Cloud:
 
     def send(self, sends: Sequence[OutboxMessage]) -> None:
         """Send messages after their commit. The watchdog sends the remaining ones."""
-        os.environ.update(self.state.emulator.environment)  # the app's own code finds AWS by these variables
+        os.environ.update(self.state.emulator.environment)  # configures the AWS clients of the app's code
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
         import counterfoil.kinds  # noqa: F401  # registers the kinds of every worker
@@ -281,7 +281,7 @@ class Cloud:
         """Return the connection string of `user`."""
         server = PostgresServer(self.place.postgres).running()
         if server is None:
-            raise CloudError("The local cloud's database has ended: run 'counterfoil up' to bring it back.")
+            raise CloudError("The local cloud's database has stopped. Run 'counterfoil up' to restart it.")
         return server.url(DATABASE, user)
 
     def client(self, service: str, *, patience: int = 60) -> Any:
@@ -307,7 +307,7 @@ class Cloud:
 
 @contextmanager
 def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """Start a cloud for the block, then restore its earlier state unless `keep`.
+    """Start a cloud for the block. Stop it afterwards, unless `keep` or it was running before.
 
     Logs of a failure are copied to `logs`.
 
@@ -325,7 +325,7 @@ def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Clo
         with processes.interruptible():
             with steps.live():
                 cloud = up(place, steps).cloud
-            with closing(cloud.database):  # before its server ends, because the pool would try to reconnect
+            with closing(cloud.database):  # before its server stops, because the pool would try to reconnect
                 yield cloud
     except Exception:
         if place.logs.is_dir() and not was_up and not keep:

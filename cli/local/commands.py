@@ -20,27 +20,28 @@ def up(
     context: typer.Context,
     *,
     port: Annotated[
-        int | None, typer.Option(min=1024, max=65535, help="Port of the AWS emulator. Else any free one.")
+        int | None, typer.Option(min=1024, max=65535, help="Port of the AWS emulator. Default: any free port.")
     ] = None,
     database_port: Annotated[
-        int | None, typer.Option(min=1024, max=65535, help="Port of PostgreSQL. Else the last one, or any free one.")
+        int | None,
+        typer.Option(min=1024, max=65535, help="Port of PostgreSQL. Default: the last port, or any free port."),
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="A setting of every function, LEASE_SECONDS=60 for example. Repeatable."
+            metavar="NAME=VALUE", help="Setting of every function, such as LEASE_SECONDS=60. Can be repeated."
         ),
     ] = None,
     timeout: Annotated[
-        int | None, typer.Option(min=1, help="Seconds that shorten the time-out of every function with a queue.")
+        int | None, typer.Option(min=1, help="Maximum timeout of every function with a queue, in seconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print where everything is as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print addresses and folders as JSON.")] = False,
 ) -> None:
     """Start the local cloud and deploy the app into it.
 
-    A running cloud stays as it is; the app is deployed again only if its sources have changed. Settings and timeout
-    stay as deployed until others are given, which replace them. If interrupted or failed, the command ends everything
-    it started.
+    A running cloud keeps running; the app is deployed again only if its sources or settings have changed. --setting
+    and --timeout replace all settings of the last deployment; without them, those settings stay. After a failure or
+    interruption, the command ends everything that it started.
     """
     tuning = DeployOptions(_named(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
@@ -55,8 +56,8 @@ def up(
     if as_json:
         print_json(report)
         return
-    did = {(True, True): "is up", (False, True): "was up; the app was deployed again"}
-    what = did.get((done.started, done.deployed), "was up, and nothing has changed")
+    did = {(True, True): "is running", (False, True): "was already running; the app was deployed again"}
+    what = did.get((done.started, done.deployed), "was already running, and nothing has changed")
     page().print(f"The local cloud {what} ({done.seconds:.1f} s).")
     _show(_where(done.cloud))
 
@@ -71,7 +72,7 @@ def _named(settings: list[str]) -> dict[str, str]:
     for setting in settings:
         name, sign, value = setting.partition("=")
         if not name or not sign:
-            raise UsageError("A setting is written as NAME=VALUE, for example --setting LEASE_SECONDS=60")
+            raise UsageError("A setting must have the form NAME=VALUE, such as --setting LEASE_SECONDS=60")
         named[name] = value
     return named
 
@@ -90,7 +91,7 @@ def down(context: typer.Context) -> None:
 def status(
     context: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_environment: Annotated[
         bool, typer.Option("--env", help="Print shell commands that point AWS tools to the local cloud.")
     ] = False,
@@ -117,15 +118,15 @@ def status(
     if as_json:
         print_json({"up": True, **_where(found), "changed_since_deployment": changed, "queues": queues})
         return
-    page().print("The local cloud is up.")
+    page().print("The local cloud is running.")
     _show(_where(found))
-    columns = [Column(name, justify="right") for name in ("waiting", "in work", "delayed", "in DLQ", "dead letters")]
+    columns = [Column(name, justify="right") for name in ("waiting", "in flight", "delayed", "in DLQ", "dead letters")]
     table = Table("queue", *columns, box=None, header_style="dim")
     for name, depths in queues.items():
         table.add_row(name, *("" if depth is None else str(depth) for depth in depths.values()))
     page().print(table)
     if changed:
-        page().print("The app has changed since it was deployed: 'counterfoil up' deploys it again.", style="yellow")
+        page().print("The app has changed since it was deployed. To redeploy: counterfoil up", style="yellow")
 
 
 def _where(found: Cloud) -> dict[str, Any]:
@@ -169,7 +170,7 @@ _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AN
 
 
 def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
-    """Return by queue its messages, those in its DLQ, and its worker's pending dead letters."""
+    """Return the message counts of each queue and its DLQ, and its worker's pending dead letters."""
     from counterfoil.aws import translate_errors
 
     sqs = found.client("sqs")

@@ -1,4 +1,4 @@
-"""`counterfoil console`: URL of the local cloud's console, with a person who may sign in."""
+"""`counterfoil console`: URL of the local cloud's console, with a user to sign in as."""
 
 import secrets
 import webbrowser
@@ -31,19 +31,19 @@ class ConsoleUser:
 def console(
     context: typer.Context,
     *,
-    role: Annotated[Role, typer.Option(help="What the person may do; each may do what those before it may.")] = "admin",
+    role: Annotated[Role, typer.Option(help="Role of the user. Each role includes the roles before it.")] = "admin",
     tenant: Annotated[
-        str | None, typer.Option(help="The only tenant that the person sees, by its slug. Else every one.")
+        str | None, typer.Option(help="Slug of the only tenant of the user. Default: all tenants.")
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print address, e-mail address and password as JSON.")
     ] = False,
 ) -> None:
-    """Show the URL of the local cloud's console, and who may sign in.
+    """Show the URL of the local cloud's console, and a user to sign in as.
 
-    Each role and tenant has a person, created on first use. Each call sets a new password; existing sessions stay
-    signed in.
+    There is one user for each role and tenant, created on first use. Each call sets a new password; existing sessions
+    stay signed in.
     """
     cloud = Cloud.at(cloud_folder(context.obj))
     slug = ALL_TENANTS if tenant is None else select_tenants(cloud, tenant)[0].slug
@@ -61,7 +61,7 @@ def console(
 
 
 def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> ConsoleUser:
-    """Create a person in these groups if missing, and set this password or a new one."""
+    """Create a user in these groups if missing, and set the given password or a new one."""
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
     person = ConsoleUser(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
     with suppress(people.exceptions.UsernameExistsException):  # exists from an earlier call

@@ -1,4 +1,4 @@
-"""Runs the CDK command line: into a local cloud for `up`, into a real account for `counterfoil cdk`."""
+"""Run the CDK CLI: for a local cloud in `up`, for an AWS account in `counterfoil cdk`."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from cli.local.processes import CloudProcess
 
 COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
-app = typer.Typer(help="Run the CDK command line for a real account.", add_completion=False)
+app = typer.Typer(help="Run the CDK CLI for an AWS account.", add_completion=False)
 
 
 # Without interspersed arguments, options after the first word belong to CDK, including --help.
@@ -29,12 +29,12 @@ app = typer.Typer(help="Run the CDK command line for a real account.", add_compl
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def cdk(context: typer.Context) -> None:
-    """Run the CDK command line for a real account.
+    """Run the CDK CLI for an AWS account.
 
     All arguments after `cdk` are passed to it.
 
-    First run `counterfoil cdk bootstrap`, once, then `counterfoil cdk deploy --all`, with the credentials and the
-    region in the environment.
+    Run `counterfoil cdk bootstrap` once, then `counterfoil cdk deploy --all`. The environment must contain the
+    credentials and the region.
     """
     environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
     done = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
@@ -42,22 +42,22 @@ def cdk(context: typer.Context) -> None:
 
 
 def command_line() -> Path:
-    """Return the CDK command line program.
+    """Return the path of the CDK CLI.
 
     Raises:
         CloudError: it is not installed.
     """
     if not COMMAND_LINE.exists():
-        raise CloudError("The CDK command line is not installed: run 'make setup'.")
+        raise CloudError("The CDK CLI is not installed: run 'make setup'.")
     return COMMAND_LINE
 
 
 SILENCE_SECONDS = 300
-"""Timeout without output. Otherwise it would wait an hour for a custom resource whose function does not start."""
+"""Timeout without output. CDK would wait an hour for a custom resource whose function does not start."""
 SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
 """Sources of a deployment."""
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
-"""Bucket created by `cdk bootstrap`, the only part that the local stage uses."""
+"""Bucket that `cdk bootstrap` would create. The local stage uses nothing else of it."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
 _SYNTHESIZED = "Synthesis time:"
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -96,9 +96,9 @@ class Progress:
 
 
 def fingerprint(database_url: str, tuning: DeployOptions) -> str:
-    """Return a hash of all sources and settings of a deployment, and of this machine's Python."""
-    told = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
-    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {told}\n".encode())
+    """Return a hash of the sources and settings of a deployment, and of this machine's Python version."""
+    options = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {options}\n".encode())
     for path in sorted(_sources()):
         digest.update(f"{path.relative_to(ROOT)}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -119,7 +119,7 @@ def deploy(  # a deployment needs all of these values
     """Synthesize the app and deploy it. Return the stacks' outputs.
 
     Raises:
-        CloudError: with the reason stated by the CDK command line, and the path of its complete output.
+        CloudError: with the reason from the CDK CLI, and the path of its complete output.
     """
     command = [node(), command_line()]
     environment = _environment(place, target)
@@ -138,7 +138,7 @@ def deploy(  # a deployment needs all of these values
 
 
 def log(place: CloudFolder) -> Path:
-    """Return the path of the CDK command line's output."""
+    """Return the path of the CDK CLI's output."""
     return place.logs / "deploy.log"
 
 
@@ -158,7 +158,7 @@ def _environment(place: CloudFolder, target: Emulator) -> dict[str, str]:
 
 
 def _run(place: CloudFolder, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
-    """Run the CDK command line with its output in the log. It ends together with this process."""
+    """Run the CDK CLI with its output in the log. It ends together with this process."""
     start = log(place).stat().st_size
     with log(place).open("a") as output:
         process = subprocess.Popen(
@@ -176,22 +176,22 @@ def _run(place: CloudFolder, command: list[str | Path], environment: dict[str, s
             processes.end_group(process)
     if process.returncode != 0:
         reason = _reason(log(place).read_bytes()[start:].decode(errors="replace"))
-        raise CloudError(f"The deployment failed: {reason} All that it said is in {log(place)}.")
+        raise CloudError(f"The deployment failed: {reason} Its complete output is in {log(place)}.")
 
 
 def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Progress) -> None:
-    """Wait for the end of `process` and report its log to `progress`."""
-    heard = time.monotonic()
-    with log(place).open(errors="replace") as said:
-        said.seek(0, os.SEEK_END)
+    """Wait for the end of `process` and report progress from its log."""
+    last_output = time.monotonic()
+    with log(place).open(errors="replace") as output:
+        output.seek(0, os.SEEK_END)
         while process.poll() is None:
-            for line in said:
-                heard = time.monotonic()
+            for line in output:
+                last_output = time.monotonic()
                 if _SYNTHESIZED in line:
                     progress.begin("Resources (cdk deploy)")
                 if found := _PROGRESS.match(line):
                     progress.count(min(int(found["done"]), int(found["all"])), int(found["all"]))
-            if time.monotonic() - heard > SILENCE_SECONDS:
+            if time.monotonic() - last_output > SILENCE_SECONDS:
                 raise CloudError(
                     f"The deployment had no output for {SILENCE_SECONDS} s and was ended. Its output is in "
                     f"{log(place)}, the output of functions in {emulator.log(place)}. To start over: counterfoil down"
@@ -204,6 +204,6 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
     raised = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
     telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
-    # The app's exception is at the end of its traceback, that of the command line at its first error.
-    reason = next(iter([*raised[-1:], *telling, *lines[-1:]]), "it gives no reason")
+    # The app's exception is at the end of its traceback; the reason of the CDK CLI is its first error.
+    reason = next(iter([*raised[-1:], *telling, *lines[-1:]]), "no reason was given")
     return f"{reason.lstrip('❌ ').rstrip('.')}."

@@ -1,4 +1,4 @@
-"""The AWS emulator of a local cloud: start it, find it, check whether it is ready."""
+"""Start and find the AWS emulator of a local cloud."""
 
 import os
 import secrets
@@ -25,13 +25,13 @@ HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
 REGION = "eu-central-1"
 ACCESS_KEY = "counterfoil-local"
-"""The emulator's root user. Each cloud has a random secret, so that only readers of its state can use it."""
+"""The emulator's root user. Its secret is random, so that only processes that can read the state file can use it."""
 START_SECONDS = 60
 PORT_TRIES = 5
 """Number of ports to try, because a free port may be taken before the emulator binds it."""
 _PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
-"""Runs MiniStack, and functions with the interpreter of the first argument. In MiniStack's own interpreter, the
-whole project is installed, so a package missing from the layers would go unnoticed."""
+"""Runs MiniStack, and functions with the interpreter in the first argument. MiniStack's own interpreter has all
+packages of the project, so a package missing from the layers would go unnoticed."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Emulator:
         }
 
     def is_ready(self) -> bool:
-        """Return whether it responds."""
+        """Return whether the emulator responds."""
         with suppress(OSError, HTTPException), closing(HTTPConnection(HOST, self.port, timeout=5)) as connection:
             connection.request("GET", "/_ministack/health")
             return connection.getresponse().status == 200
@@ -85,7 +85,7 @@ def start(place: CloudFolder, port: int | None = None) -> Emulator:
     """Start a new emulator on `port` or on a free one, and wait until it responds.
 
     Raises:
-        CloudError: the port is taken, or it does not start.
+        CloudError: the port is in use, or the emulator does not start.
     """
     if port is not None:
         check_free(port)
@@ -94,11 +94,11 @@ def start(place: CloudFolder, port: int | None = None) -> Emulator:
         emulator = _launch(place, chosen)
         if emulator is not None:
             return emulator
-    raise CloudError(f"The AWS emulator did not start: {_last_words(place)} Its log is {log(place)}.")
+    raise CloudError(f"The AWS emulator did not start: {_last_words(place)} See its log, {log(place)}.")
 
 
 def log(place: CloudFolder) -> Path:
-    """Return the path of its log."""
+    """Return the path of the emulator's log."""
     return place.logs / "emulator.log"
 
 
@@ -109,13 +109,13 @@ def check_free(port: int) -> None:
         CloudError: another program uses it.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like servers, which ignore closed connections
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does; ignores closed connections
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            reason = (error.strerror or "it is refused").lower()
+            reason = (error.strerror or str(error)).lower()
             raise CloudError(
-                f"Port {port} cannot be used, {reason}: stop the program that has it, or choose another with --port."
+                f"Port {port} cannot be used: {reason}. Stop the program that uses it, or choose another with --port."
             ) from error
 
 
@@ -171,11 +171,11 @@ def _launch(place: CloudFolder, port: int) -> Emulator | None:
         if emulator.is_ready():
             return emulator
         if time.monotonic() > deadline:
-            raise CloudError(f"The AWS emulator does not answer after {START_SECONDS} s; its log is {log(place)}.")
+            raise CloudError(f"The AWS emulator did not respond within {START_SECONDS} s. See its log, {log(place)}.")
         time.sleep(0.05)
     return None
 
 
 def _last_words(place: CloudFolder) -> str:
     lines = log(place).read_text(errors="replace").strip().splitlines()
-    return f"{lines[-1].strip().rstrip('.')}." if lines else "it gives no reason."
+    return f"{lines[-1].strip().rstrip('.')}." if lines else "no reason was given."

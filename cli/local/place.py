@@ -57,7 +57,7 @@ class CloudFolder:
 
     @property
     def sessions(self) -> Path:
-        """Sessions of commands with the API, with their tokens: JSON that only its owner can read."""
+        """API sessions of commands with their tokens, as JSON readable only by its owner."""
         return self.folder / "sessions.json"
 
     @property
@@ -67,9 +67,9 @@ class CloudFolder:
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Lock the cloud for one command at a time. `on_wait` is called before waiting for another one.
+        """Lock the cloud for one command at a time. Call `on_wait` before waiting for another command.
 
-        The lock ends with its process.
+        The lock is released when the block or the process ends.
 
         Raises:
             CloudError: the folder cannot be written.
@@ -111,8 +111,8 @@ class CloudFolder:
         free = shutil.disk_usage(self.folder).free // 2**20
         if free < FREE_MEGABYTES:
             raise CloudError(
-                f"Only {free} MB are free on the disk of {self.folder}, and the local cloud needs about "
-                f"{FREE_MEGABYTES} MB: free some space, or choose a folder on another disk with --local."
+                f"The disk of {self.folder} has only {free} MB of free space, and the local cloud needs about "
+                f"{FREE_MEGABYTES} MB. Free some space, or choose a folder on another disk with --local."
             )
 
     def clear(self) -> None:
@@ -126,7 +126,7 @@ class CloudFolder:
 
 
 def cloud_folder(folder: Path | None) -> CloudFolder:
-    """Return the folder named on the command line, or the project's own."""
+    """Return the folder from the command line, or the default folder in the project."""
     return CloudFolder((folder or DEFAULT_FOLDER).resolve())
 
 

@@ -1,11 +1,11 @@
 """Embedded PostgreSQL 18 for the local cloud and tests: start, stop, inspect, remove.
 
 A folder contains one server: `data` (the cluster) and `postgres.log`. The server listens only on 127.0.0.1 and requires
-no passwords: it is for development on machines with trusted users. It outlives the process that started it, until
-`stop`.
+no passwords: it is for development on machines with trusted users. It runs until `stop`, even after the process that
+started it has ended.
 
-PostgreSQL refuses to run as root, so root's server runs as `nobody`. No folder of root is opened for that user: the
-programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
+PostgreSQL refuses to run as root, so root's server runs as `nobody`. Root's private folders stay inaccessible to that
+user: the programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
 """
 
 import errno
@@ -46,7 +46,7 @@ TEMPORARY = "counterfoil-postgres-"
 ROOT_FOLDER = Path("/var/lib/counterfoil")
 """Folder for root's servers, accessible to `nobody`."""
 START_SECONDS = 120
-"""Timeout of a start, which after a crash first replays the write-ahead log."""
+"""Timeout of a start. After a crash, it includes replaying the write-ahead log."""
 MAX_CONNECTIONS = 200
 MEMORY_BYTES = 2**30
 """Minimum free memory for a temporary server in memory."""
@@ -106,7 +106,7 @@ class Server:
             with psycopg.connect(self.url(), autocommit=True) as connection, suppress(psycopg.errors.DuplicateDatabase):
                 connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
         except psycopg.OperationalError as error:
-            raise PostgresError(f"PostgreSQL on port {self.port} does not answer; is process {self.pid} up?") from error
+            raise PostgresError(f"PostgreSQL (process {self.pid}) does not respond on port {self.port}.") from error
         return self.url(name)
 
     def is_healthy(self) -> bool:
@@ -135,7 +135,7 @@ class Server:
             raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
 
     def kill(self) -> None:
-        """End the server and its sessions like a power failure. The next start recovers."""
+        """Kill the server and its sessions, as a power failure would. The next start recovers the data."""
         process = live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
@@ -171,7 +171,7 @@ def temporary_server() -> Iterator[Server]:
 
 def fast_folder() -> Path:
     """Return the folder for temporary files: in memory if MEMORY_BYTES are free."""
-    memory = Path("/dev/shm")  # noqa: S108  # only ever a new folder of our own in it
+    memory = Path("/dev/shm")  # noqa: S108  # callers create a new folder in it
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES:
         return memory
     return Path(tempfile.gettempdir())
@@ -202,7 +202,7 @@ class PostgresServer:
                 if running is not None:
                     if port not in {None, running.port}:
                         raise PostgresError(
-                            f"PostgreSQL in {self._folder} is up on port {running.port}, not {port}; stop it first."
+                            f"PostgreSQL in {self._folder} runs on port {running.port}, not {port}. Stop it first."
                         )
                     return running
                 programs = installed_programs()
@@ -253,7 +253,7 @@ class PostgresServer:
             if server is None or status == "ready":
                 return server
             if time.monotonic() > deadline:
-                raise PostgresError(f"PostgreSQL is {status} for {START_SECONDS} s already; see {self._log}.")
+                raise PostgresError(f"PostgreSQL has been {status} for {START_SECONDS} s. See {self._log}.")
             time.sleep(0.05)
 
     def _holds_cluster(self) -> bool:
@@ -261,12 +261,12 @@ class PostgresServer:
         if (self._data / "PG_VERSION").exists() and (self._data / "global" / "pg_control").exists():
             return True
         if self._data.is_symlink():
-            log.warning("%s led to a deleted cluster; a new one is created.", self._data)
+            log.warning("%s pointed to a deleted cluster. Creating a new one.", self._data)
             self._data.unlink()
         elif self._data.exists():
             aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
             self._data.rename(aside)
-            log.warning("%s held no complete cluster: moved to %s, and a new one is made.", self._data, aside)
+            log.warning("%s was not a complete cluster. Moved it to %s; creating a new one.", self._data, aside)
         return False
 
     def _initialise(self, programs: Path, *, durable: bool) -> None:
@@ -285,7 +285,7 @@ class PostgresServer:
                 self._folder.chmod(self._folder.stat().st_mode | 0o011)
         if identity:
             os.chown(fresh, identity["user"], identity["group"])
-        # The locale provider of PostgreSQL, with the same order and case rules on every machine.
+        # The builtin locale provider has the same sort order and case rules on every machine.
         arguments = ["initdb", "-D", str(fresh.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
         arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
@@ -313,7 +313,7 @@ class PostgresServer:
             pid = int(pid_file.read_text().splitlines()[0])
             # PostgreSQL would mistake a reused process id or a zombie for a live server.
             if psutil.pid_exists(pid):
-                log.info("%s names process %s, which is not a server; the file is removed.", pid_file, pid)
+                log.info("Process %s in %s is not a server. Removing the file.", pid, pid_file)
                 pid_file.unlink()
 
     def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
@@ -338,7 +338,7 @@ class PostgresServer:
                 return server
             reason = failure or ""
             if _PORT_TAKEN in reason and port is not None:
-                raise PostgresError(f"Port {port} is in use by another program: stop that one, or choose another port.")
+                raise PostgresError(f"Port {port} is in use by another program. Stop it, or choose another port.")
             if _PORT_TAKEN not in reason:
                 break
         raise self._explained(reason)
@@ -383,15 +383,15 @@ class PostgresServer:
         if _DISK_FULL in output:
             return PostgresError(f"The disk of {self._data.resolve()} is full: free some space and start again.")
         found = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
-        reason = (found[1] if found else output.strip().rpartition("\n")[2] or "it gave no reason").rstrip(".")
+        reason = (found[1] if found else output.strip().rpartition("\n")[2] or "no reason was given").rstrip(".")
         return PostgresError(
-            f"PostgreSQL did not start: {reason}. Its log is {self._log}; remove {self._folder} to begin from nothing."
+            f"PostgreSQL did not start: {reason}. See its log, {self._log}. To start over, remove {self._folder}."
         )
 
 
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process.
+    """Lock the folder. The lock is released when the block or the process ends.
 
     Raises BlockingIOError if locked and not `wait`.
     """
@@ -422,7 +422,7 @@ def _reachable(folder: Path) -> bool:
 
 
 def _root_folder() -> Path:
-    """Create ROOT_FOLDER if missing, whatever root's umask."""
+    """Create ROOT_FOLDER if missing, regardless of root's umask."""
     ROOT_FOLDER.mkdir(parents=True, exist_ok=True)
     ROOT_FOLDER.chmod(0o755)
     return ROOT_FOLDER
@@ -506,7 +506,7 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def kill_process_tree(pid: int) -> None:
-    """End a process and its children, including the server that pg_ctl has just started."""
+    """Kill a process and its children, including the server that pg_ctl has just started."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         parent.suspend()  # prevents further children
@@ -523,7 +523,7 @@ def cluster_name(data: Path) -> str:
 
 
 def end_sessions(data: Path) -> None:
-    """End the sessions of a killed server. They would continue, and block the next start."""
+    """Kill the sessions of a killed server. They would keep running and block the next start."""
     title = f"postgres: {cluster_name(data)}: "
     left = [
         process

@@ -1,8 +1,7 @@
 """Processes of a local cloud, and their termination.
 
-Every process of a cloud inherits an environment variable with the cloud's folder. So a cloud identifies its own
-processes, whatever happened to the command that started them. Process ids are not sufficient, because the system reuses
-them.
+Every process of a cloud inherits an environment variable with the cloud's folder. It identifies the processes of a
+cloud even if the command that started them was killed. Process ids are not sufficient, because the system reuses them.
 """
 
 import os
@@ -51,7 +50,7 @@ def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPr
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether it runs. A zombie has ended and only waits for its parent."""
+    """Return whether a process is running. A zombie has ended, and only its parent has not reaped it yet."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -61,7 +60,7 @@ def is_alive(process: psutil.Process) -> bool:
 def end_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
     """End every process of the cloud in `folder`, or of some parts, including new child processes.
 
-    Returns their number.
+    Return the number of ended processes.
 
     Raises:
         CloudError: some do not end, or belong to another user.
@@ -81,7 +80,7 @@ def end_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess))
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process group by its leader."""
+    """Kill the process group of its leader, and wait for the leader."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -100,7 +99,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Prevent interruptions of a short cleanup."""
+    """Ignore interruptions during a short cleanup."""
     with _handling(signal.SIG_IGN):
         yield
 

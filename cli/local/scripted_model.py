@@ -1,6 +1,6 @@
 """Fake language model that echoes messages, for trying conversations without an API key.
 
-It serves the part of OpenAI's chat completions that functions use, on loopback only.
+It serves the part of OpenAI's chat completions API that functions use, on loopback only.
 """
 
 import errno
@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 
 
 def settings(port: int) -> dict[str, str]:
-    """Return the settings with which functions use it."""
+    """Return the settings that make functions use the fake model."""
     return {
         "LLM_PROVIDER": "openai",
         "LLM_MODEL": MODEL,
@@ -36,12 +36,12 @@ def settings(port: int) -> dict[str, str]:
 
 
 def without_llm_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings without those of any language model."""
+    """Return the settings without the language model's settings."""
     return {name: value for name, value in settings.items() if name not in _NAMES}
 
 
 def port_of(tuning: DeployOptions) -> int | None:
-    """Return its port in the settings of a deployment; None if they use another model or none."""
+    """Return the port of the fake model in the settings, or None if they use another model or none."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
         return None
     port = tuning.settings.get("LLM_URL", "").removeprefix(f"http://{HOST}:").removesuffix("/v1")
@@ -57,12 +57,12 @@ class FakeLlm:
 
     port: int
     is_ours: bool
-    """False if another command started it and will end it."""
+    """False if another command started the model and will end it."""
 
 
 @contextmanager
 def running(port: int = 0) -> Iterator[FakeLlm]:
-    """Run the fake model, or use the one that another command runs."""
+    """Run the fake model, or use the fake model of another command."""
     try:
         server = ThreadingHTTPServer((HOST, port), _Handler)
     except OSError as error:
@@ -83,19 +83,19 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 @contextmanager
 def available(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. While it is the fake one, the app is deployed with its settings."""
+    """Provide a cloud with a model. During the block, the app is deployed with the fake model if `wanted`."""
     told = cloud.state.tuning
     port = port_of(told)
     if not wanted and not told.settings.get("LLM_PROVIDER"):
         raise UsageError(
-            "The local cloud has no language model. 'counterfoil chat --scripted' has a script answer; for a real one: "
+            "The local cloud has no language model. To use a fake model: counterfoil chat --scripted. For a real one: "
             "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
         )
     if not wanted and port is None:
         yield cloud
         return
     if wanted and port is None and told.settings.get("LLM_PROVIDER"):
-        raise UsageError("The local cloud has a language model already: without --scripted it answers.")
+        raise UsageError("The local cloud has a language model already. Remove --scripted to use it.")
     with processes.interruptible(), running(port or _free_port()) as script:
         if not script.is_ours:  # the command that started it ends it
             yield cloud
@@ -117,12 +117,12 @@ def _tell(place: CloudFolder, tuning: DeployOptions) -> Cloud:
 
 
 def _put_back(place: CloudFolder, before: DeployOptions, port: int) -> None:
-    """Restore the settings from before, unless they now name another model."""
+    """Restore the previous settings, unless they have been changed to another model."""
     found = State.load(place)
     if found is None or port_of(found.tuning) != port:
         return
     had = {} if port_of(before) else dict(before.settings)
-    aside().print("The script ends, so the app is deployed without it:")
+    aside().print("Deploying the app without the fake model:")
     try:
         _tell(
             Cloud.at(place).place,
@@ -130,14 +130,15 @@ def _put_back(place: CloudFolder, before: DeployOptions, port: int) -> None:
         )
     except BaseException:
         aside().print(
-            "The script has ended, but the app would still ask it, also about documents in doubt. 'counterfoil chat' "
-            "brings it back, and repairs the settings at its end; 'counterfoil up --setting ...' names another model.",
+            "The fake model has ended, but the app is still configured to use it, including for ambiguous matches. Run "
+            "'counterfoil chat' to restart it and restore the settings at the end, or configure another model with "
+            "'counterfoil up --setting ...'.",
             style="yellow",
         )
         raise
     aside().print(
-        "It has no language model now: a chat needs --scripted again, or 'counterfoil up --setting LLM_PROVIDER=...'. "
-        "Messages that have no answer yet get none."
+        "The local cloud has no language model now. To chat again, use --scripted or "
+        "'counterfoil up --setting LLM_PROVIDER=...'. Unanswered messages will not be answered."
     )
 
 
@@ -148,10 +149,10 @@ def _free_port() -> int:
 
 
 def reply(said: list[dict[str, Any]]) -> str:
-    """Return the reply to the messages of a conversation, including instructions."""
-    heard = [str(one["content"]) for one in said if one["role"] == "user"]
-    before = f" Before that you said {_times(len(heard) - 1)}." if heard[1:] else ""
-    return f"I am a script, and heard: {heard[-1]}{before}"
+    """Return the reply to the messages of a conversation."""
+    received = [str(one["content"]) for one in said if one["role"] == "user"]
+    before = f" Before that you said {_times(len(received) - 1)}." if received[1:] else ""
+    return f"I am a fake model. You said: {received[-1]}{before}"
 
 
 def _times(count: int) -> str:

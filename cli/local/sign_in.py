@@ -61,7 +61,7 @@ class LocalSignIn(httpx.Auth):
             yield request
 
     def name_of(self, subject: str) -> str:
-        """Return the name of a person signed in by a command; else the subject."""
+        """Return the name of a person signed in by a command, or else the subject."""
         found = [name for name, session in self._kept.items() if session.subject == subject]
         return found[0] if found else subject
 
@@ -84,8 +84,8 @@ class LocalSignIn(httpx.Auth):
     @cached_property
     def _kept(self) -> dict[str, Session]:
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            told: dict[str, Any] = json.loads(self._cloud.place.sessions.read_text())
-            return {name: Session(**session) for name, session in told.items()}
+            stored: dict[str, Any] = json.loads(self._cloud.place.sessions.read_text())
+            return {name: Session(**session) for name, session in stored.items()}
         return {}
 
     def _keep(self) -> None:
@@ -100,4 +100,4 @@ def address_of(name: str) -> str:
     """Return a distinct e-mail address for each name."""
     plain = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
     mark = "" if plain == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return f"{plain or 'somebody'}{mark}@{HOST}"
+    return f"{plain or 'user'}{mark}@{HOST}"

@@ -41,7 +41,7 @@ def list_tenants(cloud: Cloud) -> list[Tenant]:
 
 
 def select_tenants(cloud: Cloud, slug: str | None) -> list[Tenant]:
-    """Return the tenant of a slug, or all tenants without one.
+    """Return the tenant with this slug, or all tenants without a slug.
 
     Raises:
         UsageError: the tenant does not exist.
@@ -54,7 +54,7 @@ def select_tenants(cloud: Cloud, slug: str | None) -> list[Tenant]:
     found = [tenant for tenant in known if tenant.slug == slug]
     if not found:
         shown = ", ".join(tenant.slug for tenant in known[:10]) + (", ..." if len(known) > 10 else "")
-        others = f"There are: {shown}." if known else "The list is empty."
+        others = f"Existing tenants: {shown}." if known else "No tenant exists."
         raise UsageError(f"Unknown tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
     return found
 

@@ -1,7 +1,7 @@
 """SQL of acquisition: a source and its documents, in the transaction that settles the job.
 
-A job has one source, however many attempts it has. A file or mail that the tenant already has creates no second
-document: the existing one counts it, once per job.
+A job has one source, regardless of the number of its attempts. A file or mail that the tenant already has does not
+create a second document. It is counted at the existing one, once per job.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, R
 from counterfoil.errors import InvalidDocumentError
 
 MAX_NAMED_FILES = 3
-"""Maximum skipped files named in a sentence. The source lists all."""
+"""Maximum skipped files in a sentence. The source lists all of them."""
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
 REMOVED = "A person removed one of its documents. Upload it again to restore it."
 
 
 class OtherFilesError(InvalidDocumentError):
-    """A mail has the Message-ID and sender of an earlier one, but other files.
+    """A mail has the same Message-ID and sender as an earlier one, but other files.
 
-    An operator's retry accepts it.
+    An operator can accept it by retrying the dead letter.
     """
 
     code = "mail_with_other_files"
@@ -71,12 +71,12 @@ class IncomingFile:
 
     @classmethod
     def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "IncomingFile":
-        """Return the arrival of the job of `attempt`."""
+        """Return the incoming file of the job of `attempt`."""
         return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
 
     @property
     def is_container(self) -> bool:
-        """True if the documents were extracted from the file."""
+        """Return whether the file contains the documents, as a mail or an archive does."""
         return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
 
 
@@ -124,11 +124,11 @@ def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | N
 
 
 def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bool:
-    """Record a mail that the tenant has with other files as received again. False for any other mail.
+    """Record a mail as a duplicate if the tenant has it with other files. Return False for other mail.
 
-    It may be the same mail with files modified by a server, or another mail from a program that repeats Message-IDs.
-    The former must not create a second document, and the latter must not be lost. So an operator decides by retrying
-    the dead letter. A failed attempt has no effects, so this is committed before.
+    It may be the same mail with files modified by a server, or a different mail from a program that reuses Message-IDs.
+    The former must not create a second document, and the latter must not be lost. So an operator decides whether to
+    retry the dead letter. This is committed separately, because a failed attempt has no effects.
     """
     earlier = _mail_before(connection, arrival)
     if earlier is None or not _has_other_files(connection, arrival) or _is_another(connection, arrival):
@@ -152,8 +152,8 @@ ORDER BY id LIMIT 1
 def _mail_before(connection: Connection, arrival: IncomingFile) -> UUID | None:
     """Return the source of an earlier mail with the same Message-ID and sender.
 
-    The sender counts because Message-IDs may be forged or reused. None for an accepted mail, whose job only runs again.
-    Concurrent mails are serialized.
+    The sender is compared too, because Message-IDs may be forged or reused. Returns None if this job has already
+    accepted its mail and only runs again. Concurrent mails are serialized.
     """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
@@ -183,9 +183,9 @@ RETURNING new.id,
 
 
 def _source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
-    """Return the source of this job, and whether its documents must be counted.
+    """Return the source of this job, and whether to count its documents.
 
-    A repeated job counts nothing.
+    A repeated job does not count them.
     """
     envelope = arrival.envelope
     row = connection.execute(
@@ -227,7 +227,7 @@ ON CONFLICT (tenant_id, content_hash) DO UPDATE
         last_duplicate_at = greatest(d.last_duplicate_at, excluded.last_duplicate_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
-# A part of another file becomes a part of this file when the other one is removed.
+# If the other file is removed, its part becomes a part of this file.
 _COPIES = """
 INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, bucket, key, version, file_name)
 SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
@@ -243,16 +243,16 @@ INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unn
 
 
 class ExistingDocument(NamedTuple):
-    """Existing document with the same content."""
+    """A document with the content of a file, new or existing."""
 
     id: UUID
     is_new: bool
     is_of_another: bool
-    """Whether it belongs to another job."""
+    """Whether another job created it."""
 
 
 Documents = dict[bytes, ExistingDocument]
-"""By content hash. Documents that a person removed are excluded when their job runs again."""
+"""By content hash. Documents that a user removed are not created again when their job runs again."""
 
 
 def _documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, counts: bool) -> Documents:
@@ -289,7 +289,7 @@ _KNOWN_OR_REMOVED = f"""
 
 
 def _again(connection: Connection, arrival: IncomingFile, earlier: UUID, *, counts: bool) -> AcquisitionResult:
-    """Record a repeated mail."""
+    """Record a duplicate mail."""
     if counts:
         connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
@@ -310,7 +310,7 @@ _SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last
 def _is_another(connection: Connection, arrival: IncomingFile) -> bool:
     """Return whether an operator accepted the mail by retrying the dead letter of an `OtherFilesError`.
 
-    A retry after another error accepts nothing.
+    A retry after another error does not accept it.
     """
     dead_letter = ACQUISITION.job_id(arrival.job_id)
     return connection.execute(_SENT_AGAIN, [dead_letter, OtherFilesError.code]).rowcount > 0
@@ -348,7 +348,7 @@ def describe_skipped(skipped: Sequence[SkippedAttachment]) -> str:
     """Return a sentence for each of the first skipped files, with the reason; empty without any."""
     named = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
     more = len(skipped) - len(named)
-    return f"Not taken: {' '.join(named)}{f' And {more} more.' if more else ''}" if skipped else ""
+    return f"Skipped files: {' '.join(named)}{f' And {more} more.' if more else ''}" if skipped else ""
 
 
 def _remark(arrival: IncomingFile, found: Documents) -> str | None:

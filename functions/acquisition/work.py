@@ -1,10 +1,10 @@
-"""Acquisition of one file: its source, its new documents and their ingestion.
+"""Acquisition of one file: creates its source and its new documents, and starts their ingestion.
 
-Each file in a mail or an archive that could be a document is stored before anything is written to the database. Its key
-comes from its content, so that a repeated attempt stores the same again.
+Files in a mail or an archive that could be documents are stored in S3 before the database is written. Their keys are
+derived from their content, so that a repeated attempt stores the same objects.
 
-The job of a mail in the inbox has no tenant. It reads only the recipients. Each tenant's own job reads the mail under
-that tenant's row-level security.
+The job of a mail in the inbox has no tenant and reads only the recipients. Each recipient tenant has its own job, which
+reads the mail under that tenant's row-level security.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ from functions.acquisition.store import IncomingFile, Stored, describe_skipped
 ATTACHMENTS = "attachments/"
 """Prefix of attachments, in the bucket of their mail or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
 SETUP = "AMAZON_SES_SETUP_NOTIFICATION"
-"""Object that SES writes once, to check its permission."""
+"""Object that SES writes once to test its permission."""
 MAX_NAMED_ADDRESSES = 3
-"""Maximum addresses in an error message. Envelope recipients come first."""
+"""Maximum addresses in an error message, envelope recipients first."""
 _TYPES = {FileKind.PDF: "application/pdf", FileKind.XML: "application/xml", FileKind.ZIP: "application/zip"}
 
 
@@ -40,8 +40,8 @@ def acquire(attempt: TenantAttempt) -> Outcome:
     """Acquire the file of one S3 event.
 
     Raises:
-        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or it is a mail that the tenant has
-            with other files.
+        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or the tenant has the same mail with
+            other files.
         ServiceUnavailableError, RejectedRequestError: S3 did not return the file, or rejected an attachment.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
@@ -65,7 +65,7 @@ def acquire(attempt: TenantAttempt) -> Outcome:
 
 
 def _whole(attempt: TenantAttempt, file: File, fetched: FetchedFile, received_at: datetime) -> Succeeded:
-    """Acquire a file that is one document and stays where it was uploaded."""
+    """Acquire a file that is one document. It remains where it was uploaded."""
     document = Stored(files.file_name(file.key), file, fetched.size, fetched.sha256)
     return _success(attempt, IncomingFile.of(attempt, file, received_at, documents=(document,)))
 
@@ -73,7 +73,7 @@ def _whole(attempt: TenantAttempt, file: File, fetched: FetchedFile, received_at
 def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
     envelope, authentication, attached = parsers.take_mail_apart(content, attempt.deadline.check)
     arrival = IncomingFile.of(attempt, file, received_at, envelope=envelope)
-    if file.key.startswith(INBOX):  # a file uploaded by a user proves nothing about its sender
+    if file.key.startswith(INBOX):  # the headers of an uploaded mail do not authenticate its sender
         arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
         return _refused(arrival, envelope.refusal)
@@ -99,9 +99,10 @@ def _taken_apart(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[
 
 
 def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[MailPart]) -> IncomingFile:
-    """Store the files of a mail or an archive, one in memory at a time, and add them to its arrival.
+    """Store the files of a mail or an archive and add them to `arrival`.
 
-    Each version of an object has the same content, so documents name no version.
+    Only one file is in memory at a time. All versions of an object have the same content, so documents do not reference
+    a version.
 
     Raises:
         InvalidDocumentError: it contains too many files.
@@ -116,7 +117,7 @@ def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[M
             continue
         digest = hashlib.sha256(part.content)
         if digest.digest() in documents:
-            skipped.append(SkippedFile(part.name, len(part.content), "The same file is in it twice."))
+            skipped.append(SkippedFile(part.name, len(part.content), "It contains the same file twice."))
             continue
         attempt.deadline.check()
         file = File(arrival.file.bucket, f"{ATTACHMENTS}{attempt.tenant_id}/{digest.hexdigest()}", None)
@@ -126,7 +127,7 @@ def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[M
 
 
 def _refused(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
-    """Store only the source of a mail or an archive, with the reason."""
+    """Store only the source of a mail or an archive, with the reason for the refusal."""
 
     def effects(connection: Connection) -> Effects:
         store.write(connection, arrival, refusal=refusal)
@@ -156,7 +157,7 @@ def route_mail(attempt: Attempt) -> Outcome:
 
     Raises:
         UnknownTenantError: no recipient belongs to a tenant, or the file is not a mail and its key names no tenant.
-        InvalidDocumentError: the mail is empty or too large, or its header cannot be read.
+        InvalidDocumentError: the mail is empty, too large, or has an unreadable header.
         ServiceUnavailableError, RejectedRequestError: S3 did not return the mail.
     """
     with attempt.database.delivery() as connection:
@@ -164,10 +165,10 @@ def route_mail(attempt: Attempt) -> Outcome:
             "SELECT bucket, key, version, size FROM acquisition_job WHERE id = %s", [attempt.work_id]
         ).fetchall()[0]
     if not key.startswith(INBOX):
-        message = f"The key names no tenant that exists; upload to {PREFIX}{{tenant}}/{{file name}}"
+        message = f"The key contains no existing tenant. Upload to {PREFIX}{{tenant}}/{{file name}}"
         raise UnknownTenantError(message, code="key_without_tenant")
     if key == INBOX + SETUP:
-        return Skipped("Not a mail: Amazon SES tried whether it may store mail here")
+        return Skipped("Not a mail: Amazon SES tested its permission to store mail")
     check_size(size)
     addresses = recipients(files.read_header(File(bucket, key, version)))
     attempt.deadline.check()
@@ -176,7 +177,7 @@ def route_mail(attempt: Attempt) -> Outcome:
     if not tenants:
         code = "unknown_recipient" if addresses else "no_recipient"
         raise UnknownTenantError(_no_tenant(addresses), code=code, addresses=addresses[:MAX_NAMED_ADDRESSES])
-    told = f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
+    told = f"Forwarded to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     return Succeeded(
         lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
     )
@@ -184,8 +185,8 @@ def route_mail(attempt: Attempt) -> Outcome:
 
 def _no_tenant(addresses: tuple[str, ...]) -> str:
     if not addresses:
-        return "The file names no recipient, as a mail does; upload it for its tenant instead"
-    first = "The mail is for no address of a tenant. Add the address to its tenant, then send the dead letter again"
+        return "The file is not a mail with a recipient. Upload it for its tenant instead"
+    first = "No recipient is an address of a tenant. Add the address to its tenant, then retry the dead letter"
     return f"{first} (counterfoil tenants addresses TENANT --add ADDRESS)"
 
 

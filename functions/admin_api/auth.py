@@ -1,12 +1,13 @@
-"""Tokens, roles, tenants and rate limits: who the caller is, and what the caller may do.
+"""Authentication, authorization and rate limits of the API.
 
-API Gateway has verified the signature of a token. `verified` checks issuer, audience and times again, requires an
-expiry (`exp`) and rejects access tokens: only ID tokens identify a person.
+API Gateway verifies the signature of each token. `verified` checks issuer, audience and times again, requires an
+expiry (`exp`) and rejects access tokens, because only ID tokens identify a person.
 
-A tenant has two token buckets in PostgreSQL, shared by all processes: for changes and for reads. A bucket holds up to
-`at_once` tokens and gains `per_second` by the database's clock. One user may take a SHARE of each, which leaves the
-rest to the other users of the tenant. A caller with several tenants has a bucket as large as a user's, and shares none.
-A change takes one token. A read takes one for each 100 ms that it lasts.
+Each tenant has two token buckets in PostgreSQL, shared by all processes: one for changes and one for reads. A bucket
+holds up to `at_once` tokens and gains `per_second` tokens by the database's clock. A user also has two buckets of
+PER_USER_SHARE of that size and rate, so that one user cannot use up the tenant's tokens. A request that concerns
+several tenants takes tokens only from the user's bucket. A change takes one token. A read takes one for each 100 ms of
+its duration.
 """
 
 import base64
@@ -39,7 +40,7 @@ T = TypeVar("T")
 # -- tokens -----------------------------------------------------------------------------------------------------------
 
 LEEWAY_SECONDS = 60
-"""Allowed difference between clocks."""
+"""Tolerated clock skew."""
 GROUPS = "cognito:groups"
 _COGNITO = re.compile(r"https://cognito-idp\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/")
 """Issuers that set `token_use` in every token."""
@@ -53,7 +54,7 @@ class UnauthorizedError(RejectedRequestError):
 
 
 def verified(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
-    """Return the event with verified claims, in which lists of names are lists.
+    """Return the event with verified claims. Claims that list names become lists.
 
     Raises:
         UnauthorizedError: the token is missing or invalid.
@@ -62,21 +63,21 @@ def verified(event: Mapping[str, Any], sign_in: OidcSettings | None, now: dateti
     authorizer = context.get("authorizer") or {}
     claims = (authorizer.get("jwt") or {}).get("claims") or {}
     if not claims:
-        raise UnauthorizedError("There is no token.")
+        raise UnauthorizedError("The request has no token.")
     if sign_in is None:
         raise UnauthorizedError("This deployment has no token issuer.")
     payload = _payload(event)
     if isinstance(payload.get("exp", 0), bool) or not isinstance(payload.get("exp", 0), int | float):
-        raise UnauthorizedError("exp must be a number in the token.")
+        raise UnauthorizedError("The token's exp must be a number.")
     claims = {**claims, **_lists(payload, claims)}
     _check(claims, sign_in, now.timestamp())
     return {**event, "requestContext": {**context, "authorizer": {**authorizer, "jwt": {"claims": claims}}}}
 
 
 def _names(claim: object) -> frozenset[str]:
-    """Return the names in a list. The gateway renders a list as `[a b]`.
+    """Return the names in a claim. The gateway renders a list as `[a b]`.
 
-    Any other text is one name: a user who may name a group must not be able to name a role with it.
+    Any other text is one name. Otherwise, a group named `x admin` would grant the admin role.
     """
     if isinstance(claim, str):
         claim = claim[1:-1].split(" ") if claim.startswith("[") and claim.endswith("]") else [claim]
@@ -100,7 +101,10 @@ def _check(claims: Mapping[str, Any], sign_in: OidcSettings, now: float) -> None
 
 
 def _seconds(claim: object) -> float | None:
-    """Return a time as seconds since 1970. The gateway renders numbers as text, large ones as 1.7e+09."""
+    """Return a time in seconds since 1970; None if it is not a number.
+
+    The gateway renders numbers as text, large ones as 1.7e+09.
+    """
     if isinstance(claim, str):
         return float(claim) if _NUMBER.fullmatch(claim) else None
     if isinstance(claim, bool) or not isinstance(claim, int | float):
@@ -109,10 +113,10 @@ def _seconds(claim: object) -> float | None:
 
 
 def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the lists of names from the token itself, if they render to the gateway's text.
+    """Return the lists of names from the token itself, if they match the gateway's text.
 
-    In that text, a name with a blank looks like two: from an issuer with free group names, the group "x admin" would
-    make an admin. The header still holds the token that the gateway verified.
+    In that text, a name with a space looks like two names. If the issuer allows any group name, the group `x admin`
+    would grant the admin role. The header still contains the token that the gateway verified.
     """
     found: dict[str, list[str]] = {}
     for name in (GROUPS, "aud"):
@@ -142,7 +146,7 @@ EDIT_PAYLOADS = "edit-payloads"
 
 
 class Role(IntEnum):
-    """Roles, each with the rights of those before it."""
+    """Roles. Each includes the rights of the previous ones."""
 
     NONE = 0
     VIEWER = 1
@@ -157,7 +161,7 @@ class Caller:
     subject: str
     role: Role
     tenants: frozenset[str]
-    """Slugs; EVERY_TENANT for all."""
+    """Slugs; ALL_TENANTS for all tenants."""
     edits_payloads: bool = False
     """Whether an operator may see and edit the payloads of failed tasks, as an admin may."""
 
@@ -175,7 +179,7 @@ class Caller:
         roles = [role for role in Role if role is not Role.NONE and role.name.lower() in groups]
         tenants = frozenset(group.removeprefix("tenant:") for group in groups if group.startswith("tenant:"))
         if not all(map(_is_storable, (subject, *tenants))):
-            raise ForbiddenError("The token's sub or groups contain U+0000 or half a surrogate pair.")
+            raise ForbiddenError("The token's sub or groups contain U+0000 or a lone surrogate.")
         return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
 
     def has_role(self, role: Role, tenant: str) -> bool:
@@ -186,7 +190,7 @@ class Caller:
         """Return the subject, for the audit trail.
 
         Raises:
-            ForbiddenError: the token has none.
+            ForbiddenError: the token has no subject.
         """
         if not self.subject:
             raise ForbiddenError("The token has no sub, which the audit trail requires.")
@@ -204,19 +208,19 @@ def _is_storable(name: str) -> bool:
 
 # -- tenants ----------------------------------------------------------------------------------------------------------
 
-ONE_BY_ONE = "these are read and settled one by one"
+ONE_BY_ONE = "must be retried, resolved or ignored one at a time"
 Slug = Annotated[str, StringConstraints(pattern=f"^{SLUG}$")]
-"""Name of a tenant in URLs."""
+"""Slug of a tenant."""
 
 
 def _assigned(value: object) -> object:
     if value == UNASSIGNED:
-        raise ValueError(f"'-' means unassigned dead letters, and {ONE_BY_ONE}")
+        raise ValueError(f"'-' means unassigned dead letters, which {ONE_BY_ONE}")
     return value
 
 
 TenantSlug = Annotated[Slug, BeforeValidator(_assigned)]
-"""Slug where UNASSIGNED is refused with a reason."""
+"""Slug of a tenant. UNASSIGNED is rejected with its own error."""
 
 
 class Tenant(NamedTuple):
@@ -227,13 +231,13 @@ class Tenant(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """A tenant, or everything without a tenant."""
+    """A tenant, or all unassigned data."""
 
     tenant_id: UUID | None
     slug: str
 
     def transaction(self, database: Database) -> AbstractContextManager[Connection]:
-        """Open a transaction that sees the tenant's rows, or as the delivery role."""
+        """Open a transaction of the tenant, or of the delivery role for unassigned data."""
         return database.delivery() if self.tenant_id is None else database.tenant(self.tenant_id)
 
 
@@ -249,7 +253,7 @@ def item_id(text: str, absent: str) -> UUID:
     """Return the id in a path.
 
     Raises:
-        NotFoundError: it is not an id; says `absent`.
+        NotFoundError: it is not a UUID. The message is `absent`.
     """
     try:
         return UUID(text)
@@ -258,7 +262,7 @@ def item_id(text: str, absent: str) -> UUID:
 
 
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
-    """Return the tenant of a row, by id and slug; as the delivery role.
+    """Return the id and slug of the tenant of a row. Requires the delivery role.
 
     `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
     """
@@ -278,13 +282,13 @@ def _id_of(slug: str, database: Database) -> UUID | None:
 # -- rate limits ------------------------------------------------------------------------------------------------------
 
 PER_USER_SHARE = 0.8
-"""Part of a tenant's tokens that one of its users may take."""
+"""Share of a tenant's tokens that one user may take."""
 TAKEN_TOGETHER = 10
-"""Read tokens that a process takes from the buckets with one write."""
+"""Read tokens that a process takes with one database write."""
 TOKEN_SECONDS = 0.1
-"""Duration of a read that one token pays for."""
+"""Duration of a read that one token covers."""
 _MOST_USERS = 1000
-"""Users whose spare tokens a process remembers."""
+"""Maximum number of users with cached tokens. A full cache is cleared."""
 
 
 class RateLimitedError(RejectedRequestError):
@@ -293,7 +297,7 @@ class RateLimitedError(RejectedRequestError):
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds until there is a token."""
+        """Seconds until enough tokens are available."""
 
 
 @dataclass(frozen=True)
@@ -307,13 +311,13 @@ class RateLimiter:
     def consume(
         self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
     ) -> None:
-        """Take tokens from the user's bucket and as many from the tenant's, or none, in a short transaction.
+        """Take the same number of tokens from the user's and the tenant's bucket, in a short transaction.
 
-        Without `tenant_id` the request concerns several tenants, and takes them from the user's bucket only. A user
+        Without `tenant_id`, the request concerns several tenants and takes tokens only from the user's bucket. A user
         without tokens does not lock the tenant's bucket. `now` replaces the database's clock.
 
         Raises:
-            RateLimitedError: there are too few tokens. A refused request costs none.
+            RateLimitedError: one of the buckets has too few tokens. A refused request takes none.
             DatabaseUnavailableError: the buckets cannot be read.
         """
 
@@ -326,31 +330,31 @@ class RateLimiter:
 
     @property
     def most_for_a_user(self) -> float:
-        """Tokens in the full bucket of a user."""
+        """Capacity of a user's bucket."""
         return max(1.0, self.at_once * PER_USER_SHARE)
 
     def _buckets(self, user: str, tenant_id: UUID | None) -> Iterator["_Bucket"]:
         digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
-        yield _Bucket(self.purpose, "You exceed", digest, self.per_second * PER_USER_SHARE, self.most_for_a_user)
+        yield _Bucket(self.purpose, "You have exceeded", digest, self.per_second * PER_USER_SHARE, self.most_for_a_user)
         if tenant_id is not None:
-            yield _Bucket(self.purpose, "Your tenant exceeds", None, self.per_second, self.at_once)
+            yield _Bucket(self.purpose, "Your tenant has exceeded", None, self.per_second, self.at_once)
 
 
 @dataclass
 class Reads:
     """Read tokens that this process has taken and not spent.
 
-    Each write takes several tokens, so most reads write nothing to the database. A restart loses the rest.
+    Each write takes several tokens, so most reads write nothing to the database. A restart loses unspent tokens.
     """
 
     spare: dict[tuple[str, str | None], float] = field(default_factory=dict)
-    """By user and slug of the tenant. Negative after a read that lasted longer than its tokens."""
+    """By user and tenant slug. Negative after a read that took longer than its tokens covered."""
     clock: Callable[[], float] = monotonic
     """Seconds."""
 
     @contextmanager
     def admitted(self, caller: Caller, database: Database, allowance: RateLimiter) -> Iterator[None]:
-        """Count a read against its user, and against the tenant of a user with one tenant.
+        """Charge a read to the user and, if the user has exactly one tenant, to that tenant.
 
         Raises:
             RateLimitedError: the user or the tenant has too few tokens.
@@ -384,19 +388,19 @@ class _Bucket:
     def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None, tokens: int) -> None:
         bucket = {"purpose": self.purpose, "tenant": tenant_id, "user": self.user_hash}
         values = {**bucket, "rate": self.rate, "most": self.most, "now": now, "tokens": tokens}
-        if self.purpose == "read":  # a crash may lose these writes
+        if self.purpose == "read":  # losing these writes in a crash is harmless
             connection.execute("SET LOCAL synchronous_commit = off")
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
         ((left,),) = connection.execute(_LEFT, values).fetchall()
         raise RateLimitedError(
-            f"{self.who} the rate limit of {self.purpose}s: {self.rate:g} per second, {self.most:g} at once.",
+            f"{self.who} the rate limit for {self.purpose}s: {self.rate:g} per second, with bursts of {self.most:g}.",
             retry_after=max(1, math.ceil((tokens - left) / self.rate)),
         )
 
 
-# The clock is read after the row is locked. If the clock was set back, the bucket gains no token for that, and counts
-# on from the new time: the user does not wait until the old time is reached again.
+# The clock is read after the row is locked. If the clock was set back, the bucket gains no tokens and continues from
+# the new time. The user does not wait until the old time is reached again.
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _TOKENS = f"""
 least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.refilled_at)))::float8
@@ -420,7 +424,7 @@ WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINC
 
 @dataclass(frozen=True)
 class Request:
-    """A request: its caller, and what the caller may do."""
+    """The current request, with checks of the caller's rights."""
 
     caller: Caller
     database: Database
@@ -431,11 +435,11 @@ class Request:
     """Seconds until the response is due."""
 
     def tenant(self, named: str | None, role: Role = Role.VIEWER) -> Tenant:
-        """Return the named tenant, or the only one of the token.
+        """Return the named tenant, or the token's only tenant.
 
         Raises:
-            RejectedRequestError: the request names no tenant, and the token has several.
-            ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
+            RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
+            ForbiddenError: the caller does not have the role. The error does not reveal whether the tenant exists.
             NotFoundError: there is no such tenant.
         """
         slug = self.slug(named)
@@ -446,22 +450,22 @@ class Request:
         return Tenant(tenant_id, slug)
 
     def scope(self, named: str | None) -> Scope:
-        """Return the tenant as `tenant` does; `-` names everything without a tenant."""
+        """Return the scope of the named tenant like `tenant`, or of all unassigned data for `-`."""
         if named != UNASSIGNED:
             return Scope(*self.tenant(named))
         self.check(Role.VIEWER, UNASSIGNED)
         return Scope(None, UNASSIGNED)
 
     def slug(self, named: str | None) -> str:
-        """Return the named slug, or that of the token's only tenant, without checking it.
+        """Return the named slug, or that of the token's only tenant, without checking rights.
 
         Raises:
-            RejectedRequestError: the request names no tenant, and the token has several.
+            RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
         """
         if named is not None:
             return named
         if len(self.caller.tenants) != 1 or ALL_TENANTS in self.caller.tenants:
-            raise RejectedRequestError("tenant is required, because the token is not for exactly one.")
+            raise RejectedRequestError("tenant is required, because the token is not for exactly one tenant.")
         (slug,) = self.caller.tenants
         return slug
 
@@ -474,23 +478,23 @@ class Request:
         if not self.caller.has_role(role, slug):
             everywhere = slug in {ALL_TENANTS, UNASSIGNED}
             where = "all tenants (tenant:*)" if everywhere else "this tenant"
-            raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}: ask an admin for it.")
+            raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}. Ask an admin.")
 
     def visible_tenants(self) -> list[str] | None:
-        """Return the slugs of the tenants that the caller may view; None: all, and `-`.
+        """Return the slugs of the tenants that the caller may view; None for all, including `-`.
 
         Raises:
-            ForbiddenError: the caller may view none.
+            ForbiddenError: the caller may not view any tenant.
         """
         if self.caller.role < Role.VIEWER or not self.caller.tenants:
-            raise ForbiddenError("This requires the viewer role for a tenant: ask an admin for it.")
+            raise ForbiddenError("This requires the viewer role for a tenant. Ask an admin.")
         return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
     def owned(self, id_: UUID | str, table: LiteralString, absent: str) -> Owned:
         """Return an item of a table by its id, with its tenant. See `owner_of`.
 
         Raises:
-            NotFoundError: it does not exist, or the caller may not view it. Both say `absent`.
+            NotFoundError: it does not exist, or the caller may not view it. The message is `absent` for both.
         """
         id_ = id_ if isinstance(id_, UUID) else item_id(id_, absent)
         with self.database.delivery() as connection:
@@ -500,10 +504,10 @@ class Request:
         return Owned(*found, id_)
 
     def admit(self, doing: str, slug: str, tenant_id: UUID | None = None, *, role: Role = Role.OPERATOR) -> UUID:
-        """Require a role for a change of a tenant, count the change, and return the tenant's id.
+        """Check the role for a change, charge the change to the rate limit, and return the tenant's id.
 
         Raises:
-            ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
+            ForbiddenError: the caller does not have the role. The error does not reveal whether the tenant exists.
             ForbiddenError: the tenant is disabled.
             NotFoundError: there is no such tenant.
             RateLimitedError: the tenant or the user exceeds the rate limit.
@@ -516,19 +520,19 @@ class Request:
         return found
 
     def admit_in(self, doing: str, scope: Scope) -> None:
-        """Require the operator role for a change in a scope, and count it. Raises as `admit`."""
+        """Check the operator role in a scope, and charge a change. Raises the same errors as `admit`."""
         self.check(Role.OPERATOR, scope.slug, doing)
         self._take(scope.tenant_id)
 
     def _take(self, tenant_id: UUID | None) -> None:
-        """Count a change, and refuse it for a disabled tenant."""
+        """Charge a change to the rate limit. Refuse it if the tenant is disabled."""
         with self.database.delivery() as connection:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
-                raise ForbiddenError("This tenant is disabled: an admin for all tenants can enable it.")
+                raise ForbiddenError("This tenant is disabled. An admin for all tenants can enable it.")
         self.changes.consume(self.database, tenant_id, self.caller.subject)
 
     def setup(self, doing: str, slug: str) -> Change:
-        """Require the admin role for a change of a tenant's setup, count it, and return its author and time.
+        """Check the admin role, charge a change of a tenant's setup, and return its author and time.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
@@ -538,7 +542,7 @@ class Request:
         return Change(tenant_id, self.caller.require_subject()[:LONGEST_ACTOR], self.now)
 
     def admit_for_all(self, doing: str) -> str:
-        """Require the admin role of all tenants for a change, count it, and return the caller's subject.
+        """Check the admin role for all tenants, charge a change, and return the caller's subject.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
@@ -549,7 +553,7 @@ class Request:
         return self.caller.subject
 
     def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:
-        """Make a change in a transaction of a tenant, repeated after a conflict, and return its result."""
+        """Run a change in a transaction of a tenant and return its result. Retry it after a conflict."""
 
         def once() -> T:
             with self.database.tenant(tenant_id) as connection:
@@ -558,7 +562,7 @@ class Request:
         return retry_on_conflict(once)
 
     def send(self, sends: Sequence[OutboxMessage]) -> None:
-        """Send messages after their commit. The watchdog sends the remaining ones."""
+        """Send committed messages. The watchdog sends the messages that could not be sent."""
         if sends:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
             outbox.send(sends, time_left=self.time_left)

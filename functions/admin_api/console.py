@@ -1,7 +1,9 @@
-"""Serves the console's files from the function's asset, without a token: they hold no data.
+"""Serves the console's files from the function's asset.
 
-The files and their table come from `infra/pages.py`. A name contains the hash of its content, so a browser requests a
-file once. The page that names the files is requested each time.
+The files contain no data, so they require no token.
+
+`infra/pages.py` builds the files and their manifest. File names contain content hashes, so a browser requests each file
+only once. The HTML page that references the files is requested each time.
 """
 
 import base64
@@ -17,9 +19,9 @@ from typing import Any
 from counterfoil.settings import OidcSettings, Settings
 
 EMULATED_ROOT = "GET /console/"
-"""Route of the emulator alone: on AWS, `{path+}` also matches the empty rest of `/console/`."""
+"""Required only by the emulator. On AWS, `{path+}` also matches an empty path."""
 ROUTES = frozenset({"GET /console", "GET /console/{path+}", EMULATED_ROOT})
-"""Routes that the gateway serves without a token. No other route answers them."""
+"""Routes that require no token."""
 VIEWS = frozenset(
     {
         "",
@@ -105,7 +107,7 @@ class Console:
     def _page(self, path: str, headers: Mapping[str, str], settings: Settings) -> dict[str, Any]:
         words = path.removeprefix(_PREFIX).removeprefix("/").split("/")
         known = words == [""] or (words[0] in VIEWS - {""} and len(words) <= DEEPEST)
-        # The page must not depend on the path of `/console/`, only on the number of segments below it.
+        # URLs in the page are relative: they depend only on the number of path segments below `/console/`.
         root = "console/" if path == _PREFIX else "../" * (len(words) - 1) or "./"
         etag = f'"{self.etag}-{len(root)}"'
         told = {
@@ -129,10 +131,10 @@ def console() -> Console:
 
 
 def _policy(settings: Settings) -> str:
-    """Return the Content-Security-Policy of the page: own files, the issuer, and the upload bucket.
+    """Return the Content-Security-Policy: the console's files, the token issuer and the upload bucket.
 
-    Images may also be `blob:` URLs, because those of documents are requested with a token, which an image URL cannot
-    have.
+    Images may also be `blob:` URLs, because page images of documents are requested with a token. The URL of an image
+    cannot carry one.
     """
     reached = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
     return _POLICY.format(origins="".join(f" {origin}" for origin in reached))
@@ -166,7 +168,7 @@ def _file(file: File, headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _missing() -> dict[str, Any]:
-    text = "There is no such file. A page that was open during a deployment has to be loaded again."
+    text = "There is no such file. If a new version was just deployed, reload the page."
     return _answered(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", text, {"Cache-Control": "no-store"})
 
 

@@ -1,6 +1,6 @@
-"""Endpoints: registration of routes, their usual parameters, and the request that is being answered.
+"""Endpoints: registration of routes, common parameters, and the current request.
 
-This is apart from `http`, because it depends on `auth`, which raises the errors of `http`.
+This module is separate from `http` to avoid a circular import: it imports `auth`, which imports `http`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,38 +30,40 @@ DESCRIPTION = "/api/openapi.json"
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the previous page.")]
-OneTenant = Annotated[TenantSlug | None, Query(description="A tenant's slug.")]
-TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
+OneTenant = Annotated[TenantSlug | None, Query(description="Slug of a tenant.")]
+TenantPath = Annotated[TenantSlug, Path(description="Slug of the tenant.")]
 TenantOrUnassigned = Annotated[
     Annotated[str, StringConstraints(pattern=f"^(?:{UNASSIGNED}|{SLUG})$")] | None,
-    Query(description="A tenant's slug; `-` for everything without a tenant, which requires all tenants."),
+    Query(description="Slug of a tenant, or `-` for unassigned data, which requires access to all tenants."),
 ]
 Note = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MAX_NOTE_CHARS, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
-"""Reason of a change, for the audit trail."""
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the resource as read; required.")]
-IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of a previous response.")]
-VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}
-"""Headers of a response in the OpenAPI description."""
+"""Reason for a change, for the audit trail."""
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="ETag of the resource as you read it. Required.")]
+IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="ETag of a previous response.")]
+VERSIONED: dict[str, OpenAPIResponseHeader] = {
+    "ETag": {"description": "Current version of the resource.", "schema": {"type": "string"}}
+}
+"""OpenAPI description of the ETag header."""
 
 
 class Routes(APIGatewayHttpRouter):
     """Routes of one resource.
 
-    A function with a parameter `request` gets the current Request. Query parameters that it does not have are refused,
-    because a misspelled filter would return everything.
+    A function with a parameter `request` gets the current Request. Unknown query parameters are rejected, because a
+    misspelled filter would return everything.
     """
 
     def __init__(self) -> None:
-        """Without routes."""
+        """Create an empty router."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.bodies: list[Any] = []
         """Types of request bodies."""
 
     def route(self, *args: Any, **kwargs: Any) -> Callable[[Route], Route]:
-        """Register a function for a path and methods, as Powertools does."""
+        """Register a function for a path and methods, like the base class."""
         register = super().route(*args, **kwargs)
 
         def decorate(function: Route) -> Route:
@@ -75,7 +77,7 @@ class Routes(APIGatewayHttpRouter):
             def checked(**values: Any) -> Any:
                 unknown = (self.current_event.query_string_parameters or {}).keys() - known
                 if unknown:
-                    raise RejectedRequestError(f"There is no parameter {min(unknown)!r}.")
+                    raise RejectedRequestError(f"Unknown query parameter: {min(unknown)!r}.")
                 return function(request(), **values) if takes_request else function(**values)
 
             checked.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -92,12 +94,12 @@ def _metadata(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Any, objec
 
 
 _current = Routes()
-"""Has no routes. It gives access to the current event."""
+"""Router without routes, which gives access to the current event."""
 
 
 @cache
 def database() -> Database:
-    """Return the process's connection pool: a process answers one request at a time."""
+    """Return the connection pool. It has one connection: a process serves one request at a time."""
     return Database.from_settings(settings(), max_connections=1)
 
 
@@ -118,7 +120,7 @@ reads_of_process = Reads()
 
 
 def count_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Take tokens for a read before its route runs. Changes take theirs in `Request.admit`."""
+    """Charge a read to the rate limit before its route runs. `Request.admit` charges changes."""
     asked = app.current_event
     if asked.http_method != "GET" or asked.path == DESCRIPTION:
         return next_middleware(app)
@@ -134,7 +136,7 @@ class Versioned(Protocol):
 
 
 def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return JSON."""
+    """Return a JSON response."""
     return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))
 
 
@@ -144,11 +146,11 @@ def private(version: int | str) -> dict[str, str]:
 
 
 def answer_if_changed(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
-    """Return JSON with the ETag of a version, or 304 if If-None-Match names it."""
+    """Return a JSON response with the ETag of a version, or 304 if If-None-Match contains it."""
     headers = private(version)
     return Response(304, headers=headers) if is_current(if_none_match, version) else answer(200, body, headers)
 
 
 def versioned(body: Versioned, status: int = 200) -> Response[Any]:
-    """Return JSON with the ETag of its version."""
+    """Return a JSON response with the ETag of its version."""
     return answer(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})

@@ -125,7 +125,7 @@ _HEADERS = {
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer one request. Its route selects the console, so the API always has a token."""
+    """Answer one request. Only the console's routes are answered without a token."""
     if event["routeKey"] in console.ROUTES:
         return console.console().answer(event, settings())
     try:
@@ -135,7 +135,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         answer = _plain(_unauthorized(error))
     except UnreadableError as error:
         answer = _plain(_refused(error.status, error))
-    body = answer["body"] or ""  # the local gateway fails over null, as in 204 and 304
+    body = answer["body"] or ""  # the local gateway fails on null, which is the body of 204 and 304
     return {**answer, "headers": {**_HEADERS, **answer["headers"]}, "body": body}
 
 
@@ -169,7 +169,7 @@ _STATUS: dict[type[CounterfoilError], int] = {
     PreconditionRequiredError: 428,
     RejectedRequestError: 422,
 }
-"""Status of an error, by its nearest class. This is the error table of all routes."""
+"""Response status of each error class, for all routes. The nearest base class applies."""
 
 
 def _refused(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
@@ -184,7 +184,7 @@ def _unauthorized(error: UnauthorizedError) -> Response[str]:
 
 
 def _invalid(error: RequestValidationError) -> Response[str]:
-    """Report the first error. Unknown fields of a body are not quoted, because they are the sender's text."""
+    """Return the first validation error. Unknown field names are text from the sender and are not quoted."""
     first = error.errors()[0]
     where, *place = first["loc"]
     says = first["msg"].removeprefix("Value error, ")
@@ -227,7 +227,7 @@ def _too_many(error: RateLimitedError | RetryLaterError) -> Response[str]:
 
 def _unavailable(error: TransientError) -> Response[str]:
     logger.warning("unavailable", error=safe_message(error, for_log=True))
-    return problem(503, "Temporarily unavailable: retry later.", {"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return problem(503, "Temporarily unavailable. Retry later.", {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def _failed(error: PermanentError) -> Response[str]:
@@ -254,14 +254,14 @@ for exception, answered in _HANDLERS.items():
 VERSION = "1"
 """Version of the API under `/api`."""
 ABOUT = (
-    "Upload documents, decide reviews, submit tasks and manage dead letters. Requests carry a token (JWT) of the "
-    "deployment's issuer. Its groups are `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or "
-    '`tenant:*`. Errors are problems (RFC 9457, application/problem+json) with a sentence, or `{"message"}` from the '
-    "gateway (application/json). A task with the same `idempotency_key` is one task, so retry without a response or "
-    "with a status of 500 or more."
+    "Upload documents, review matches, submit tasks and manage dead letters. Requests require an ID token (JWT) of the "
+    "deployment's issuer. Its groups are a role (`viewer`, `operator` or `admin`), and `tenant:{slug}` for each tenant "
+    "or `tenant:*` for all tenants. Errors are problem details (RFC 9457, application/problem+json), or "
+    '`{"message"}` from the gateway (application/json). Requests with the same `idempotency_key` create only one task, '
+    "so retry them if there is no response or its status is 500 or higher."
 )
 _REPLACED = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
-"""Models of Powertools, which ours replace."""
+"""Models of Powertools that ours replace."""
 
 
 @cache
@@ -271,8 +271,8 @@ def document() -> dict[str, Any]:
 
 
 def build_openapi(api: APIGatewayHttpResolver) -> dict[str, Any]:
-    """Return the description that Powertools generates, with its mistakes corrected."""
-    from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer  # slow to import, and rarely needed
+    """Return the description that Powertools generates, with corrections."""
+    from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer  # slow to import and rarely used
 
     api.configure_openapi(
         title="Counterfoil",
@@ -307,15 +307,15 @@ def _describe_condition(operation: dict[str, Any]) -> None:
     """Describe the ETag of a GET and 304 (see `http.conditional`)."""
     tag = {"description": "Version or hash of the response.", "schema": {"type": "string"}}
     operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", tag)
-    operation["responses"].setdefault("304", {"description": "Unchanged: If-None-Match names the current ETag."})
+    operation["responses"].setdefault("304", {"description": "Unchanged: `If-None-Match` contains the current ETag."})
     parameters = operation.setdefault("parameters", [])
     if not any(parameter["name"] == "If-None-Match" for parameter in parameters):
-        known = {"description": "The ETag of a previous response.", "schema": {"type": "string"}}
+        known = {"description": "ETag of a previous response.", "schema": {"type": "string"}}
         parameters.append({"name": "If-None-Match", "in": "header", "required": False, **known})
 
 
 def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str]:
-    """Return the methods of a path that does not have the requested one; none if there is no such path."""
+    """Return the methods of a path if it does not support the requested one; empty for an unknown path."""
     paths = document["paths"]
     named = (
         [paths[asked.path]]
@@ -331,7 +331,7 @@ def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional parameter or body without null: it is omitted instead."""
+    """Remove null from the schema of an optional parameter or body. Callers omit it instead."""
     given = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return rest | (given[0] if len(given) == 1 else {"anyOf": given} if given else {})

@@ -1,6 +1,6 @@
 """HTTP messages of the API: bodies, cursors, entity tags, and problems (RFC 9457).
 
-API Gateway answers some requests itself, always as `{"message"}` with the media type `application/json`. Ours have
+API Gateway answers some requests itself, always with `{"message"}` as `application/json`. Our errors are
 `application/problem+json`, so clients can tell them apart.
 """
 
@@ -45,8 +45,8 @@ MAX_BODY_BYTES = 1024 * 1024
 """Fits a payload of 256 KiB even if each of its characters is escaped."""
 JSON = "application/json"
 NO_OBJECT = "The body must be a JSON object."
-NO_LIST = 'The body must be a JSON object, with a list under its name: {"job_ids": ["..."]}.'
-TWICE = "The body must be a JSON object with unique names."
+NO_LIST = 'The body must be a JSON object. Put the list in a field, such as {"job_ids": ["..."]}.'
+TWICE = "The body must be a JSON object with unique field names."
 _AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
 """Accepted media types. curl declares the last one by default; no route accepts forms."""
 
@@ -58,7 +58,7 @@ class UnreadableError(RejectedRequestError):
 
 
 class BodyTooLargeError(UnreadableError):
-    """The body is too long."""
+    """The body is too large."""
 
     status = 413
 
@@ -78,16 +78,17 @@ def _whole(value: object) -> object:
 
 
 whole = BeforeValidator(_whole)
-"""Integer as in JSON Schema: 5 and 5.0, but no text. It goes behind the number's bounds."""
+"""Integer as in JSON Schema: 5 or 5.0, but not text. List it after the bounds of the number."""
 
 
 def readable(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event with its body as text, declared as JSON. The gateway encodes other media types.
+    """Return the event with its body as text, declared as JSON.
 
-    The body of a GET has no meaning and is dropped.
+    The gateway encodes bodies of other media types in base64. The body of a GET has no meaning and is dropped.
 
     Raises:
-        UnreadableError: the body is not text, too long (BodyTooLargeError) or not JSON (MediaTypeError).
+        UnreadableError: the body is not text, is too large (BodyTooLargeError) or is not declared as JSON
+            (MediaTypeError).
     """
     given = event.get("body") or ""
     headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
@@ -129,7 +130,7 @@ def read_json(text: str) -> Any:
 
 
 def _unique(members: Sequence[tuple[str, Any]]) -> None:
-    """Refuse duplicate names, because other readers may pick another member."""
+    """Reject duplicate names, because other parsers may use a different one of the values."""
     if len({name for name, _ in members}) < len(members):
         raise ValueError
 
@@ -140,7 +141,7 @@ _NO_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
 def encode_cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
-    """Return the cursor of the page after a place, which is a time or a number, and an id."""
+    """Return the cursor of the page after `place`: a time or a number, and an id."""
     if place is None:
         return None
     at, id_ = place
@@ -151,7 +152,7 @@ def encode_cursor(place: tuple[datetime | float, UUID | str] | None) -> str | No
 def split_page(
     found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID | str]]
 ) -> tuple[Sequence[T], str | None]:
-    """Split a page off items that were read with `limit` + 1; return it, and the cursor of the next page."""
+    """Return the first `limit` of up to `limit` + 1 items, and the cursor of the next page."""
     shown = found[:limit]
     return shown, encode_cursor(place(shown[-1]) if len(found) > limit else None)
 
@@ -219,7 +220,7 @@ def etag(version: int | str) -> str:
 
 
 def is_current(if_none_match: str | None, version: int | str) -> bool:
-    """Return whether If-None-Match names this version, compared weakly, or has an asterisk."""
+    """Return whether If-None-Match contains this version, compared weakly, or is an asterisk."""
     return _has(if_none_match, etag(version))
 
 
@@ -230,10 +231,10 @@ def _has(condition: str | None, tag: str) -> bool:
 
 
 def conditional(event: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """Tag the response to a GET, or return 304 if If-None-Match names its tag.
+    """Add an ETag to the response to a GET, or return 304 if If-None-Match contains it.
 
-    This makes polling by the console cheap. Routes with a version tag their responses themselves. Base64 bodies are
-    files, not lists that change.
+    This makes polling by the console cheap. Routes of versioned resources set the ETag themselves. Base64 bodies are
+    files and get no ETag.
     """
     headers = answer["headers"]
     is_asked = event["requestContext"]["http"]["method"] == "GET" and answer["statusCode"] == 200  # OK
@@ -250,17 +251,17 @@ def sent_version(if_match: str | None) -> int | None:
     """Return the version in If-Match; None if it is absent or an asterisk.
 
     Raises:
-        VersionConflictError: it names no version.
+        VersionConflictError: it contains no version.
     """
     return None if if_match is None or if_match.strip() in {"", "*"} else required_version(if_match)
 
 
 def required_version(if_match: str | None) -> int:
-    """Return the version in If-Match: the newest of several, because versions only grow.
+    """Return the version in If-Match; of several, the newest, because versions only grow.
 
     Raises:
         PreconditionRequiredError: it is absent. An asterisk would change a version that the caller has not read.
-        VersionConflictError: it names no version.
+        VersionConflictError: it contains no version.
     """
     if if_match is None or if_match.strip() in {"", "*"}:
         raise PreconditionRequiredError("If-Match is required: the ETag of the resource as you read it.")
@@ -277,33 +278,33 @@ def required_version(if_match: str | None) -> int:
 MEDIA_TYPE = "application/problem+json"
 GATEWAY_MEDIA_TYPE = JSON
 BY_THE_GATEWAY = (401, 403, 413, 429, 500, 503, 504)
-"""Statuses of the gateway for any request: no valid token, more than 10 MB, its rate limit, a function that fails, is
-at its concurrency limit or times out."""
+"""Statuses that the gateway may return for any request: no valid token, a body over 10 MB, an exceeded rate limit, and
+a function that fails, is at its concurrency limit or times out."""
 BY_EVERY_ROUTE = (401, 403, 500, 503)
 """Statuses of any route: an invalid token, a missing role, an internal error, no database."""
 
 SENTENCES = {
-    400: "The body is not JSON, or not text.",
-    401: "There is no valid token.",
-    403: "The token does not allow it.",
-    404: "It does not exist, or the caller may not see it.",
-    405: "The path does not have this method; Allow lists its methods.",
-    409: "The resource is not in a state that allows it.",
-    412: "The resource has changed: If-Match names another version.",
+    400: "The body is not valid JSON.",
+    401: "The token is missing or invalid.",
+    403: "The token does not permit this request.",
+    404: "The resource does not exist, or the caller may not view it.",
+    405: "The path does not support this method. `Allow` lists the supported methods.",
+    409: "The current state of the resource does not permit this request.",
+    412: "The resource has changed: `If-Match` does not match its current version.",
     413: "The request is too large.",
     415: "The media type of the body is not JSON.",
-    422: "The request is invalid. The detail says why.",
-    428: "If-Match is required: the ETag of the resource.",
-    429: "Too many requests. Retry-After says when to retry; if the gateway answers, wait for a second.",
-    500: "Internal error. If the gateway answers, the request may have been carried out.",
-    503: "Temporarily unavailable. Retry-After says when to retry; if the gateway answers, wait for a few seconds, and "
-    "the request may have been carried out.",
+    422: "The request is invalid. `detail` gives the reason.",
+    428: "`If-Match` is required, with the ETag of the resource.",
+    429: "Too many requests. Retry after the seconds in `Retry-After`, or after a second if it is missing.",
+    500: "Internal error. If the response comes from the gateway, the request may have been carried out.",
+    503: "Temporarily unavailable. Retry after the seconds in `Retry-After`. If the response comes from the gateway, "
+    "the header is missing and the request may have been carried out.",
     504: "Timeout. The request may have been carried out.",
 }
 
 
 class Problem(BaseModel):
-    """A problem (RFC 9457) of the type `about:blank`: its status tells the kind."""
+    """Problem details (RFC 9457) of type `about:blank`. The status identifies the kind of problem."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -311,17 +312,17 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    """Sentence for people."""
+    """Explanation for people."""
 
 
 class GatewayError(BaseModel):
-    """Response of the gateway itself."""
+    """Error response of API Gateway."""
 
     message: str
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response[str]:
-    """Return the response."""
+    """Return a problem response."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
     return Response(status, MEDIA_TYPE, body.model_dump_json(), headers=dict(headers or {}))
 
@@ -348,9 +349,11 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
     for status in sorted({*ours, *BY_THE_GATEWAY}):
         found[status] = {"description": SENTENCES[status], "content": _content(status, ours=status in ours)}
         if status in {429, 503}:
-            found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+            found[status]["headers"] = {
+                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+            }
         elif status == 401:
-            told = "The error of the token (RFC 6750)."
+            told = "Reason why the token was rejected (RFC 6750)."
             found[status]["headers"] = {"WWW-Authenticate": {"description": told, "schema": {"type": "string"}}}
     return found
 

@@ -1,4 +1,4 @@
-"""Every minute: operations run their next steps."""
+"""Runs the next steps of operations every minute."""
 
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from counterfoil.settings import settings
 
 
 def definitions(bucket: str | None) -> list[Definition]:
-    """Return the definitions of all actions. `bucket` stores exports and large payloads of tasks."""
+    """Return the definitions of all actions. `bucket` is for exports and large task payloads."""
     return [BulkSteps(bucket), PurgeSteps(), ExportSteps(bucket), Reprocessing()]
 
 
@@ -28,10 +28,10 @@ def function() -> Engine:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both
-    """Run the engine once. Returns the numbers of operations and of items processed.
+    """Run the engine once. Return the numbers of processed operations and items.
 
     Raises:
         DatabaseUnavailableError: the next run continues.
-        RuntimeError: operations failed; the others continued, and the log has the reasons.
+        RuntimeError: operations failed. The others continued, and the log has the reasons.
     """
     return function().run(lambda: context.get_remaining_time_in_millis() / 1000)

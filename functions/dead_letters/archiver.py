@@ -1,6 +1,6 @@
 """Settles messages of dead-letter queues.
 
-They return to the worker's queue if attempts are left, and become dead letters otherwise.
+A message is returned to the worker's queue if attempts are left. Otherwise, it becomes a dead letter.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,24 +32,24 @@ from counterfoil.tasks.store import read_task_message
 
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
-"""Maximum returns of a revision from a dead-letter queue, from its first attempt."""
+"""Maximum returns of a revision from a dead-letter queue after its first attempt."""
 UNATTEMPTED_WAIT, LONGEST_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
-"""First and longest delay of work items that are returned without any attempt. Each return doubles it.
+"""First and longest delay of work items that are returned without an attempt. Each return doubles the delay.
 
-A release that crashes at startup dead-letters everything queued. The work items are not the cause, so they are returned
-without limit.
+A release that crashes at startup sends all queued messages to the dead-letter queue. The work items are not the cause,
+so the number of returns is not limited.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
-"""Suffix of the name of a dead-letter queue."""
+"""Suffix of the names of dead-letter queues."""
 TIMEOUT_SECONDS = timedelta(days=13)
-"""Maximum age of a message that waits here to be settled: a day before SQS would delete it."""
+"""Maximum age of an unsettled message. SQS deletes it a day later."""
 READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_event, "tasks": read_task_message}
-"""Parsers of messages that contain more than the name of a work item."""
+"""Parsers of messages that contain more than a reference to a work item."""
 
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """The work item is in progress elsewhere: the message stays, invisible for some seconds."""
+    """The work item is in progress in another process: keep the message, invisible for some seconds."""
 
     visible_in: float
 
@@ -76,11 +76,11 @@ class Archiver:
         self._others = others
 
     def process(self, worker: str, record: SQSRecord) -> RetryAfter | None:
-        """Settle one message of the dead-letter queue of `worker`, committed before this returns.
+        """Settle one message of the dead-letter queue of `worker`. The result is committed on return.
 
         Raises:
-            UnsupportedSchemaError: a newer deployment will parse it.
-            DatabaseUnavailableError, ConflictError: temporary, retry.
+            UnsupportedSchemaError: the message requires a newer release.
+            DatabaseUnavailableError, ConflictError: retry later.
         """
         kind = WORK_KINDS[worker]
         try:
@@ -94,20 +94,20 @@ class Archiver:
         try:
             return self._settle(kind, intake, record)
         except Exception as error:
-            # Permanently rejected (a value that PostgreSQL cannot store), or about to expire in its queue: the message
-            # becomes a dead letter, because nothing else is left of it.
+            # A permanent error (for example, a value that PostgreSQL cannot store) or a message that is about to expire
+            # in its queue. The message becomes a dead letter, because there is no other copy.
             if not isinstance(error, PermanentError) and not self._is_about_to_expire(record):
                 raise
             self._write_down(kind, record, error, is_of_ours=True)
             return None
 
     def _write_down(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
-        """Record a dead letter of a message whose work item is unknown, with the message itself.
+        """Record a dead letter with the message itself, because its work item is unknown.
 
-        Data that the row of a known work item has is omitted.
+        The payload of a valid task message is omitted, because the row of the task contains it.
         """
         worker, body = kind.worker, strip_payload(kind, record.body) if is_of_ours else record.body
-        # SQS preserves a message's id when it moves it, and the worker may have recorded the same failure.
+        # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         dead_letter = invalid_message_dead_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
@@ -147,7 +147,7 @@ class Archiver:
             metrics.emit({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST_ERROR_TYPE)
         return max(waiting, key=lambda one: one.visible_in, default=None)
 
-    def _settle_work(  # one work item, and counters of claims
+    def _settle_work(  # `lost` and `unattempted` collect claims
         self,
         connection: Connection,
         kind: WorkKind,
@@ -195,7 +195,7 @@ class Archiver:
     def _fail_returned(
         connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime
     ) -> list[OutboxMessage]:
-        """Fail a work item that returned too often from the dead-letter queue."""
+        """Fail a work item that was returned too often from the dead-letter queue."""
         taken, _ = sql.claim_abandoned(connection, kind, claim, now)
         sql.record_lost_attempt(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"

@@ -1,4 +1,4 @@
-"""Dead letters: consumes the messages of every dead-letter queue."""
+"""Dead letters: consumes messages of all dead-letter queues."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -21,11 +21,11 @@ from functions.dead_letters.archiver import Archiver
 logger = Logger()
 
 UNKNOWN = "unknown"
-"""Worker in metrics for an unknown queue."""
+"""Worker name in metrics of an unknown queue."""
 
 
 class StillRunningError(TransientError):
-    """The work item of a message is in progress elsewhere."""
+    """The work item of the message is in progress in another process."""
 
 
 class OutOfTimeError(TransientError):
@@ -33,7 +33,7 @@ class OutOfTimeError(TransientError):
 
 
 class _Function:
-    """Objects that outlive an invocation."""
+    """Objects that are reused across invocations."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -43,9 +43,9 @@ class _Function:
         self._archiver = Archiver(database, outbox, retry.redeliver_policy(settings), database.now, others)
 
     def protect(self, event: dict[str, Any]) -> None:
-        """Extend the visibility timeouts of the batch before anything else.
+        """Extend the visibility timeouts of the batch first.
 
-        A failure only permits duplicates.
+        If this fails, messages may only be received twice.
         """
         now = datetime.now(UTC)
         by_queue: dict[str, list[ReceivedMessage]] = {}
@@ -56,10 +56,10 @@ class _Function:
             Visibility(url).protect(records, self.settings.min_visibility_seconds, now)
 
     def archive(self, record: SQSRecord, lambda_context: Any) -> None:
-        """Settle one message, or raise so that its queue keeps it.
+        """Settle one message, or raise so that it stays in its queue.
 
-        Failures are counted here, because Lambda has no metric of single messages. Messages of work items in progress
-        are not failures.
+        Failures are counted here, because Lambda has no metric for single messages. A work item in progress is not a
+        failure.
         """
         try:
             if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
@@ -75,7 +75,7 @@ class _Function:
         if waiting is not None:
             now = datetime.now(UTC)
             Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), waiting.visible_in, now)
-            raise StillRunningError("The work is running; its message stays")
+            raise StillRunningError("The work item is in progress; its message stays in the queue")
 
 
 @cache

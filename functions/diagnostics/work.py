@@ -1,6 +1,6 @@
-"""One attempt of a cluster's comparison: stores the result and enqueues deliveries.
+"""One attempt to compare a cluster: stores the result and enqueues deliveries.
 
-A cluster that no longer exists has no result, and destinations that received it are notified.
+A cluster that no longer exists has no result. Destinations that received it are notified.
 """
 
 from counterfoil.db import Connection
@@ -14,7 +14,7 @@ def diagnose(attempt: TenantAttempt) -> Outcome:
     """Compare the documents of one cluster.
 
     Raises:
-        StaleClaimError: the cluster has changed concurrently.
+        StaleClaimError: the cluster was changed concurrently.
     """
     tenant_id, cluster_id = attempt.tenant_id, attempt.work_id
     with attempt.database.tenant(tenant_id) as connection:

@@ -24,7 +24,7 @@ def _deliver(attempt: TenantAttempt) -> Outcome:
 
 @cache
 def dependencies(database: Database) -> OutputDependencies:
-    """Return the clients of this function, and circuit breakers that cache their state briefly."""
+    """Return the clients and circuit breakers of this function. Breakers cache their state briefly."""
     chosen = settings()
     egress = Egress(chosen.webhook_allowlist) if chosen.webhooks_enabled else None
     return OutputDependencies(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)

@@ -1,7 +1,7 @@
 """Concurrency limit per destination, so that a slow destination cannot use up all permits.
 
-Circuit breakers do not open for slow responses. Without the limit, one slow receiver with many deliveries would hold
-all permits of an invocation.
+Circuit breakers do not open because of slow responses. Without the limit, one slow receiver with many deliveries would
+use all permits of an invocation.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from counterfoil.errors import DeferredError
 MAX_SLOW_CALLS = 2
 """Maximum concurrent calls to a slow destination: half of an invocation's permits."""
 SLOW_SECONDS = 5.0
-"""A destination is slow if its last call took longer, for KNOWN_SECONDS or until a faster call."""
+"""A destination is slow after a call that took longer, for SLOW_MEMORY_SECONDS or until a faster call."""
 SLOW_MEMORY_SECONDS = 60.0
 WAIT = timedelta(seconds=30)
 """Delay before a deferred delivery is retried. It loses no attempt."""
@@ -27,7 +27,7 @@ class DestinationLimiter:
     """Calls in progress of one process, by destination."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """`clock` counts seconds."""
+        """`clock` returns seconds."""
         self._clock = clock
         self._lock = Lock()
         self._calls: Counter[UUID] = Counter()
@@ -35,16 +35,16 @@ class DestinationLimiter:
 
     @contextmanager
     def slot(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
-        """Acquire a slot for one call to a destination. Calls that raise quickly do not measure its speed.
+        """Acquire a slot for one call to a destination. Calls that fail quickly do not count as fast.
 
         Raises:
-            DeferredError: the destination is slow, and has its maximum of calls in progress.
+            DeferredError: the destination is slow, and its maximum number of calls is in progress.
         """
         began = self._clock()
         with self._lock:
             is_slow = began - self._slow.get(destination, began - SLOW_MEMORY_SECONDS) < SLOW_MEMORY_SECONDS
             if is_slow and self._calls[destination] >= MAX_SLOW_CALLS:
-                message = f"The destination '{name}' answers slowly: others go first"
+                message = f"The destination '{name}' responds slowly. Other deliveries have priority"
                 raise DeferredError(message, until=now + WAIT)
             self._calls[destination] += 1
         is_answered = False

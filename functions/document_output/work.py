@@ -1,4 +1,4 @@
-"""One attempt to deliver a result: as a signed webhook or as files to S3, behind a breaker."""
+"""One attempt to deliver a result as a signed webhook or as files in S3, guarded by a circuit breaker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from counterfoil.webhooks.payload import HEADER, OutputJob, body, export, signat
 from functions.document_output.lanes import DestinationLimiter
 
 MIN_SECONDS_LEFT = 2.0
-"""Minimum remaining time of the attempt to make a call."""
+"""Minimum remaining time for a call."""
 USER_AGENT = "Counterfoil"
 
 
@@ -40,14 +40,14 @@ def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
         RejectedRequestError: the destination rejected the call, or its address is not permitted.
         BreakerOpenError: the destination's breaker is open.
         DeferredError: the destination is slow, and other deliveries have priority.
-        InvalidSettingsError: the deployment lacks internet access or a bucket, or the destination its secret.
+        InvalidSettingsError: the deployment has no internet access or bucket, or the destination has no secret.
         CancelledError: not enough time is left.
         StaleClaimError: a newer revision exists.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         if loaded is None:
-            message = f"A newer revision than {attempt.revision} exists of {attempt.work_id}"
+            message = f"Revision {attempt.revision} of {attempt.work_id} was superseded"
             raise StaleClaimError(message)
         job, destination = loaded
         secrets = destinations.active_secrets(connection, destination.id, attempt.now())
@@ -71,7 +71,7 @@ def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
 
 
 def _forget(job_id: UUID, connection: Connection) -> Effects:
-    """Drop a delivery enqueued while its destination was removed, because the removal did not see it."""
+    """Clear the payload of a delivery that was enqueued while its destination was removed."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
     return Effects()
 
@@ -79,10 +79,10 @@ def _forget(job_id: UUID, connection: Connection) -> Effects:
 def _call(
     attempt: TenantAttempt, ways: OutputDependencies, job: OutputJob, destination: Destination, secrets: Sequence[str]
 ) -> int | None:
-    """Make the delivery. Return the status of a webhook's response."""
+    """Make the delivery. Return the response status of a webhook; None for an export."""
     if destination.kind == "s3":
         if ways.bucket is None:
-            raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that exports go to.")
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set. Exports require a bucket.")
         export(ways.bucket, destination.tenant_slug, destination.address, job)
         return None
     if ways.egress is None:
@@ -91,10 +91,10 @@ def _call(
             "Deploy with -c enableWebhooks=true, then retry."
         )
     if not secrets:
-        raise InvalidSettingsError(f"The destination '{destination.name}' has no secret: rotate it to give it one.")
+        raise InvalidSettingsError(f"The destination '{destination.name}' has no secret. Rotate it to create one.")
     seconds = attempt.deadline.remaining()
     if seconds < MIN_SECONDS_LEFT:
-        raise CancelledError("Stopped before the call because the invocation is about to end")
+        raise CancelledError("Canceled before the call because the invocation is about to end")
     content = body(job)
     headers = {
         "content-type": "application/json",

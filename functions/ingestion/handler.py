@@ -34,7 +34,7 @@ def language_model(database: Database) -> Llm:
 
 
 def ocr(database: Database) -> Ocr:
-    """Return the OCR service, the only one that OCR_PROVIDER can name."""
+    """Return the OCR service. Textract is the only value of the setting OCR."""
     return Textract(breakers(database))
 
 

@@ -1,11 +1,11 @@
-"""Ingestion of one document: its file is read, the result is written, and matching begins.
+"""Ingestion of one document: extracts data from its file, stores the result, and starts matching.
 
-A PDF of several documents has no data. It is cut into child documents, each with its own file, row and ingestion. A
-file that cannot be read is stored with the reason.
+A PDF with several documents has no data. It is split into child documents, each with its own file, row and ingestion.
+A file that cannot be read is stored with the reason.
 
-A document can be ingested again. Its earlier data stays if the new extraction finds nothing, or finds less because a
-language model or OCR is unavailable. If it has nothing left to match by, matching takes the document out of its
-cluster. A file that was split stays split.
+A document can be ingested again. Its stored data is not replaced if the new extraction finds nothing, or finds less
+because a language model or OCR is unavailable. If the new data cannot be matched, matching removes the document from
+its cluster. A file that was split remains split.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
 
 PREFIX = "children/"
-"""Children's files, in the bucket of their parent: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
-COVER = "A cover page, which belongs to no document; it is stored and not read."
+"""Key prefix of children, in their parent's bucket: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
+COVER = "A cover page. It belongs to no document, and is stored but not extracted."
 REASON = "The document was extracted again."
 NOTHING = "Nothing could be read from the file."
 
@@ -48,14 +48,14 @@ class _Document:
     file: File
     name: str
     content_hash: bytes
-    """Hash of the file that its pages are from: for a child, the parent's."""
+    """Content hash of the file that contains its pages; for a child, the parent's."""
     root: UUID
-    """Document of that file."""
+    """Id of the document with that file: the parent of a child, else the document itself."""
     first_page: int
-    """In that file, from 1."""
+    """First page in that file, from 1."""
     is_child: bool
     method: str | None
-    """Method of the stored extraction, if it has data."""
+    """Method of the stored extraction; None if it has no data."""
     recognized: frozenset[int]
     """Pages whose OCR text contributed to the stored extraction."""
     parts: frozenset[tuple[int, int]]
@@ -77,8 +77,8 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     """Ingest one document. `language_model` and `ocr` create the configured services.
 
     Raises:
-        DeferredError: out of time with new answers in the cache, which the next attempt uses.
-        CounterfoilError: as `extract`, `parsers.extract_pages` and S3.
+        DeferredError: out of time. New answers are cached for the next attempt.
+        CounterfoilError: raised by `extract`, `parsers.extract_pages` or S3.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         document = _read(connection, attempt.work_id)
@@ -95,8 +95,8 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     except CancelledError as error:
         if not cache.added:
             raise
-        # Not a failure: each attempt leaves fewer calls for the next one.
-        message = f"The time was over after {cache.added} answers about the pages, and there is more to ask"
+        # Not a failure, because each attempt leaves fewer calls for the next one.
+        message = f"Out of time after {cache.added} calls about the pages. The next attempt makes the remaining calls"
         raise DeferredError(message, until=attempt.now()) from error
 
 
@@ -157,16 +157,16 @@ def _outcome(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
 
 
 def _without_model(model: CachedLlm | None) -> str | None:
-    """Return the reason why a language model did not contribute, in a sentence; None if it could have."""
-    return "No language model is configured, as there was then." if model is None else model.unasked
+    """Return why no language model contributed, as a sentence; None if one could have contributed."""
+    return "No language model is configured, unlike for the previous extraction." if model is None else model.unasked
 
 
 def _poorer(found: ExtractionResult, before: _Document, without_model: str | None) -> str | None:
     """Return the reason why an extraction must not replace the stored one; None if it may.
 
-    An extraction without data may replace it if it names a type without data. Rules alone neither contradict a language
-    model nor discard its data, because the model may only be unavailable. The same applies to data from OCR that is
-    unavailable now.
+    An extraction without data may replace it if it found a document type without data. Results of rules alone do not
+    replace data from a language model, because the model may only be unavailable. The same applies to data
+    from OCR that is unavailable now.
     """
     if before.method is None:
         return None
@@ -190,9 +190,9 @@ _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
 def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxMessage]:
-    """Start another matching of a matched document.
+    """Match a document again if it was matched before.
 
-    If it can no longer be matched, it leaves its cluster.
+    If it can no longer be matched, it is removed from its cluster.
     """
     begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
     return _match(connection, attempt, begun)
@@ -235,9 +235,9 @@ def _split_up(attempt: TenantAttempt, found: ExtractionResult, children: Sequenc
 
 
 def _store(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[_Child]:
-    """Cut the parts out of their parent's content and store them.
+    """Extract the parts from the content of their parent and store them.
 
-    A repeated attempt stores the same bytes with the same keys.
+    A repeated attempt stores the same bytes under the same keys.
     """
     cut = parsers.extract_pages(content, [part.pages for part in parts], attempt.deadline.check)
     for part, own in zip(parts, cut, strict=True):
@@ -251,9 +251,9 @@ _PARTS = """unnest(
     %(sizes)s::bigint[], %(hashes)s::bytea[], %(are_covers)s::boolean[]
 ) AS part (first_page, last_page, ending, key, version, size, content_hash, is_cover)"""
 _FILE_NAME = "regexp_replace(parent.file_name, '([.][Pp][Dd][Ff])?$', part.ending)"
-# Serializes with removals, which lock rows in the same order.
+# Serialized with removals, which lock rows in the same order.
 _LOCK_HELD = "SELECT FROM document WHERE tenant_id = %s AND content_hash = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
-# No rows if an earlier split had other boundaries.
+# False if an earlier split had other boundaries.
 _AS_BEFORE = """
 NOT EXISTS (
     SELECT FROM (
@@ -271,7 +271,7 @@ UNION ALL
 SELECT FROM document_duplicate_file c JOIN document_deletion gone ON gone.document_id = c.document_id
 WHERE (c.parent_id, c.first_page, c.last_page) = (parent.id, part.first_page, part.last_page)
 """
-# The conflict locks an existing document of these bytes, which is counted below.
+# A conflict locks the existing document with the same content, which _COPY counts.
 _INSERT = f"""
 INSERT INTO document AS d (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name,
                            size, content_hash, received_at, last_duplicate_at, type, method)
@@ -302,7 +302,7 @@ WITH copied AS (
 )
 UPDATE document SET duplicate_uploads = duplicate_uploads + 1 WHERE id IN (SELECT document_id FROM copied)
 """  # noqa: S608
-# A cover's ingestion never begins, because a list of numbers would be read as an invoice.
+# Cover pages are not ingested, because a list of numbers would be extracted as an invoice.
 _BEGIN = """
 INSERT INTO ingestion_job (id, tenant_id, created_at, status, skip_reason)
 SELECT id, tenant_id, %(now)s, CASE WHEN is_cover THEN NULL ELSE 'pending' END, CASE WHEN is_cover THEN %(cover)s END
@@ -313,12 +313,12 @@ ON CONFLICT (id) DO NOTHING RETURNING id, status
 
 
 def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[OutboxMessage]:
-    """Insert the rows of new children and begin their ingestion, in the caller's transaction.
+    """Insert the rows of new children and start their ingestion, in the caller's transaction.
 
-    Children of an earlier split of the same file stay as they are. If that split had other boundaries, no child is
-    added. A removed child is not inserted again. A part that the tenant already has from another file is not a second
-    document: it is counted once as seen again, and belongs to this file when the other one is removed. A cover page is
-    stored and not ingested.
+    Children of an earlier split of the same file remain unchanged. If that split had other boundaries, no child is
+    added. A removed child is not inserted again. A part that the tenant already has from another file does not become a
+    second document. It is counted once as seen again, and belongs to this file if the other file is removed. A cover
+    page is stored but not ingested.
     """
     ranges = [child.part.pages for child in children]
     values = {

@@ -1,1 +1,1 @@
-"""Matching: from structured data to edges and clusters."""
+"""Matching: from structured data to matches and clusters."""

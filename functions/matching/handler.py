@@ -1,4 +1,4 @@
-"""Matching: structured data in, edges and clusters out."""
+"""Matching: structured data in, matches and clusters out."""
 
 import gc
 from functools import cache, partial
@@ -23,17 +23,17 @@ def consumer() -> Consumer:
         language_model=language_model if judging else None,
         embedding=None if name is None else Embedding(name, embedding_model),
     )
-    # With embeddings, each document needs its own call, so batches have no advantage.
+    # With embeddings, each document requires its own call, so batches have no advantage.
     worker = BatchWorker(alone, partial(match_together, judging=judging)) if name is None else alone
     raise_gc_threshold()
     return Consumer.from_settings(settings(), worker)
 
 
 def raise_gc_threshold() -> None:
-    """Make Python's cyclic garbage collection rare, and exclude existing objects.
+    """Run Python's cyclic garbage collection rarely, and exclude existing objects.
 
-    Matching creates few cycles, and caches thousands of documents of many small objects. Traversing those repeatedly
-    took a tenth of its processor time.
+    Matching creates few cycles, but caches thousands of documents with many small objects. Traversing these repeatedly
+    took a tenth of the CPU time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 10)

@@ -1,9 +1,9 @@
 """Attempts to match documents.
 
-Usually everything is one transaction: search and decision before the tenant's matching lock, then edges and clusters.
-If a model is involved, search and calls precede the writing transaction, as they do if a document cannot be matched or
-after a concurrent change. The writing transaction also requests the comparison of changed clusters (`diagnostics`). A
-matched document that can no longer be matched after reprocessing is removed from its cluster.
+Usually, an attempt is one transaction: it searches and decides, takes the tenant's matching lock, and writes edges and
+clusters. Search and model calls run before the writing transaction if a model is used, if a document cannot be matched,
+or after a concurrent change. The writing transaction also enqueues the comparison of changed clusters (`diagnostics`).
+A matched document that can no longer be matched after reprocessing is removed from its cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def match(
     language_model: Callable[[Database], Llm] | None = None,
     embedding: Embedding | None = None,
 ) -> Outcome:
-    """Match one document with its tenant's others.
+    """Match one document with other documents of its tenant.
 
     `language_model` creates the LLM judge, if configured.
     """
@@ -73,9 +73,9 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match documents of one tenant from one batch, as long as none depends on another.
+    """Match the documents of one tenant in a batch that do not depend on each other. Return their effects.
 
-    Documents with ambiguous matches for the LLM judge (`judging`) are matched separately.
+    Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """
     tenant_id = attempts[0].tenant_id
     found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
@@ -92,13 +92,13 @@ def match_together(
         connection, tenant_id, written.clusters, at, document_ids=written.documents
     )
     effects: dict[UUID, Effects] = {}
-    for id_, remark in written.reasons.items():  # settled in one transaction: the first carries all messages
+    for id_, remark in written.reasons.items():  # settled in one transaction, so the first has all messages
         effects[id_] = Effects(() if effects else messages, remark)
     return effects
 
 
 def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMatching) -> Effects:
-    """Withdraw a document that cannot be matched, and open its review if a reviewer can name its partner."""
+    """Withdraw a document that cannot be matched, and open a review if a reviewer must choose its match."""
     now = attempt.now()
     parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if skip.needs_review:

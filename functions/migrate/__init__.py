@@ -1,1 +1,1 @@
-"""The migrations of the database, applied at deployment."""
+"""Database migrations, applied at deployment."""

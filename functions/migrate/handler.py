@@ -14,13 +14,13 @@ from counterfoil.settings import Settings, settings
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
-"""Packed into this function's asset beside its code."""
+"""Folder in this function's asset."""
 
 logger = Logger()
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa: ARG001  # Lambda passes both
-    """Apply pending migrations. Return their names; raises so that the deployment fails."""
+    """Apply pending migrations and return their names. An error fails the deployment."""
     applied = apply(master_conninfo(settings()), MIGRATIONS)
     logger.info("migrated", applied=applied)
     emit({Metric.DEPLOYMENTS: 1})
@@ -30,7 +30,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa
 def master_conninfo(settings: Settings) -> str:
     """Return the connection string of a user who may create roles.
 
-    It is DATABASE_URL, or DATABASE_HOST with the secret of that user.
+    It is DATABASE_URL, or it is built from DATABASE_HOST and the secret of that user.
 
     Raises:
         InvalidSettingsError: neither is set, or the secret has no user and password.
@@ -46,18 +46,16 @@ def master_conninfo(settings: Settings) -> str:
         fields = json.loads(secret["SecretString"])
         user, password = fields["username"], fields["password"]
     except (ValueError, KeyError, TypeError):
-        raise InvalidSettingsError(
-            "The secret that DATABASE_SECRET_ARN names holds no username and password."
-        ) from None
+        raise InvalidSettingsError("The secret in DATABASE_SECRET_ARN contains no username and password.") from None
     return make_conninfo(
         host=settings.database_host,
         port=settings.database_port,
         dbname=settings.database_name,
         user=user,
         password=password,
-        # The certificate of an RDS instance is from Amazon's private authority, which no trust store contains. SCRAM
-        # authenticates the server instead: it must know the password too, and channel binding ties that proof to this
-        # TLS connection.
+        # RDS certificates are issued by Amazon's private authority, which no trust store contains. SCRAM authenticates
+        # the server instead: the server must also know the password, and channel binding ties this proof to the TLS
+        # connection.
         sslmode="require",
         require_auth="scram-sha-256",
     )

@@ -1,8 +1,8 @@
 """Applies the numbered migrations to a database, and rolls them back.
 
-`NNNN.name.sql` is a migration and `NNNN.name.rollback.sql` its rollback. The numbers decide the order. `roles.sql` runs
-before them each time. A migration and its row in `applied_migration` are one transaction. An advisory lock, which ends
-with its connection, allows one run at a time.
+`NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. They are applied in the order of their
+numbers. `roles.sql` is run before them each time. A migration and its row in `applied_migration` are written in one
+transaction. An advisory lock, which ends with its connection, allows only one run at a time.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from counterfoil.errors import ConflictError, PermanentError
 OWNER = "counterfoil_owner"
 TABLE = "applied_migration"
 LOCK = 0x436F756E746572
-"""Key of the advisory lock: "Counter" in ASCII. Nothing else may use it."""
+"""Key of the advisory lock: "Counter" in ASCII. Do not use it for anything else."""
 WAIT_SECONDS = 300
-"""Longest wait for another run to end."""
+"""Maximum wait for another run to end."""
 ROLES_ATTEMPTS = 10
-"""Roles belong to the whole server, so runs for two of its databases can conflict at a role. One of them retries."""
+"""Attempts to prepare the roles. They belong to the whole server, so runs for two of its databases can conflict."""
 
 _FILE = re.compile(r"\d{4}\.\w+\.sql")
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class MigrationError(PermanentError):
-    """A folder's migrations cannot be applied or rolled back. The message names the file and the reason."""
+    """Migrations cannot be applied or rolled back. The message contains the file and the reason."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Migration:
 
     @property
     def name(self) -> str:
-        """File name without its ending: `0001.tenants`."""
+        """File name without its extension, such as `0001.tenants`."""
         return self.path.stem
 
     @property
@@ -67,14 +67,14 @@ class Migration:
 
 
 def apply(url: str, folder: Path) -> list[str]:
-    """Apply pending migrations in order. Returns their names.
+    """Apply pending migrations in order. Return their names.
 
-    `url` connects as a superuser or as RDS's master user. Applied migrations that the folder lacks are ignored, so that
-    the previous release can be deployed again.
+    `url` connects as a superuser or as RDS's master user. Applied migrations that are not in the folder are ignored, so
+    that the previous release can be deployed again.
 
     Raises:
-        MigrationError: the folder has no migrations, an applied one has changed, or a pending one comes before it.
-        CounterfoilError: mapped from psycopg's; the failed migration left nothing, earlier ones stay applied.
+        MigrationError: the folder has no migrations, an applied one has changed, or a pending one precedes it.
+        CounterfoilError: mapped from psycopg. The failed migration is rolled back; earlier ones remain applied.
     """
     migrations = _read(folder)
     with _session(url, folder) as connection:
@@ -86,21 +86,21 @@ def apply(url: str, folder: Path) -> list[str]:
 
 
 def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
-    """Roll back all migrations after `to`, or all without it, newest first. Returns their names.
+    """Roll back all migrations, or those after `to`, newest first. Return their names.
 
     Raises:
         MigrationError: `to` is not applied, or a migration to roll back or its rollback is not in the folder.
-        CounterfoilError: mapped from psycopg's; the failed migration is still applied as a whole.
+        CounterfoilError: mapped from psycopg. The migration whose rollback failed remains applied.
     """
     migrations = {migration.name: migration for migration in _read(folder)}
     with _session(url, folder) as connection:
         names = list(_applied(connection))
         if to is not None and to not in names:
-            raise MigrationError(f"{to} is not applied: nothing can be rolled back to it.")
+            raise MigrationError(f"Cannot roll back to {to}, because it is not applied.")
         undone = names[0 if to is None else names.index(to) + 1 :][::-1]
         for name in undone:
             if name not in migrations:
-                raise MigrationError(f"{folder} lacks {name}, which is applied. Roll back with the newer code.")
+                raise MigrationError(f"{folder} lacks the applied migration {name}. Roll back with the newer release.")
             if not migrations[name].rollback.exists():
                 raise MigrationError(f"{name} cannot be rolled back: {migrations[name].rollback.name} is missing.")
         for name in undone:
@@ -113,7 +113,7 @@ def _read(folder: Path) -> list[Migration]:
     paths = sorted(path for path in folder.glob("*.sql") if _FILE.fullmatch(path.name))
     migrations = [Migration(path, path.read_bytes()) for path in paths]
     if not migrations:
-        raise MigrationError(f"{folder} holds no migrations.")
+        raise MigrationError(f"{folder} contains no migrations.")
     for earlier, later in pairwise(migrations):
         if earlier.number == later.number:
             raise MigrationError(f"{earlier.name} and {later.name} have the same number. Renumber one of them.")
@@ -154,13 +154,13 @@ def _applied(connection: Connection) -> dict[str, bytes]:
 
 @contextmanager
 def _session(url: str, folder: Path) -> Iterator[Connection]:
-    """Open a connection that has the lock, has prepared the roles and acts as the owner of the tables."""
+    """Open a connection, take the lock, prepare the roles, and become the owner of the tables."""
     try:
         with psycopg.connect(url, autocommit=True) as connection:
             _lock(connection)
             connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
             _prepare_roles(connection, (folder / "roles.sql").read_bytes())
-            # Not as a start-up option of the connection: RDS Proxy refuses those.
+            # Not a startup option of the connection, because RDS Proxy rejects those.
             connection.execute(f"SET ROLE {OWNER}".encode())
             connection.execute(_CREATE.encode())
             yield connection

@@ -10,7 +10,7 @@ from functions.offers.work import Pools, compute_shard
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queues, made at the first invocation."""
+    """Return the consumer of this function's queues, created at the first invocation."""
     return Consumer.from_settings(settings(), partial(compute_shard, pools=Pools()))
 
 

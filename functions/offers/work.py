@@ -1,7 +1,7 @@
-"""An attempt at a shard: computes its offers from the pinned pool and writes them at once.
+"""One attempt at a shard: computes its offers from the pinned pool and writes them.
 
-Every attempt computes the same result, because its input is fixed before: people and rules by the pool, and the
-excluded people by the first attempt.
+Every attempt computes the same result, because its inputs are fixed. The pool fixes people and rules, and the first
+attempt fixes the excluded people.
 """
 
 import json
@@ -27,13 +27,13 @@ from counterfoil.offers.store import ShardInput, ShardResults, Written
 from counterfoil.webhooks.destinations import enqueue
 
 PARTS_FIRST = timedelta(minutes=1)
-"""Delay of shards with late users while other shards of the pool are pending."""
+"""Delay of shards of late or retried users while other shards of the pool are pending."""
 FETCH = "/api/users/{user_id}/offers?date="
-"""URL of a user's offers of a date."""
+"""URL of a user's offers for a date."""
 
 
 class Pools:
-    """Cache of the last pool, because the next shard usually has the same one."""
+    """Cache of the last pool, because the next shard usually belongs to the same pool."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, Pool] | None = None
@@ -42,12 +42,12 @@ class Pools:
         """Return the pool of a shard, from the cache or the database.
 
         Raises:
-            DataIntegrityError: its people differ from the pinned ones.
+            DataIntegrityError: its people were deleted or differ from the pinned ones.
         """
         last = self._last
         if last is not None and last[0] == shard.pool_id:
             return last[1]
-        self._last = None  # avoids two large pools in memory
+        self._last = None  # avoids having two large pools in memory
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
@@ -62,16 +62,16 @@ class Pools:
 def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     """Compute the offers of the users of one shard.
 
-    Users with invalid records are quarantined: their jobs fail and are retried in a separate shard with their current
-    records. If that fails for all of them, the shard becomes a dead letter.
+    Users with invalid profiles are quarantined: their jobs fail, and are retried in a separate shard with their current
+    profiles. If all of them fail again, that shard becomes a dead letter.
 
     Raises:
         StaleClaimError: the shard no longer exists, or a newer claim exists.
-        DeferredError: its users are late, and other shards of the pool are pending.
+        DeferredError: its users are late or retried, and other shards of the pool are pending.
         ConflictError: offers of another shard would exceed the exposure cap.
-        UnknownZoneError: its time zone does not exist.
+        UnknownZoneError: its time zone is unknown.
         NoSuchDateError: its date does not exist in the time zone.
-        DataIntegrityError: its people differ from the pinned ones, or all quarantined users have invalid records.
+        DataIntegrityError: its people differ from the pinned ones, or all its quarantined users have invalid profiles.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         shard = store.load_shard(connection, attempt.work_id)
@@ -89,7 +89,7 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     attempt.deadline.check()
     if shard.is_aside and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
-        raise DataIntegrityError(f"None of its {len(users)} users can be served. {fault}.")
+        raise DataIntegrityError(f"No offers can be computed for any of its {len(users)} users. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
     offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
@@ -106,7 +106,7 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
 
 
 def _users(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
-    """Return the indexes of users in the shard and their pinned or current records."""
+    """Return the indexes of the shard's users and their pinned or current profiles."""
     if shard.profiles is not None:
         return np.arange(len(shard.users), dtype=np.int32), ProfileArrays.read(shard.profiles)
     with attempt.database.tenant(shard.tenant_id) as connection:
@@ -115,9 +115,9 @@ def _users(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32]
 
 
 def _excluded(attempt: TenantAttempt, shard: ShardInput, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
-    """Return the excluded candidates by index of the existing users.
+    """Return the excluded candidates of the existing users, by index of the user.
 
-    The result of the first attempt of a revision is stored for later ones.
+    The first attempt of a revision stores the result for later attempts.
     """
     with attempt.database.tenant(shard.tenant_id) as connection:
         kept = store.excluded(connection, shard.id) if attempt.number > 1 else None
@@ -133,18 +133,19 @@ def _excluded(attempt: TenantAttempt, shard: ShardInput, rules: Rules, numbers: 
 
 
 def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, rules: Rules) -> Ints | None:
-    """Return how much of the exposure cap this shard must not use, by index in the pool.
+    """Return the part of the exposure cap that this shard must not use, by index in the pool.
 
-    None without a cap. A pinned shard has a fixed share of the cap. Late or retried users use the rest.
+    Returns None without a cap. A pinned shard has a fixed share of the cap. Late or retried users share the unused
+    remainder.
 
     Raises:
-        DeferredError: other shards are pending, so the rest is unknown.
+        DeferredError: other shards are pending, so the remainder is unknown.
     """
     if rules.most_offered is None:
         return None
     with attempt.database.tenant(shard.tenant_id) as connection:
         if shard.part is None and (parts := store.parts_to_come(connection, shard)):
-            raise DeferredError(f"{parts} shards of its pool come first", until=attempt.now() + PARTS_FIRST)
+            raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + PARTS_FIRST)
         already = store.already_offered(connection, shard)
     taken = np.zeros(len(pool.people), np.int64)
     where = pool.people.find(already["candidate"])
@@ -156,7 +157,7 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
 
 
 def _offered(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store.IntegerArray]:
-    """Return the offered candidates and their numbers of users."""
+    """Return the offered candidates, and the number of users each is offered to."""
     candidates, numbers = np.unique(computed.candidates, return_counts=True)
     return store.uuids(pool.people.ids[candidates]), store.integers(numbers)
 
@@ -164,7 +165,7 @@ def _offered(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store
 def _results(
     shard: ShardInput, pool: Pool, users: ProfileArrays, hashes: Sequence[bytes], computed: OfferResults
 ) -> ShardResults:
-    """Return the results in binary format, so that the transaction is short."""
+    """Return the results in binary format, which shortens the transaction."""
     served = np.ones(len(users), bool)
     served[list(computed.faults)] = False
     ids, candidates = users.ids, pool.people.ids[computed.candidates]
@@ -208,4 +209,4 @@ def _webhook_data(shard: ShardInput, written: Written) -> dict[str, Any]:
 def _remark(written: Written) -> str | None:
     if not written.failed:
         return None
-    return f"{written.failed} of {written.failed + written.completed} users could not be served and are quarantined."
+    return f"{written.failed} of {written.failed + written.completed} users quarantined because of invalid profiles."

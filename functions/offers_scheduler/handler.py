@@ -1,4 +1,4 @@
-"""Queues the daily offers that are due, every hour, and those that a person requests through the API."""
+"""Queues due daily offers every hour, and those that an operator requests through the API."""
 
 from functools import cache
 from typing import Any
@@ -26,15 +26,15 @@ def function() -> Scheduler:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Queue the pools that are due, or those that `event` requests.
+    """Queue the due pools, or those that `event` requests.
 
     A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has validated it. Returns
     the date and the counts of pools, shards and people.
 
     Raises:
-        DatabaseUnavailableError: nothing was done; the next call repeats it.
-        UnfinishedError: some pools failed or are left; the others are done, and the log has the reasons.
-        PermanentError: the request is invalid, see `Scheduler.run`.
+        DatabaseUnavailableError: nothing was done. The next call retries.
+        UnfinishedError: some pools failed or are left. The others are done, and the log has the reasons.
+        PermanentError: the request is invalid. See `Scheduler.run`.
     """
 
     def time_left() -> float:

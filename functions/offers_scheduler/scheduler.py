@@ -1,4 +1,4 @@
-"""Pins and queues daily offers: due pools, late people of today's pools, operators' requests."""
+"""Pins and queues daily offers for due pools, late users of today's pools, and requests by operators."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from counterfoil.validation import ValidationProblem, validate
 
 
 class InvalidRunError(PermanentError):
-    """The event is not a valid request, or there is no such tenant. The message gives the reason."""
+    """The event is not a valid request, or its tenant does not exist."""
 
 
 class OffersRequest(BaseModel):
@@ -43,7 +43,7 @@ class OffersRequest(BaseModel):
         """Validate an event.
 
         Raises:
-            RefusedError: the event is not a request.
+            InvalidRunError: the event is not a valid request.
         """
         return validate(cls, event, _to_refusal)
 
@@ -53,15 +53,15 @@ def _to_refusal(problem: ValidationProblem) -> InvalidRunError:
 
 
 MIN_SECONDS_LEFT = 30.0
-"""Minimum remaining time for a tenant or pool; otherwise the next call continues."""
+"""Minimum remaining time for a tenant or pool. The next call processes the rest."""
 RESERVED_SECONDS = 10
-"""Part of that time for sending its messages and for the end. The rest is for PostgreSQL."""
+"""Part of that time for sending messages and returning. The rest is for PostgreSQL."""
 
 logger = Logger()
 
 
 class UnfinishedError(TransientError):
-    """Some pools failed or are left; the others are done."""
+    """Some pools failed or are left. The others are done."""
 
 
 class Tenant(NamedTuple):
@@ -72,12 +72,12 @@ class Tenant(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool with waiting people."""
+    """A pool with people whose offers are not queued yet."""
 
     tenant: Tenant
     due: Due
     is_late: bool
-    """Whether it is pinned, and these people are late."""
+    """Whether the pool is already pinned, so that these people are late."""
     people: int
 
 
@@ -95,13 +95,13 @@ class Scheduler:
         self._shard_users = shard_users
 
     def tick(self, time_left: TimeLeft) -> dict[str, int]:
-        """Queue everything due. Return the number of pools, their shards, and their people.
+        """Queue all due pools. Return the numbers of pools, shards and people.
 
-        Small pools come first, so that a long one does not delay the others.
+        Small pools come first, so that a large one does not delay the others.
 
         Raises:
             DatabaseUnavailableError: nothing was done.
-            UnfinishedError: some pools failed or are left; the others are done.
+            UnfinishedError: some pools failed or are left. The others are done.
         """
         now = self._clock()
 
@@ -116,12 +116,12 @@ class Scheduler:
         return self._pin_all(self._tenants(None), wanted, time_left)
 
     def run(self, asked: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
-        """Pin the requested pools, with an audit entry for each, and skip pinned ones.
+        """Pin the requested pools, with an audit entry for each. Skip pools without waiting people.
 
-        Returns the date, and the counts as `tick` does.
+        Return the date, and the same counts as `tick`.
 
-        Raises as `tick`, and:
-            RefusedError: there is no such tenant.
+        Raises the same errors as `tick`, and:
+            InvalidRunError: the tenant does not exist or is disabled, or there are no tenants.
             UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.requested`.
         """
         now = self._clock()
@@ -133,7 +133,7 @@ class Scheduler:
         def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
             is_late = bool(pinning.pinned_pools(connection, tenant.id, [one]) & {(one.zone, one.date)})
             if is_late and one.expires_at <= now:
-                return  # people who joined later had no such date
+                return  # people who joined later get no offers for an expired date
             for _, people in pinning.pending_pools(connection, tenant.id, [one]):
                 yield Pool(tenant, one, is_late, people)
 
@@ -182,7 +182,7 @@ class Scheduler:
         return told
 
     def _pin(self, pool: Pool, time_left: TimeLeft, by: str | None) -> list[OutboxMessage]:
-        """Pin a pool. `by` is the operator who requested it; None: the schedule."""
+        """Pin a pool. `by` is the operator who requested it; None for the schedule."""
         pin = pinning.pin_late if pool.is_late else pinning.pin
         tenant_id, due, now = pool.tenant.id, pool.due, self._clock()
         with self._transaction(pool.tenant, time_left) as connection:
@@ -195,14 +195,14 @@ class Scheduler:
 
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
-        """A transaction that ends before the call does. A million people take most of a minute."""
+        """Open a transaction that times out before the invocation. A million people take most of a minute."""
         with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - RESERVED_SECONDS)) as connection:
             yield connection
 
 
 @contextmanager
 def _going_on(failed: list[str], **about: Any) -> Iterator[None]:
-    """Add errors to `failed`, so that the others continue."""
+    """Append an error to `failed` instead of raising it, so that the other pools continue."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # whatever it is

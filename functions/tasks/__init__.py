@@ -1,1 +1,1 @@
-"""Worker `tasks`: runs tasks submitted over the API."""
+"""Worker `tasks`: runs tasks submitted through the API."""

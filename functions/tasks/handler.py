@@ -1,4 +1,4 @@
-"""The tasks worker: messages of tasks in, results out."""
+"""Tasks: task messages in, results out."""
 
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from functions.tasks.work import run_task
 
 @cache
 def consumer() -> Consumer:
-    """Return the consumer of this function's queues."""
+    """Return the consumer of this function's queues, created at the first invocation."""
     return Consumer.from_settings(settings(), _run, read=read_task_message)
 
 
@@ -27,7 +27,7 @@ def _run(attempt: TenantAttempt) -> Outcome:
 
 @cache
 def services(database: Database) -> Services:
-    """Return the services that the settings name."""
+    """Return the configured services."""
     chosen = settings()
 
     def language_model() -> Llm:
@@ -45,7 +45,7 @@ def services(database: Database) -> Services:
 
 @cache
 def breakers(database: Database) -> Breakers:
-    """Return the circuit breakers."""
+    """Return the circuit breakers, which cache their state briefly."""
     return Breakers.from_settings(settings(), database)
 
 

@@ -1,4 +1,4 @@
-"""One attempt at a task: validate its payload, run its type, store the result."""
+"""One attempt at a task: validates its payload, runs its type, and stores the result."""
 
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
@@ -10,14 +10,14 @@ from counterfoil.tasks.types import TYPES
 
 
 def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
-    """Run one task. Its result is written in the transaction that marks it succeeded.
+    """Run one task. The transaction that settles the attempt writes the result.
 
     Raises:
         StaleClaimError: the task was canceled or superseded.
-        UnknownTypeError: a deployment has removed its type.
-        InvalidPayloadError: its payload no longer has the form of its type.
-        TooLargeError: its result is too large to be stored.
-        CounterfoilError: the type raised it.
+        UnknownTypeError: its type no longer exists.
+        InvalidPayloadError: its payload is not valid for its type.
+        TooLargeError: its result is too large to store.
+        CounterfoilError: raised by the type.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         given = store.load_input(connection, attempt.work_id)
@@ -45,6 +45,6 @@ def _payload(given: TaskInput, bucket: str | None) -> payloads.Payload:
     if given.payload is not None:
         return given.payload
     if bucket is None:
-        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket of large payloads.")
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
     assert given.payload_s3_key is not None  # the row has one of the two
     return payloads.read(bucket, given.payload_s3_key)

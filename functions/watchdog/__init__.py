@@ -1,1 +1,1 @@
-"""Watchdog: sends lost messages and runs maintenance, every minute."""
+"""Watchdog: resends lost messages and runs maintenance every minute."""

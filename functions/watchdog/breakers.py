@@ -1,21 +1,21 @@
-"""Pauses queues while the service that all their work items need is unavailable, and probes it.
+"""Pauses queues that depend on an unavailable service, and probes the service.
 
-An open breaker parks work items, which costs a message and two transactions each. If every work item of a queue would
-be parked, it is better not to receive from the queue. The switch for that is its event source mapping, which people use
-as well. A row of `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings are
-enabled again:
+With an open breaker, each work item is parked, which costs a message and two transactions. If all work items of a
+queue would be parked, the watchdog disables the event source mapping of the queue instead. People also enable and
+disable mappings. A row of `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings
+are enabled again:
 
-- The row is committed before the mapping is disabled. A crash in between leaves `pausing`: an enabled mapping is
-  disabled by the next run; a disabled one counts as disabled by the watchdog.
-- The mapping is enabled before the row is released. A crash in between leaves `paused` for an enabled mapping, and the
-  next run releases it.
+- The row is committed before the mapping is disabled. A crash in between leaves the status `pausing`. The next run
+  disables the mapping if it is enabled, and treats a disabled one as disabled by the watchdog.
+- The mapping is enabled before the row is released. A crash in between leaves the status `paused` for an enabled
+  mapping, and the next run releases the row.
 - A row is not released while a call of any watchdog to disable its mapping may still be in progress.
-- A mapping that a person enabled is not disabled again during this outage.
-- A mapping whose queue a person paused in the meantime (`counterfoil.queues`) stays disabled when the service recovers:
-  the row is released, and resuming the queue enables the mapping.
+- A mapping that a person enabled is not disabled again during the same outage.
+- If a person paused the queue during the outage (`counterfoil.queues`), the mapping stays disabled when the service
+  recovers. The row is released, and resuming the queue enables the mapping.
 
 Lambda has no conditional updates. A person's change between the watchdog's read and its call, or while the row exists,
-cannot be detected. A mapping that a person disables then is enabled when the service recovers.
+cannot be detected. If a person disables a mapping then, it is enabled when the service recovers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ MAPPING_TIMEOUT_SECONDS = 15.0
 A call must not outlive the run, because it could disable a mapping later.
 """
 CALL_UNDER_WAY = timedelta(minutes=2)
-"""Longer than an invocation of the watchdog, so that no call can still be in progress."""
+"""Time after which no call can be in progress: longer than an invocation of the watchdog."""
 
 logger = Logger()
 
@@ -93,10 +93,10 @@ class Step(StrEnum):
     NOTHING = "nothing"
     PAUSE = "pause"
     NOTE = "note"
-    """It is disabled by the watchdog: store this and the outage."""
+    """The watchdog disabled it: store this and the outage."""
     RESUME = "resume"
     RELEASE = "release"
-    """It is enabled or no longer exists: delete its row."""
+    """It is enabled or no longer exists: release its row."""
 
 
 def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Step:
@@ -125,14 +125,14 @@ class RunResult:
     """Result of a run."""
 
     open: list[str] = field(default_factory=list)
-    """Breakers that keep work items waiting."""
+    """Breakers that delay work items."""
     paused: list[str] = field(default_factory=list)
-    """Workers."""
+    """Workers whose queues were paused."""
     resumed: list[str] = field(default_factory=list)
 
 
 class Pauses:
-    """Reconciles the mappings of `dependents`, and those still paused that are no longer dependents."""
+    """Reconciles the mappings of `dependents`, and paused mappings of former dependents."""
 
     def __init__(
         self,
@@ -145,9 +145,9 @@ class Pauses:
         pause_after: timedelta,
         workers: Mapping[UUID, str],
     ) -> None:
-        """`probes` contains the smallest call by breaker name; the call itself uses the breaker.
+        """`probes` contains a minimal call for each breaker name. The call itself uses the breaker.
 
-        `workers` contains the worker of each mapping, by which people pause its queue.
+        `workers` contains the worker of each mapping. People pause queues by worker.
         """
         self._database = database
         self._breakers = breakers
@@ -158,7 +158,7 @@ class Pauses:
         self._workers = workers
 
     def run(self, time_left: Callable[[], float] = lambda: inf) -> RunResult:
-        """Reconcile every mapping while there is time, even if others fail.
+        """Reconcile all mappings until time runs out, even if some fail.
 
         Raises:
             DatabaseUnavailableError: nothing was done.
@@ -174,7 +174,7 @@ class Pauses:
             outage = outages.get(depends_on) if depends_on is not None else None
             try:
                 if time_left() < MAPPING_TIMEOUT_SECONDS:
-                    raise ServiceUnavailableError("No time is left: the next round looks after it")
+                    raise ServiceUnavailableError("Out of time. The next run reconciles it")
                 self._look_after(worker, mapping, rows.get(mapping), outage, done)
             except CounterfoilError as error:
                 logger.error("An event source mapping could not be reconciled", worker=worker, error=str(error))
@@ -193,19 +193,18 @@ class Pauses:
             if outages[name].until > self._clock():
                 continue
             if time_left() < PROBE_SECONDS:
-                logger.warning("A service was not tried: no time is left", breaker=name)
+                logger.warning("A service was not probed: no time is left", breaker=name)
                 continue
             try:
                 self._probes[name]()
-            except Exception as error:  # noqa: BLE001  # the breaker has been told; a round has more to do
+            except Exception as error:  # noqa: BLE001  # the breaker has recorded the failure; the run continues
                 logger.info("The probe of a service failed", breaker=name, error=safe_message(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
-        """Emit metrics of breakers that keep work items waiting.
+        """Emit metrics of breakers that delay work items, and return their names.
 
-        A breaker that is due for a probe does not count.
-
-        Destinations of tenants are only counted, because they are not shared and must not hide other services.
+        A breaker that is due for a probe is omitted, unless a worker depends on it. Breakers of tenants' destinations
+        have only a common count, because they are not shared and must not hide other services.
         """
         depended_on = {dependent.depends_on for dependent in self._dependents}
         names = [name for name, outage in outages.items() if outage.until > self._clock() or name in depended_on]
@@ -216,7 +215,7 @@ class Pauses:
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
-        """Return worker, mapping and breaker of all mappings that can be paused or are still paused."""
+        """Return worker, mapping and breaker of all mappings that may be paused or are still paused."""
         known = {dependent.mapping for dependent in self._dependents}
         left = [mapping for mapping, row in rows.items() if mapping not in known and row.status != "released"]
         return [
@@ -245,10 +244,10 @@ class Pauses:
             logger.warning("An event source mapping is reconciled", worker=worker, state=state, step=step)
 
     def _resume(self, worker: str, mapping: UUID, done: RunResult) -> bool:
-        """Enable a mapping, unless a person has paused its queue. False if it is being changed."""
+        """Enable a mapping, unless a person has paused its queue. Return False if it is being changed."""
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
-                logger.warning("A queue stays paused, for a person has paused it", worker=worker)
+                logger.warning("A queue stays paused because a person paused it", worker=worker)
                 return True
             is_enabled = self._switch(mapping, on=True)
         if is_enabled:
@@ -261,7 +260,7 @@ class Pauses:
 
     @staticmethod
     def _switch(mapping: UUID, *, on: bool) -> bool:
-        """Enable or disable a mapping. False if it is being changed; the next run continues."""
+        """Enable or disable a mapping. Return False if it is being changed; the next run retries."""
         busy = ("ResourceInUseException", "ResourceConflictException")
         return _lambda("update_event_source_mapping", *busy, UUID=str(mapping), Enabled=on) is not None
 

@@ -1,4 +1,4 @@
-"""The watchdog's step for erasures: objects of erased documents, then tenants."""
+"""Watchdog step for erasures: objects of erased documents, then tenants."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -7,16 +7,16 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 
 from counterfoil import objects, tenant_erasure
-from counterfoil.db import Database, keeper_connection
+from counterfoil.db import Database, maintenance_connection
 from counterfoil.errors import safe_message
 from functions.watchdog.parts import run_all
 
 BATCH_SIZE = 200
-"""Rows of object_erasure per run."""
+"""Maximum rows of `object_erasure` per run."""
 RUN_SECONDS = 10.0
-"""Time limit per run for objects, and for tenants."""
+"""Time limit per run, for objects and for tenants each."""
 ATTEMPT_WAIT = timedelta(minutes=1)
-"""Delay before checking again whether an attempt in progress needs an attachment."""
+"""Delay before the next check whether an attempt in progress needs the object."""
 
 _DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s ORDER BY due_at LIMIT %s"
 _BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
@@ -35,12 +35,12 @@ def erase(
     *,
     at_once: int = BATCH_SIZE,
 ) -> dict[str, int]:
-    """Run the due erasures while there is time, as counterfoil_maintenance.
+    """Run due erasures until time runs out, as counterfoil_maintenance. The next run continues.
 
-    The next run continues with the rest. Returns the number of objects, and of tenants with a complete erasure.
+    Returns the numbers of erased objects and of completely erased tenants.
 
     Raises:
-        StepsFailedError, DatabaseUnavailableError: erasures failed and are postponed. See `run_all`.
+        StepsFailedError, DatabaseUnavailableError: erasures failed and were postponed. See `run_all`.
     """
     if bucket is None:  # no file was ever uploaded
         return {}
@@ -61,7 +61,7 @@ def _bounded(time_left: Callable[[], float]) -> Callable[[], float]:
 def _erase_objects(
     database: Database, clock: Callable[[], datetime], time_left: Callable[[], float], at_once: int
 ) -> int:
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         due = connection.execute(_DUE, [clock(), at_once]).fetchall()
     erased = 0
     failed: Exception | None = None
@@ -73,7 +73,7 @@ def _erase_objects(
         except Exception as error:  # noqa: BLE001  # the other objects do not depend on it
             failed = error
             logger.error("The erasure of an object failed", erasure=str(id_), error=safe_message(error))
-            with keeper_connection(database) as connection:
+            with maintenance_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": id_})
     if failed is not None:
         raise failed
@@ -89,8 +89,8 @@ def _erase_object(
     key: str,
     version: str | None,
 ) -> bool:
-    """Erase an object that no document needs. Return whether it is done."""
-    with keeper_connection(database) as connection:
+    """Erase an object, except for versions that documents need. Return whether it is finished."""
+    with maintenance_connection(database) as connection:
         found = connection.execute(_BEGIN, [id_, clock()]).fetchone()
         if found is None:
             connection.execute(_DEFER, [clock() + ATTEMPT_WAIT, id_])
@@ -100,9 +100,9 @@ def _erase_object(
         try:
             objects.erase(bucket, key, time_left, version=version, before=before, kept=needed)
         except objects.UnfinishedError:
-            with keeper_connection(database) as connection:
+            with maintenance_connection(database) as connection:
                 connection.execute(_DEFER, [clock(), id_])
             return False
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         connection.execute(_END, [id_, clock()])
     return True

@@ -1,4 +1,4 @@
-"""Watchdog: notifications, recovery, metrics, circuit breakers and retention, every minute."""
+"""Watchdog: runs notifications, recovery, metrics, circuit breakers and retention every minute."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -26,7 +26,7 @@ from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploa
 PROBE_SECONDS = 8.0
 """Timeout of a language model probe."""
 KEY_SECONDS = 3.0
-"""Timeout for reading its key."""
+"""Timeout for reading the API key of the language model."""
 MIN_SECONDS_LEFT = 5.0
 """Steps with less remaining time are skipped."""
 KEPT: Mapping[str, float] = {
@@ -36,7 +36,7 @@ KEPT: Mapping[str, float] = {
     "breakers": 2.0,
     "purge": 1.0,
 }
-"""Seconds of a run that each step must leave to the following steps."""
+"""Seconds that each step must leave for the following steps."""
 
 TimeLeft = Callable[[], float]
 Step = Callable[[TimeLeft], Mapping[str, Any]]
@@ -52,8 +52,8 @@ class OutOfTimeError(TransientError):
 def watchdog() -> dict[str, Step]:
     """Return the steps of a run in order, created at the first invocation.
 
-    Notifications come first, before calls to services that may not respond. Metrics follow recovery and show the
-    remaining problems.
+    Notifications come first, before calls to services that may not respond. Metrics follow recovery, so that they show
+    only the remaining problems.
     """
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
@@ -98,7 +98,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
     """Run all steps once. Return the counts of each step.
 
     Raises:
-        RuntimeError: steps failed, or were skipped because of time. The others ran, and their results are in the log.
+        RuntimeError: steps failed, or were skipped because time ran out. The others ran, and their results are logged.
     """
     done: dict[str, Any] = {}
     failed: list[str] = []
@@ -106,19 +106,19 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
         time_left = partial(_time_left, context, KEPT[name])
         try:
             if time_left() < MIN_SECONDS_LEFT:
-                raise OutOfTimeError("It was skipped, because earlier steps took the time")
+                raise OutOfTimeError("It was skipped because earlier steps took too long")
             done[name] = step(time_left)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other steps are needed all the more
+        except Exception as error:  # noqa: BLE001  # any error: the other steps must still run
             logger.error("A step of the run failed", step=name, error=safe_message(error))
             failed.append(name)
     logger.info("round", **done)
     if failed:
-        raise RuntimeError(f"A round of the watchdog failed in part: {', '.join(failed)}")
+        raise RuntimeError(f"Steps of the watchdog run failed: {', '.join(failed)}")
     return done
 
 
 def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
-    """Return the step that pauses queues of an unavailable language model, and probes it."""
+    """Return the step that probes the language model, and pauses dependent queues during an outage."""
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[DependentWorker] = []
     if chosen.llm_provider is not None:
@@ -132,7 +132,7 @@ def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
 
 
 def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
-    """Probe the language model with its current key. An unusable key only fails the probe."""
+    """Probe the language model with its current key. An invalid key fails only the probe."""
     from counterfoil.llm import Llm  # many deployments have no language model
 
     llm = run_with_deadline(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
@@ -141,6 +141,6 @@ def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
 
 
 def _time_left(context: Any, kept: float) -> float:
-    """Return the remaining seconds of a step, without those reserved for the following steps."""
+    """Return the remaining seconds of a step, minus those reserved for the following steps."""
     left: float = context.get_remaining_time_in_millis() / 1000 - kept
     return left

@@ -1,16 +1,16 @@
-"""Reads S3 Inventory: S3 lists the object versions of a bucket each day, as gzipped CSV files.
+"""Reads S3 Inventory: daily lists of the object versions in a bucket, as gzipped CSV files.
 
-An inventory is a manifest, its MD5 in `manifest.checksum`, and the data files that the manifest names:
+An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the data files listed in the manifest:
 
     SOURCE/ID/2026-11-24T01-00Z/manifest.json
     SOURCE/ID/2026-11-24T01-00Z/manifest.checksum
     SOURCE/ID/data/UUID.csv.gz
 
 Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is a
-day old or more. Objects that it lists may no longer exist, and new ones are missing.
+day old or more. It may list deleted objects, and lacks new ones.
 
-A data file may be larger than one run can read. The file stays open between runs. A new process opens it again and
-skips the rows that were read before.
+A data file may be larger than one run can read. The file stays open between runs. A new process reopens it and skips
+the rows that were already read.
 """
 
 import csv
@@ -39,7 +39,7 @@ CHUNK = 4 * 1024 * 1024
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
 MIN_SECONDS_LEFT = 2.0
-"""With less time, the next run reads the rows or lists the page."""
+"""Minimum remaining time for a call. With less, the next run continues."""
 COLUMNS = frozenset({"Key", "VersionId", "IsDeleteMarker", "Size", "LastModifiedDate"})
 
 _FOLDER = re.compile(r"/\d{4}-\d\d-\d\dT\d\d-\d\dZ/$")
@@ -89,7 +89,7 @@ class Inventories:
         self._open: _OpenFile | None = None
 
     def newest(self, time_left: TimeLeft, *, after: str | None) -> Inventory | None:
-        """Return the newest complete inventory whose manifest follows `after`, or None.
+        """Return the newest complete inventory after the manifest `after`, or None.
 
         Raises:
             InventoryError: its manifest is damaged.
@@ -106,7 +106,7 @@ class Inventories:
         return None
 
     def get(self, manifest: str, time_left: TimeLeft) -> Inventory:
-        """Return the inventory of the manifest `manifest`.
+        """Return the inventory with this manifest.
 
         Raises:
             InventoryError: the manifest is missing or damaged.
@@ -124,7 +124,7 @@ class Inventories:
         columns = [column.strip() for column in read.columns.split(",")]
         if missing := COLUMNS - set(columns):
             raise InventoryError(
-                f"The S3 Inventory {manifest} lacks {', '.join(sorted(missing))}: deploy the stack again"
+                f"The S3 Inventory {manifest} lacks {', '.join(sorted(missing))}. Deploy the stack again"
             )
         return Inventory(manifest, checksum, read.begun_at, columns, read.files)
 
@@ -132,7 +132,8 @@ class Inventories:
         """Return up to `ROWS` rows of data file `number` from row `start`.
 
         Rows have the fields of ListObjectVersions: `Key`, `VersionId`, `Size` in bytes, `LastModified`, and
-        `IsDeleteMarker`. The list is empty at the end of the file. None: there was no time to reach `start`.
+        `IsDeleteMarker`. The list is empty at the end of the file. Returns None if there was no time to reach
+        `start`.
 
         Raises:
             InventoryError: the file is missing or damaged.
@@ -158,7 +159,7 @@ class Inventories:
         return answer
 
     def _bytes(self, key: str, time_left: TimeLeft, **how: str) -> bytes:
-        """Return an object's content, or the range in `how`."""
+        """Return the content of an object, or only a range of it."""
 
         def content(answer: dict[str, Any]) -> bytes:
             return bytes(answer["Body"].read())
@@ -203,7 +204,7 @@ class _OpenFile:
             raise InventoryError(f"The S3 Inventory file {self.key} is damaged: {type(error).__name__}") from error
         self.is_at_end = not self.batch
         if self.is_at_end and self._body.checksum.hexdigest() != self._file.checksum:
-            raise InventoryError(f"The S3 Inventory file {self.key} is damaged: its MD5 is not that of the manifest")
+            raise InventoryError(f"The S3 Inventory file {self.key} is damaged: its MD5 differs from the manifest")
 
     def _row(self, fields: Sequence[str]) -> dict[str, Any]:
         row = dict(zip(self._columns, fields, strict=True))

@@ -1,7 +1,7 @@
 """Metrics for alarms and the console: stuck work items, daily offers, and queue depths.
 
-Ages and counts of pending work items are measured here, because SQS's age excludes messages received three times and
-work items whose message was lost.
+Ages and counts of pending work items are measured here, because the message age of SQS excludes messages received three
+times and work items whose message was lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from psycopg.sql import SQL, Composed, Literal
 
-from counterfoil.db import Database, keeper_connection
+from counterfoil.db import Database, maintenance_connection
 from counterfoil.delivery.work import WorkKind
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric, emit
@@ -20,12 +20,12 @@ from counterfoil.settings import QueueSettings
 from functions.watchdog.parts import run_all
 
 STUCK_AFTER = timedelta(minutes=10)
-"""In-progress work items are stuck after this time, unless their lease is current."""
+"""Work items in progress count as stuck after this time if their lease has expired."""
 RATE_OVER = timedelta(minutes=5)
-"""Window for dead letters. It exceeds a minute, so that a missed run hides no dead letters."""
+"""Window for the rate of dead letters. It spans several runs, so that a missed run hides no dead letters."""
 
-# A work item is due when its delay ends, or else since its message was enqueued; sending it again changes nothing.
-# LIMIT makes PostgreSQL look up each message: other joins could read the whole outbox with weeks of sent messages.
+# A work item is due after its delay, or else since its message was enqueued. Resending the message changes nothing.
+# LIMIT makes PostgreSQL look up each message. Another join could read the whole outbox, with weeks of sent messages.
 _WORK = """
 SELECT {worker},
        count(*) FILTER (WHERE {status} = 'in-progress' AND {claimed_at} <= %(stuck_before)s
@@ -101,11 +101,11 @@ def _of(kind: WorkKind) -> Composed:
 
 
 EVERY = timedelta(hours=1)
-"""Interval of the search for duplicate offers, which also runs in a new process."""
+"""Interval between searches for duplicate offers. A new process also starts one."""
 
 
 class OffersWatch:
-    """Counts for all tenants together."""
+    """Measures daily offers of all tenants together."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         """`database` must connect as counterfoil_maintenance."""
@@ -114,10 +114,10 @@ class OffersWatch:
         self._looked_through: datetime | None = None
 
     def run(self, time_left: Callable[[], float]) -> dict[str, int]:
-        """Measure and emit within these seconds. Return the values by name.
+        """Measure and emit within `time_left` seconds. Return the values by name.
 
         Raises:
-            DatabaseUnavailableError: the next run repeats it; a slow search for duplicates is repeated in an hour.
+            DatabaseUnavailableError: the next run retries. A slow search for duplicates is retried in an hour.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -142,7 +142,7 @@ class OffersWatch:
 
     def _look_through(self, now: datetime, seconds: float) -> int:
         with self._database.delivery() as connection:
-            self._looked_through = now  # a slow search must not take the time of each run
+            self._looked_through = now  # a slow search must not delay every run
             number = pool_list.duplicates(connection, now, seconds)
         emit({Metric.DUPLICATE_OFFERS: number})
         return number
@@ -167,12 +167,12 @@ def update_queues(
         return len(reconcile_pauses(database, mappings, clock(), time_left))
 
     def count_outcomes() -> int:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             return add_up_minutes(connection, clock())
 
     def count_messages() -> int:
         found = queue_depths({worker: queue.urls for worker, queue in queues.items()})
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             return record_depths(connection, list(queues), {of: depth.total for of, depth in found.items()}, clock())
 
     return run_all({"queue_pause": reconcile, "queue_ends": count_outcomes, "queue_minute_stats": count_messages})

@@ -8,13 +8,13 @@ from aws_lambda_powertools import Logger
 from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
 
 AWAY_AFTER = 2
-"""Consecutive parts without database connection after which the rest is skipped."""
+"""Skip the rest after this many consecutive parts without a database connection."""
 
 logger = Logger()
 
 
 class StepsFailedError(TransientError):
-    """Some parts failed; the others ran.
+    """Some parts failed. The others ran.
 
     The message names the failed parts, and the log has the reasons.
     """
@@ -25,7 +25,7 @@ def run_all(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[
 
     Raises:
         StepsFailedError: some parts failed.
-        DatabaseUnavailableError: the database is unavailable. The following parts did not run.
+        DatabaseUnavailableError: the database is unavailable, so the remaining parts did not run.
     """
     done: dict[str, Any] = {}
     failed: list[str] = []
@@ -43,5 +43,5 @@ def run_all(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[
                 raise
     if failed:
         logger.info("The other parts of the step ran", **done)
-        raise StepsFailedError(f"Parts of it failed: {', '.join(failed)}")
+        raise StepsFailedError(f"Failed parts: {', '.join(failed)}")
     return done

@@ -20,17 +20,17 @@ from counterfoil.settings import Settings
 logger = Logger()
 
 QUEUE_RETENTION = timedelta(days=10)
-"""Message retention of every queue: a message sent earlier no longer exists."""
+"""Message retention of every queue. Older messages no longer exist."""
 LONGEST_VISIBILITY = timedelta(hours=12)
 """Maximum visibility timeout of SQS, assumed for a queue that does not respond."""
 VISIBILITY_TIMEOUT_MULTIPLE = 3
-"""Number of visibility timeouts before due work items are resent while their queues hold messages."""
+"""Visibility timeouts to wait before due work items are resent while their queues hold messages."""
 RESENDS = 1000
-"""Messages resent per run and worker while its queues are empty."""
+"""Maximum messages resent per run and worker while its queues are empty."""
 BUSY_RESENDS = 100
-"""Messages resent per run and worker while its queues hold messages, because most resends are then duplicates."""
+"""The same while its queues hold messages, because most resends are then duplicates."""
 ROUNDS = 10
-"""Maximum number of outbox queries per run, each for another thousand rows per worker."""
+"""Maximum outbox queries per run, each for another thousand rows per worker."""
 REQUEST_TIMEOUT_SECONDS = 2.0
 """Timeout for the depth of one queue."""
 ASKING_SECONDS = 4.0
@@ -42,9 +42,9 @@ DEPTHS = (
 )
 VISIBILITY = "VisibilityTimeout"
 
-# Due work items whose current message was sent too long ago, the longest wait first. A duplicate is harmless: it has
-# the same send number, so one of the two finds the work item in progress or ended. Work items without an outbox row
-# came by S3 event.
+# Due work items whose current message was sent too long ago, longest wait first. A duplicate is harmless: it has the
+# same send number, so one of the two messages finds the work item in progress or ended. Work items without an outbox
+# row were created by an S3 event.
 _OVERDUE = """
 SELECT t.id, t.tenant_id, t.{revision}, t.{send_number} FROM {table} t
 LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
@@ -72,14 +72,14 @@ class Recovered:
     """Result of a run."""
 
     sent: int
-    """Sent messages that were unsent or have become due."""
+    """Messages sent from the outbox that were overdue."""
     resent: Mapping[str, int]
     """Messages resent, by worker."""
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """Depth of a queue, as reported by SQS."""
+    """Depth and visibility timeout of a queue, as reported by SQS."""
 
     depth: int
     visibility: timedelta
@@ -96,7 +96,7 @@ class Watchdog:
         self._clock = clock
 
     def run(self, time_left: TimeLeft | None = None) -> Recovered:
-        """Run once. With `time_left`, the rest is left for the next run when the seconds end.
+        """Run once. When `time_left` runs out, the rest is left for the next run.
 
         Raises:
             DatabaseUnavailableError: nothing was recovered.
@@ -122,13 +122,16 @@ class Watchdog:
     def _resend(self, kind: WorkKind, asking: TimeLeft | None) -> int:
         """Enqueue lost messages again, and emit their number.
 
-        Messages of empty queues are lost, so their work items are resent when they are due and were not sent for
-        RESEND_AFTER_SECONDS. A queue that holds messages does not show which: its work items wait for
-        `VISIBILITY_TIMEOUT_MULTIPLE`, in which SQS redelivers messages that a worker dropped. Each resend without
-        effect doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a backlog of 100,000
-        messages grows by at most 100 a minute, and at most eight times per message in ten days. A lost message soon
-        becomes the oldest of the backlog, and the oldest are resent first. A paused queue that holds messages is not
-        received from, so its work items wait for the retention.
+        If the queues are empty, the messages of due work items are lost. They are resent when they were last sent
+        RESEND_AFTER_SECONDS ago.
+
+        If the queues hold messages, SQS does not show which ones. Work items then wait for
+        `VISIBILITY_TIMEOUT_MULTIPLE` visibility timeouts, in which SQS redelivers messages that a worker dropped. Each
+        resend without effect doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a
+        backlog of 100,000 messages grows by at most 100 per minute, and at most eight times per message in ten days.
+        The oldest messages are resent first, and a lost message soon becomes one of the oldest.
+
+        Workers do not receive from a paused queue. If it holds messages, its work items wait for the retention.
         """
         now = self._clock()
         retry_url = self._settings.retry_queue_urls.get(kind.worker)
@@ -176,7 +179,7 @@ class Watchdog:
     def _state(worker: str, url: str, asking: TimeLeft | None) -> QueueState | None:
         """Return the depth of a queue; None if it does not respond in time."""
         if asking is not None and asking() <= 0:
-            logger.warning("No time to ask a queue for its depth", worker=worker)
+            logger.warning("Out of time: the depth of a queue was not requested", worker=worker)
             return None
         sqs = aws.client("sqs")
 
@@ -196,6 +199,6 @@ class Watchdog:
 
 
 def _first(seconds: float, time_left: TimeLeft) -> TimeLeft:
-    """Return a timer that ends after some seconds at the latest."""
+    """Return a timer for the first `seconds` of the remaining time."""
     end = time_left() - seconds
     return lambda: time_left() - end

@@ -1,10 +1,10 @@
-"""Deletes rows, closed dead letters and payloads of tasks when their retention ends.
+"""Deletes rows, closed dead letters and task payloads when their retention expires.
 
-Each statement deletes a bounded number of the oldest rows by an index, so a late run, or the first after a long stop,
-takes no longer than others. The audit trail of dead letters is append-only and not affected.
+Each statement deletes a bounded number of the oldest rows, using an index. So a late run, or the first run after a long
+pause, takes no longer than others. The audit trail of dead letters is append-only and not affected.
 
-PostgreSQL lists payloads of tasks in S3 before they are written, and in the transactions that delete tasks
-(migrations/0012.tasks.sql), so that no search of the bucket is needed. Failed deletions are repeated.
+Task payloads in S3 are listed in PostgreSQL before they are written, and in the transactions that delete tasks
+(migrations/0012.tasks.sql). So the bucket is never searched. Failed deletions are retried.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from counterfoil import aws
-from counterfoil.db import Database, keeper_connection
+from counterfoil.db import Database, maintenance_connection
 from counterfoil.dead_letters import groups, purges
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import run_with_deadline
@@ -22,26 +22,26 @@ from counterfoil.tasks import payloads
 from functions.watchdog.parts import run_all
 
 OUTBOX_RETENTION = timedelta(days=14)
-"""For sent messages; longer than the retention of a queue."""
+"""For sent messages. It is longer than the retention of a queue."""
 CALL_RETENTION = timedelta(days=400)
-"""For the cost of language model calls: 13 months. The database hides more recent ones from the watchdog."""
+"""For the costs of language model calls: 13 months. The database hides newer rows from the watchdog."""
 TRY_RETENTION = timedelta(days=90)
 """For attempts. The database prevents earlier deletion."""
 TASK_RETENTION = timedelta(days=90)
 """For succeeded and canceled tasks. The database prevents earlier deletion."""
 SESSION_RETENTION = TASK_RETENTION
-"""For conversations, since their last message. The database hides others from the watchdog."""
+"""For conversations, since their last message. The database hides newer ones from the watchdog."""
 OFFERS_RETENTION = timedelta(days=90)
-"""For offers, their jobs and their pools. The database prevents earlier deletion, and deletes the records of people in
-pools a week after their date."""
+"""For offers, their jobs and their pools. The database prevents earlier deletion. The profiles of people in a pool are
+deleted a week after its date."""
 BATCH_SIZE = 10_000
 """Maximum rows per table and run: about 14 million a day."""
 SESSIONS_AT_ONCE = 100
-"""Conversations with all their messages."""
+"""Maximum conversations per run, with all their messages."""
 JOBS_AT_ONCE = 2_000
-"""Jobs of users with all their offers: about 3 million a day."""
+"""Maximum jobs of users per run, with all their offers: about 3 million a day."""
 SHARDS_AT_ONCE = 20
-"""Shards of ten thousand people, each at least a megabyte."""
+"""Maximum shards per run. Each has ten thousand people, and at least a megabyte."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -52,7 +52,7 @@ _TASKS = """
 DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR status IS NULL) AND ended_at < %s
                               ORDER BY ended_at LIMIT %s)
 """
-# Conversations with pending messages are excluded. The policy checks again whether one was used concurrently. A trigger
+# Conversations with pending messages are excluded. The policy checks again for concurrent use. A trigger
 # deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
@@ -84,26 +84,26 @@ class Purged:
     offer_pool: int
     """Pools, including their shards."""
     offer_shard: int
-    """Shards whose people were deleted; the rest of the shard is stored longer."""
+    """Shards whose people were deleted. The rest of a shard is retained longer."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = BATCH_SIZE) -> Purged:
-    """Delete rows whose retention has ended. `database` must connect as counterfoil_maintenance.
+    """Delete rows whose retention has expired. `database` must connect as counterfoil_maintenance.
 
     Raises:
-        StepsFailedError, DatabaseUnavailableError: the rest is deleted later. See `run_all`.
+        StepsFailedError, DatabaseUnavailableError: the next run deletes the rest. See `run_all`.
     """
     now = clock()
 
     def doing(statement: str, before: datetime, at_most: int = at_once) -> Callable[[], int]:
         def do() -> int:
-            with keeper_connection(database) as connection:
+            with maintenance_connection(database) as connection:
                 return connection.execute(statement.encode(), [before, at_most]).rowcount
 
         return do
 
     def clear_expired_pools() -> int:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             ((shards,),) = connection.execute(_CLEAR_POOLS, [min(at_once, SHARDS_AT_ONCE)]).fetchall()
             return int(shards)
 
@@ -122,7 +122,7 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = B
 
 
 PAYLOADS_AT_ONCE = 1000
-"""Payloads per run: the maximum of one S3 call."""
+"""Maximum payloads per run, which is the limit of one S3 call."""
 
 _DUE = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
 
@@ -137,18 +137,18 @@ def delete_payloads(
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The rest is retried.
         InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
-        DatabaseUnavailableError: the next run repeats the deletions.
+        DatabaseUnavailableError: the next run retries the deletions.
     """
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         keys = [key for (key,) in connection.execute(_DUE, [at_once])]
     if not keys:
         return 0
     if bucket is None:
-        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
     with aws.translate_errors():
         refused = run_with_deadline(time_left(), partial(payloads.remove, bucket, keys))
     removed = [key for key in keys if key not in refused]
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         connection.execute("DELETE FROM payload_deletion WHERE key = ANY(%s)", [removed])
     if refused:
         codes = ", ".join(sorted(set(refused.values())))
@@ -157,7 +157,7 @@ def delete_payloads(
 
 
 GROUPS_AT_ONCE = 2_000
-"""Groups whose counts are added up per run."""
+"""Maximum groups per run whose counts are added up."""
 
 
 def maintain_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
@@ -170,15 +170,15 @@ def maintain_dead_letters(database: Database, clock: Callable[[], datetime], ret
     """
 
     def delete() -> int:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             return purges.delete(connection, clock(), retention)
 
     def forget() -> int:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             return store.delete_expired(connection, clock())
 
     def add_up() -> int:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
 
     return run_all(

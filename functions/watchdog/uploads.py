@@ -1,13 +1,13 @@
 """Reconciles uploads and mail in S3 with acquisition jobs.
 
-A job exists from the first claim of an event. An event that is lost before leaves an object without a row: the queue
-was emptied, was paused beyond its retention, or S3 did not send the event. A job id is derived from bucket, key and
-version, so that a later event finds the same job and adds its sequencer.
+A job is created when its S3 event is first claimed. If the event is lost before, the object has no job: the queue was
+purged or was paused beyond its retention, or S3 did not send the event. Job ids are derived from bucket, key and
+version, so that a late event finds the same job and adds its sequencer.
 
-Jobs are created while events may still be queued, because SQS does not show which events a queue holds.
+Jobs are created even if events may still be queued, because SQS does not show which events a queue holds.
 `UploadsWithoutEvent` counts a job only when its event can no longer arrive.
 
-Each run lists a bounded number of versions and stores its position. A listing of a large bucket spans many runs. A
+Each run lists a bounded number of versions and stores its position, so listing a large bucket takes many runs. A
 deployment with S3 Inventory reads the inventories instead, and lists only the keys of versions without a job.
 """
 
@@ -41,7 +41,7 @@ PAGES = 10
 EVERY = timedelta(minutes=5)
 """Minimum interval between the starts of two listings."""
 WITHOUT_EVENT_AFTER = timedelta(minutes=15)
-"""Minimum age of a job that counts as without an event. The archiver registers an event of the DLQ earlier."""
+"""Minimum age of jobs that count as without an event. The archiver registers events in the DLQ earlier."""
 PREFIX_SECONDS = 5.0
 """Time limit per run and prefix."""
 
@@ -78,7 +78,7 @@ SELECT id, tenant_id, revision, send_number FROM acquisition_job
 WHERE id = ANY(%s) AND status = 'pending' AND attempts = 0 ORDER BY id
 """
 _COUNTED_UNTIL = "SELECT counted_until FROM upload_event_check WHERE bucket = %s"
-# Jobs of single tenants for a mail are derived from the mail's own job.
+# Excludes the jobs of tenants for a mail, because they are derived from the mail's own job.
 _WITHOUT_EVENT = """
 SELECT count(*) FROM acquisition_job
 WHERE bucket = %(bucket)s AND sequencer IS NULL AND (tenant_id IS NULL OR key LIKE %(uploads)s)
@@ -112,7 +112,7 @@ class _Progress:
     checksum: str | None
     files_read: int
     rows_read: int
-    """Rows of the next file."""
+    """Rows read of the next file."""
     begun_at: datetime
     """Time at which S3 started the inventory."""
     is_complete: bool
@@ -130,13 +130,12 @@ def reconcile_uploads(
 ) -> int:
     """Create the missing jobs of objects older than `lost_after`. Return their number.
 
-    The source is `inventories`, one for each prefix, or a listing of the bucket if that is empty. `is_queue_empty`
-    returns whether the queue of S3 events holds no message; False if unknown. `database` must connect as
-    counterfoil_maintenance.
+    Reads `inventories`, one for each prefix, or lists the bucket without them. `is_queue_empty` returns whether the
+    queue of S3 events is empty; False if unknown. `database` must connect as counterfoil_maintenance.
 
     Raises:
-        StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run repeats it.
-        DatabaseUnavailableError: the next run repeats the page.
+        StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run retries.
+        DatabaseUnavailableError: the next run reads the page again.
     """
     if bucket is None:  # nothing can be uploaded
         return 0
@@ -197,10 +196,10 @@ class _Run:
         return 0 if since is None else (self._clock() - since).total_seconds()
 
     def count_without_event(self, is_queue_empty: bool) -> int:
-        """Count the jobs whose event can no longer arrive, each of them once.
+        """Count each job whose event can no longer arrive, once.
 
-        An event that is neither registered nor queued is lost. Queues are rarely empty under load; SQS then deletes an
-        event after its retention.
+        An event that is neither registered nor queued is lost. Under load, queues are rarely empty. Then a job counts
+        after the retention of the queue.
         """
         now = self._clock()
         until = now - (WITHOUT_EVENT_AFTER if is_queue_empty else QUEUE_RETENTION)
@@ -217,7 +216,7 @@ class _Run:
         return int(count)
 
     def list_pages(self, prefix: str) -> int:
-        """List the next pages of `prefix` while there is time. Return the number of created jobs."""
+        """List the next pages of `prefix` until time runs out. Return the number of created jobs."""
         self._begin()
         created = 0
         for _ in range(PAGES):
@@ -230,9 +229,9 @@ class _Run:
         return created
 
     def read_inventory(self, inventories: Inventories) -> int:
-        """Read the next rows of an inventory while there is time. Return the number of created jobs.
+        """Read the next rows of an inventory until time runs out. Return the number of created jobs.
 
-        An inventory is read to its end, even if there is a newer one, unless one of its files is damaged.
+        An inventory is read to the end even if a newer one exists, unless one of its files is damaged.
         """
         self._begin()
         prefix = inventories.prefix
@@ -289,7 +288,7 @@ class _Run:
     def _lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
         """Return the uploads in `rows` that need a job, and the number of checked rows.
 
-        An inventory may contain objects that were deleted or erased later, so each key without a job is listed.
+        An inventory may contain objects that were deleted later, so each key without a job is listed.
         """
         before = self._clock() - self._lost_after
         old = [row for row in rows if row["LastModified"] <= before and not row["IsDeleteMarker"]]
@@ -367,7 +366,7 @@ class _Run:
         return answer
 
     def _without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:
-        """Return the uploads without a job, apart from keys in `deleted`."""
+        """Return the uploads without a job, except for keys in `deleted`."""
         found = {
             upload.job_id: upload
             for version in versions
@@ -381,19 +380,19 @@ class _Run:
     def _deleted(self, page: Mapping[str, Any], before: str | None) -> set[str]:
         """Return the keys of a page whose newest version is a delete marker.
 
-        S3 returns the versions of a key newest first. Those of the key `before`, with which the last page ended, are
-        looked up.
+        S3 returns the versions of a key newest first. The key `before`, with which the last page ended, may continue on
+        this page, so its newest version is looked up.
         """
         newest = [page] if before is None else [page, self._versions(before, MaxKeys=1)]
         return {marker["Key"] for answer in newest for marker in answer.get("DeleteMarkers", ()) if marker["IsLatest"]}
 
     @staticmethod
     def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:
-        """Register the uploads and enqueue their messages, which the next run sends. Return their number."""
+        """Register the uploads and enqueue their messages. Return their number. The next run sends them."""
         if not lost:
             return 0
         files.register_uploads(connection, lost, now)
         rows = connection.execute(_UNSENT, [[upload.job_id for upload in lost]]).fetchall()
         enqueue(connection, ACQUISITION, rows, now, now)
-        logger.info("Jobs of uploads without a claimed S3 event", jobs=len(rows))
+        logger.info("Created jobs for uploads without a claimed S3 event", jobs=len(rows))
         return len(rows)

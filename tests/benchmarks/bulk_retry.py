@@ -193,9 +193,9 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
 def _kill_until_done(
     db: Database, url: str, operation: Operation, arguments: list[str], random: Random, clock: Clock
 ) -> tuple[int, set[UUID]]:
-    """Kill processes and resolve dead letters until the operation has ended and all is sent.
+    """Kill processes and resolve dead letters until the operation has ended.
 
-    Return the number of kills and the dead letters that the operator resolved.
+    Continue until all messages are sent. Return the number of kills and the dead letters that the operator resolved.
     """
     kills, resolved = 0, set()
     with _processes(arguments) as running:

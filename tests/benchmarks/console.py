@@ -30,14 +30,14 @@ START_VIEW = "overview"
 
 @dataclass(frozen=True)
 class Load:
-    """Milliseconds since the start of navigation, and transferred bytes, of one visit."""
+    """Transferred bytes of a visit, and milliseconds since the start of navigation."""
 
     seen: float
     """Until the view's content is displayed."""
     usable: float
-    """Until a key press after that takes effect."""
+    """Until the page then reacts to a key press."""
     bytes: int
-    """Headers and bodies of all responses, as compressed for transfer."""
+    """Compressed size of all responses with their headers."""
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
         Path | None, typer.Option(help="Folder of a running local cloud. Default: a temporary one.")
     ] = None,
 ) -> None:
-    """Load the console with an empty cache, in turns with a bare page of the same server."""
+    """Load the console with an empty cache, alternating with a bare page."""
     found = browser()
     if found is None:
         print(BROWSER_HINT, file=sys.stderr)  # noqa: T201  # a command's

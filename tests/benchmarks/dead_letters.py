@@ -81,7 +81,7 @@ SELECT job_id, tenant_id, word, dlq_timestamp FROM dead_letter CROSS JOIN LATERA
 """
 
 _IN_BULK = "SET session_replication_role = replica"
-"""Disable triggers, because counts are computed in bulk below and foreign keys are valid."""
+"""Disables triggers: counts are computed in bulk below, and foreign keys are valid."""
 # The primary key stays because dead_letter_word references it.
 _INDEXES = """
 SELECT i.indrelid::regclass::text, i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
@@ -161,7 +161,10 @@ def _load_batch(url: str, values: Mapping[str, object]) -> None:
 
 @contextmanager
 def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
-    """Create indexes at the end, because inserting millions of random keys takes hours."""
+    """Drop the indexes and recreate them at the end.
+
+    Inserting millions of random keys into existing indexes takes hours.
+    """
     indexes = connection.execute(_INDEXES).fetchall()
     for table, name, _, constraint in indexes:
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}" if constraint else f"DROP INDEX {name}")

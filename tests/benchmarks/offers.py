@@ -97,7 +97,7 @@ def _most_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-class Someone(NamedTuple):
+class PlainPerson(NamedTuple):
     """A person for the plain Python method."""
 
     id: UUID
@@ -112,11 +112,11 @@ class Someone(NamedTuple):
     length: float
 
 
-def plain_people(people: ProfileArrays) -> list[Someone]:
+def plain_people(people: ProfileArrays) -> list[PlainPerson]:
     """Convert people for the plain Python method."""
     columns, ids = Columns.of(people, DAY), people.ids.tobytes()
     return [
-        Someone(
+        PlainPerson(
             UUID(bytes=ids[16 * at : 16 * at + 16]), int(row["gender"]), int(row["seeks_genders"]), tuple(place), *rest
         )
         for at, (row, place, *rest) in enumerate(
@@ -132,7 +132,7 @@ def plain_people(people: ProfileArrays) -> list[Someone]:
     ]
 
 
-def in_python(user: Someone, candidates: Iterable[Someone]) -> list[dict[str, Any]]:
+def in_python(user: PlainPerson, candidates: Iterable[PlainPerson]) -> list[dict[str, Any]]:
     """Compute a user's offers, one candidate after another."""
     scored = [(score, one.id) for one in candidates if (score := _score(user, one)) is not None]
     scored.sort(key=lambda pair: (-pair[0], pair[1]))
@@ -148,7 +148,7 @@ def in_python(user: Someone, candidates: Iterable[Someone]) -> list[dict[str, An
     ]
 
 
-def _score(user: Someone, one: Someone) -> int | None:
+def _score(user: PlainPerson, one: PlainPerson) -> int | None:
     if not (one.youngest <= user.age <= one.oldest and user.youngest <= one.age <= user.oldest):
         return None
     if not (one.seeks_genders & user.gender and user.seeks_genders & one.gender) or one.id == user.id:

@@ -106,7 +106,7 @@ def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
 
 
 def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
-    """Request all routes in random order, so that other load affects all of them alike."""
+    """Request all routes in random order, so that other load affects them equally."""
     random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
         for name in random.sample(list(routes), len(routes)):

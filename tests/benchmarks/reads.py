@@ -34,13 +34,13 @@ from tests.delivery.harness import Context
 INVOCATIONS = 10
 """Concurrent invocations of the API."""
 CLIENTS = 20
-"""Clients of the flood. Each sends its next request as soon as it has an answer."""
+"""Clients of the flood. Each sends its next request as soon as it receives a response."""
 PAUSE_SECONDS = 0.5
 """Time between two requests of the other tenant."""
 PATIENT_SECONDS, IMPATIENT_SECONDS = 1.0, 0.01
-GATEWAY_PER_SECOND, GATEWAY_AT_ONCE = 50, 100
+GATEWAY_PER_SECOND, GATEWAY_BURST = 50, 100
 """The gateway's limit for all tenants together."""
-OK, GATEWAY, NO_ROOM = "answered", "refused by the gateway", "without a free invocation"
+OK, GATEWAY, NO_FREE_INVOCATION = "answered", "refused by the gateway", "without a free invocation"
 PATH = "/api/admin/dlq"
 FLOODS = (
     ("no flood", 0, PATIENT_SECONDS),
@@ -84,13 +84,13 @@ class Api:
             process.start()
             stack.callback(process.join)
             stack.callback(here.send, None)
-            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # starting is not measured
+            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # excludes the start from the measurement
             self.free.put(here)
         for _ in range(INVOCATIONS):
             environment = self.free.get()
             environment.recv()
             self.free.put(environment)
-        self.tokens, self.refilled_at, self.lock = float(GATEWAY_AT_ONCE), monotonic(), Lock()
+        self.tokens, self.refilled_at, self.lock = float(GATEWAY_BURST), monotonic(), Lock()
         self.busy_since: float | None = None
         self.busiest = 0.0
         """Longest time without a free environment, in seconds."""
@@ -102,7 +102,7 @@ class Api:
         try:
             environment = self.free.get_nowait()
         except Empty:
-            return NO_ROOM
+            return NO_FREE_INVOCATION
         if self.free.empty():
             self.busy_since = monotonic()
         environment.send((PATH, {"tenant": tenant}, tenant, user))
@@ -116,7 +116,7 @@ class Api:
     def _is_admitted(self) -> bool:
         with self.lock:
             now = monotonic()
-            self.tokens = min(GATEWAY_AT_ONCE, self.tokens + (now - self.refilled_at) * GATEWAY_PER_SECOND)
+            self.tokens = min(GATEWAY_BURST, self.tokens + (now - self.refilled_at) * GATEWAY_PER_SECOND)
             self.refilled_at = now
             if self.tokens < 1:
                 return False
@@ -151,7 +151,7 @@ def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[
         until = monotonic() + seconds
         while monotonic() < until:
             began = monotonic()
-            other.add(api.ask("tenant-1", "now and then"), monotonic() - began)
+            other.add(api.ask("tenant-1", "occasional user"), monotonic() - began)
             sleep(PAUSE_SECONDS)
         stop.set()
     return {"flood": flood, "other tenant": other}

@@ -44,14 +44,14 @@ class Tally:
     files: int = 0
     certain: int = 0
     right: int = 0
-    """Files that were split as they had been combined."""
+    """Files that were split exactly into the documents they contain."""
     found: int = 0
     missed: int = 0
     invented: int = 0
     uncertain: int = 0
     """Uncertain boundaries where a document starts."""
     uncertain_inside: int = 0
-    """Uncertain boundaries where none should be."""
+    """Uncertain boundaries inside a document."""
     wrong: list[str] = field(default_factory=list)
     uncertain_boundaries: set[str] = field(default_factory=set)
 

@@ -1,4 +1,4 @@
-"""The dead letter benchmark queries existing rows, because empty results are always fast."""
+"""The dead letter benchmark measures queries that find rows."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -24,14 +24,14 @@ def test_processes_compute_the_offers_of_all_people():
     assert 0 < at_rest <= with_pool <= at_most
 
 
-def test_neighbors_are_nearly_as_good_as_everyone():
+def test_offers_among_neighbors_are_nearly_optimal():
     lost = offers.quality(generated(6000, cities=2), users=50)
 
     assert 0.97 < lost.score < 1
     assert 0.5 < lost.same < 1
 
 
-def test_worker_processes_serve_a_whole_day(postgres: Server):
+def test_worker_processes_complete_a_whole_day(postgres: Server):
     day = offers_day.run_day(postgres, 300, 2)
 
     assert day.people == 300

@@ -74,7 +74,7 @@ def test_lines_are_paired_by_most_equal_fields():
     assert totals(compare_lines(truth, read, on_page)) == (4, 0, 0, 0, 0)
 
 
-def test_extra_line_is_false_and_absent_line_missed():
+def test_unpaired_lines_are_false_positives_or_misses():
     line = {"description": "Anker", "quantity": "1"}
     assert totals(compare_lines([line], [line, {"description": "Zoll", "quantity": "7"}], on_page)) == (2, 2, 0, 0, 0)
     assert totals(compare_lines([line, {"description": "Zoll"}], [line], on_page)) == (2, 0, 1, 0, 0)

@@ -8,7 +8,7 @@ from counterfoil.delivery.work import OutboxMessage
 
 
 class CloudOf:
-    """The parts of a cloud that commands on its database need."""
+    """The parts of a cloud that database commands need."""
 
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database

@@ -13,7 +13,7 @@ from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 DEFAULT_CALLER = "somebody"
-"""Subject of callers without a name."""
+"""Subject of calls without `--by`."""
 ADMIN = "[admin tenant:*]"
 
 

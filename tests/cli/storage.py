@@ -1,4 +1,4 @@
-"""A fake of S3 that accepts uploads by form."""
+"""Fake S3 that accepts form uploads."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import pytest
 
 
 class Storage:
-    """Files by key. Refuses files if `status` is an error."""
+    """Stored files by key. Rejects uploads if `status` is an error."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.status = 204
 
     def post(self, url: str, *, data: dict[str, str], files: dict[str, Any], timeout: float) -> httpx.Response:
-        """Accept one file, as S3 does."""
+        """Store the file unless `status` is an error."""
         assert url.startswith("https://")
         assert timeout > 0
         if self.status < 300:

@@ -76,15 +76,13 @@ def conversation(
         yield Conversation(connect(context), "acme")  # type: ignore[arg-type]  # typer has its own class
 
 
-def test_conversation_is_answered_in_order_and_resumable(
-    conversation: Conversation, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_conversation_is_ordered_and_resumable(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
     run_conversation(
         conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted"
     )
 
     shown = capsys.readouterr()
-    assert shown.out.splitlines() == ["it   Good day.", "you  Hello", "it   Good day."]
+    assert shown.out.splitlines() == ["bot  Good day.", "you  Hello", "bot  Good day."]
     assert conversation.session_id is not None
     assert f"counterfoil chat {conversation.session_id[-8:]} --scripted" in shown.err
     assert [entry["content"] for entry in conversation.entries()] == ["Hello", "Still there?"]
@@ -98,7 +96,7 @@ def test_failed_message_does_not_end_the_conversation(
     run_conversation(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
-    assert "It has no answer, and will get none: The model is unavailable." in " ".join(shown.err.split())
+    assert "The message failed: The model is unavailable." in " ".join(shown.err.split())
     assert shown.out.splitlines() == ["you  Hello  (failed)"]
 
 
@@ -109,7 +107,7 @@ def test_interrupt_cancels_the_message(
     run_conversation(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
-    assert "Taken back" in shown.err
+    assert "Canceled: the message will not be answered." in shown.err
     assert shown.out.splitlines() == ["you  Hello  (canceled)"]
     assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by somebody.")]
 
@@ -118,8 +116,8 @@ def test_refused_message_shows_the_reason(conversation: Conversation, capsys: py
     run_conversation(conversation, iter(["x" * 100_001, "/nonsense"]))
 
     shown = capsys.readouterr().err
-    assert "That is not taken: The task is wrong at payload.message" in " ".join(shown.split())
-    assert "There is no /nonsense" in shown
+    assert "The message was rejected: The task is wrong at payload.message" in " ".join(shown.split())
+    assert "Unknown command /nonsense" in shown
 
 
 def test_control_characters_of_replies_are_removed(
@@ -140,7 +138,7 @@ def test_control_characters_of_replies_are_removed(
     [
         ("in-progress", None, "the model is working on it"),
         ("pending", None, "waiting for a worker"),
-        ("pending", NOW + timedelta(seconds=4), "put off; tried again in 4 s, or sooner"),
+        ("pending", NOW + timedelta(seconds=4), "next attempt in 4 s or sooner"),
         ("pending", NOW - timedelta(seconds=4), "waiting for a worker"),
     ],
 )
@@ -153,7 +151,7 @@ def test_conversations_of_other_users_are_not_found(conversation: Conversation, 
     assert conversation.session_id is not None
     admin.execute("UPDATE chat_session SET user_id = 'ada'")
 
-    with pytest.raises(UsageError, match="There is no conversation"):
+    with pytest.raises(UsageError, match="No conversation id ends with"):
         conversation.find(conversation.session_id)
 
 
@@ -170,7 +168,7 @@ def run() -> Callable[..., Result]:
 
 
 def test_conversations_are_listed_as_table_and_json(conversation: Conversation, run: Callable[..., Result]) -> None:
-    assert "There is no conversation yet." in run("--list").output
+    assert "There are no conversations yet." in run("--list").output
     conversation.say("Hello")
     assert conversation.session_id is not None
     assert conversation.session_id[-8:] in run("--list").output
@@ -183,7 +181,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
     conversation.say("Hello")
     session = str(conversation.session_id)
     for wrong in (str(uuid4())[-8:], "", session[-1:]):
-        assert "'counterfoil chat --list' shows them" in str(run(wrong, "--delete").exception)
+        assert "Run 'counterfoil chat --list'" in str(run(wrong, "--delete").exception)
     for words in ([], [session, "--list"], [session, "--scripted"]):
         assert "counterfoil chat SESSION --delete" in str(run(*words, "--delete").exception)
     assert [entry["content"] for entry in conversation.entries()] == ["Hello"]
@@ -191,7 +189,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
     done = run(session[-8:], "--delete")
 
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "The conversation is deleted, with all of its messages." in done.stderr
+    assert "The conversation and all its messages were deleted." in done.stderr
     assert json.loads(run("--list", "--json").output) == []
 
 
@@ -211,9 +209,9 @@ def test_script_answers_chat_completion_requests(port: int) -> None:
 
     answer = httpx.post(f"{settings['LLM_URL']}/chat/completions", json={"messages": messages}).json()
 
-    assert answer["choices"][0]["message"]["content"] == "I am a script, and heard: Hello"
+    assert answer["choices"][0]["message"]["content"] == "I am a fake model. You said: Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
-    with scripted_model.running(port) as again:  # of another command
+    with scripted_model.running(port) as again:  # started by another command
         assert again == FakeLlm(port, is_ours=False)
 
 
@@ -281,7 +279,7 @@ def test_app_uses_the_script_during_a_chat(
             raise end
 
     assert (len(app.deployed), app.tuning) == (2, before)
-    assert "It has no language model now: a chat needs --scripted again" in " ".join(capsys.readouterr().err.split())
+    assert "The local cloud has no language model now." in " ".join(capsys.readouterr().err.split())
 
 
 def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
@@ -323,7 +321,7 @@ def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureF
     with pytest.raises(CloudError, match="no deployment"), chatting(app):
         app.error = CloudError("no deployment")
 
-    assert "the app would still ask it" in " ".join(capsys.readouterr().err.split())
+    assert "the app is still configured to use it" in " ".join(capsys.readouterr().err.split())
 
 
 def test_existing_model_is_not_replaced(app: App) -> None:

@@ -1,11 +1,11 @@
-"""Changes by commands carry the database's time, because the API makes them."""
+"""Changes made by commands have the database's time, because the API makes them."""
 
 from pathlib import Path
 
 import cli
 
 PROCESS_CLOCK = {"chat.py", "dead_letters.py"}
-"""Modules that show an age."""
+"""Modules that use the process clock to show an age."""
 
 
 def test_commands_take_the_time_from_the_database() -> None:

@@ -36,7 +36,7 @@ def office(api: None, database: Database, admin: Connection) -> Office:
 
 def shown(office: Office, position: int = 0, width: int = 100) -> list[str]:
     page = call(str(office.ids[position]), width=width)
-    return [line.rstrip() for line in page.splitlines() if "Decide:" not in line]
+    return [line.rstrip() for line in page.splitlines() if "To decide:" not in line]
 
 
 def call(*words: str, width: int = 100) -> str:
@@ -75,7 +75,7 @@ def test_variances_and_links_show_their_reasons(office: Office):
     for code in ("price mismatch", "over billed quantity", "under delivered"):
         assert f"✗ {code}" in text
     assert "invoice R-81 ↔ purchase order 4711  high, rules" in text
-    assert "Named by its number." in text
+    assert "Referenced by its number." in text
     assert "purchase order 4711 ↔ contract RV-60" in text
 
 
@@ -94,11 +94,11 @@ def test_variance_awaiting_a_document_is_marked_differently(office: Office):
     office.admin.execute(
         "UPDATE cluster_diagnostics SET result = jsonb_set(result, '{variances,0,awaited_deliveries}', %s::jsonb) "
         "WHERE id = %s",
-        ['"It names delivery L2, which is not here."', cluster],
+        ['"It names delivery L2, which has not been received."', cluster],
     )
     page = " ".join(" ".join(shown(office)).split())
     assert "… " in page
-    assert page.count("It names delivery L2, which is not here.") == 1
+    assert page.count("It names delivery L2, which has not been received.") == 1
 
 
 def test_control_characters_of_documents_are_replaced(office: Office):
@@ -115,7 +115,7 @@ def test_output_fits_the_terminal(office: Office):
     assert max(map(len, shown(office))) <= 100
 
 
-def test_any_document_of_a_cluster_shows_it(office: Office):
+def test_any_document_id_shows_its_cluster(office: Office):
     compute(office)
     assert shown(office, 0) == shown(office, 1) == shown(office, 2)
 
@@ -128,7 +128,7 @@ def test_pending_cluster_is_shown_as_being_recomputed(office: Office):
 
 def test_uncomputed_cluster_shows_its_documents(office: Office):
     lines = shown(office)
-    assert lines[1] == "  It has not been computed."
+    assert lines[1] == "  It has not been computed yet."
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 
 
@@ -146,7 +146,7 @@ def test_json_output_contains_the_api_response(office: Office):
     assert cluster["comparison"]["outcome"] == "exception"
 
 
-def test_show_refuses_a_document_before_its_matching(office: Office):
+def test_unmatched_document_is_rejected(office: Office):
     documents: list[Paper] = [order("9000", 300)]
     position = office.file(documents[0])
     with pytest.raises(UsageError, match="has no cluster, because it has not been matched"):
@@ -155,10 +155,10 @@ def test_show_refuses_a_document_before_its_matching(office: Office):
 
 @pytest.mark.parametrize("text", ["zzzz", "abc", "ffffffff"])
 def test_unknown_id_is_refused(office: Office, text: str):
-    with pytest.raises(UsageError, match=f"whose id ends with '{text}'"):
+    with pytest.raises(UsageError, match=f"No document id ends with '{text}'"):
         call(text)
 
 
-def test_end_of_an_id_must_name_one_document(office: Office):
-    with pytest.raises(UsageError, match="More than one document's id ends with"):
+def test_ambiguous_id_suffix_is_rejected(office: Office):
+    with pytest.raises(UsageError, match="More than one document id ends with"):
         call(str(office.ids[0])[-4:])

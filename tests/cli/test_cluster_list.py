@@ -52,7 +52,7 @@ def test_list_is_filtered_and_sorted(office: Office):
     assert listed(office, "--supplier", "Vossberg") == [OTHER_ORDER]
     assert listed(office, "--number", "R-81", "--status", "all") == [ORDER]
     assert listed(office, "--sort", "newest") == [OTHER_ORDER, ORDER]
-    assert run("--status", "matched").startswith("No cluster matches.")
+    assert run("--status", "matched").startswith("No clusters found.")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_tenants_share_one_order_and_limit(office: Office, other: Office, sort: 
     assert rows("--sort", sort, "--limit", 3) == whole[:3]
 
 
-def test_cut_list_has_a_note(office: Office, other: Office):
+def test_truncated_list_has_a_note(office: Office, other: Office):
     assert "There are more" in run("--limit", 3)
     assert "There are more" not in run("--limit", 4)
 
@@ -90,7 +90,7 @@ def test_unknown_value_is_rejected(wrong: tuple[str, str]):
 
 
 def test_accepting_starts_diagnostics_and_hides_the_decision(office: Office, queue: FakeSqs):
-    assert "Decide: counterfoil clusters accept" in run("show", office.ids[ORDER])
+    assert "To decide: counterfoil clusters accept" in run("show", office.ids[ORDER])
 
     run("accept", office.ids[ORDER], "--by", "ann")
 
@@ -98,4 +98,4 @@ def test_accepting_starts_diagnostics_and_hides_the_decision(office: Office, que
     shown = run("show", office.ids[ORDER])
     assert "Accepted by ann" in shown
     assert "It is being recomputed." in shown
-    assert "Decide:" not in shown
+    assert "To decide:" not in shown

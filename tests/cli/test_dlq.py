@@ -129,7 +129,7 @@ def test_group_is_found_by_fingerprint_prefix(die: Die) -> None:
 
     assert listed("--group", fingerprint[:4]) == listed("--group", fingerprint) == [str(job_id)]
     for text in ("", fingerprint[:3], "zzzz", "%%%%"):
-        with pytest.raises(UsageError, match="no group whose fingerprint begins with"):
+        with pytest.raises(UsageError, match="No group fingerprint begins with"):
             run("list", "--group", text)
 
 
@@ -201,7 +201,7 @@ def test_show_prints_trace_commands_in_batches_of_five(die: Die, admin: Connecti
 def test_unknown_id_status_tenant_and_time_are_refused(die: Die) -> None:
     die()
     for text in ("ffff", "f", "'; --"):
-        with pytest.raises(UsageError, match="no dead letter whose id ends with"):
+        with pytest.raises(UsageError, match="No dead letter id ends with"):
             run("show", text)
     for words in (["list", "--status", "dead"], ["groups", "--status", "dead"]):
         with pytest.raises(UsageError, match="The state 'dead' is unknown: use one of pending"):
@@ -219,7 +219,7 @@ def test_long_payload_is_truncated(die: Die, admin: Connection) -> None:
     output = run("show", job_id)
 
     assert len(output) < 6000
-    assert "characters: --json shows all of it" in output
+    assert "characters. To see all of it, use --json." in output
     assert len(call("show", job_id)["payload"]["body"]) == 100_000
 
 
@@ -231,7 +231,7 @@ def test_groups_show_counts_and_last_times(die: Die) -> None:
 
     header, timed_out, disk_full = run("groups").splitlines()
 
-    assert header.split() == ["group", "letters", "pending", "last", "24", "hours", "died", "of"]
+    assert header.split() == ["group", "count", "pending", "last", "24", "hours", "error"]
     assert timed_out.split()[1:5] == ["3", "3", "3", "h"]
     assert "ingestion TimeoutError: Page # timed out" in timed_out
     assert disk_full.split()[1:5] == ["1", "1", "3", "d"]
@@ -287,7 +287,7 @@ def test_unassigned_dead_letter_is_found_by_id_suffix(die: Die, admin: Connectio
 
 @pytest.mark.usefixtures("die")
 def test_empty_tables_print_a_sentence() -> None:
-    assert run("list") == run("groups") == "There are no such dead letters.\n"
+    assert run("list") == run("groups") == "No dead letters found.\n"
     assert run("stats") == "There are no dead letters.\n"
     assert [call(command) for command in ("list", "groups", "stats")] == [[], [], []]
 

@@ -80,7 +80,7 @@ def test_dry_run_reports_an_empty_selection(yard: Yard):
 
 
 @pytest.mark.usefixtures("working")
-def test_yes_runs_the_operation_to_its_end(yard: Yard):
+def test_yes_option_runs_operation_to_completion(yard: Yard):
     job_ids = yard.fail(5)
     output = run("bulk-retry", *CONFIRMED, "--reason", "It is back", "--rate", 500)
     assert "is done: 5 of 5 dead letters succeeded, 0 failed, 0 skipped." in output
@@ -130,13 +130,11 @@ def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.M
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
     output = run("bulk-retry", *CONFIRMED, "--canary", 1, code=1)
     assert "is paused: 1 of 3 dead letters succeeded" in output
-    message = (
-        "The letter that was tried first did not succeed within 45 minutes of attempts. See why; resume the operation"
-    )
+    message = "The first retry did not succeed within 45 minutes of attempts. Check the cause. Resume the operation"
     assert message in " ".join(output.split())
 
 
-def test_no_wait_returns_immediately(yard: Yard):
+def test_no_wait_option_returns_immediately(yard: Yard):
     yard.fail(2)
     output = run("bulk-retry", *CONFIRMED, "--no-wait", "--canary", 1)
     assert "is canary: 0 of 2 dead letters succeeded" in output
@@ -170,7 +168,7 @@ def test_operation_is_listed_paused_resumed_and_canceled(yard: Yard):
     ]
 
 
-def test_the_table_of_operations_fits_eighty_columns(yard: Yard):
+def test_operations_table_fits_eighty_columns(yard: Yard):
     run("bulk-retry", *CONFIRMED, "--no-wait")
     yard.admin.execute(
         "UPDATE operation SET selected = 1000000, processed = 999999, succeeded = 999990, failed = 4, skipped = 5"
@@ -187,15 +185,15 @@ def test_empty_list_prints_a_sentence(yard: Yard):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("bulk-resolve", *CONFIRMED), "Give the reason with --reason"),
-        (("bulk-retry", "0000ffff"), "There is no dead letter whose"),
-        (("bulk-retry", "0000ffff", "--type", "echo"), "both at once"),
-        (("bulk-retry", "--group", "0000ffff"), "no group"),
+        (("bulk-resolve", *CONFIRMED), "--reason is required"),
+        (("bulk-retry", "0000ffff"), "No dead letter id ends with"),
+        (("bulk-retry", "0000ffff", "--type", "echo"), "either dead letter ids or filter options"),
+        (("bulk-retry", "--group", "0000ffff"), "No group fingerprint"),
         (("bulk-retry", "--tenant", "nobody"), "There is no such tenant"),
-        (("bulk-retry", "--tenant", "-"), "settled one by one"),
+        (("bulk-retry", "--tenant", "-"), "one at a time"),
         (("purge", "--before", "2026-03-03", "--status", "ignored", "--tenant", "-"), "unassigned"),
         (("export", "letters.csv", "--tenant", "-"), "unassigned"),
-        (("operations", "pause", "0000ffff"), "There is no operation whose id ends with '0000ffff'"),
+        (("operations", "pause", "0000ffff"), "No operation id ends with '0000ffff'"),
         (("operations", "--limit", "3", "show", "0000ffff"), "--limit"),
     ],
 )

@@ -17,7 +17,7 @@ from tests.dead_letters.letters import NOON, dying
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 
-REASON = ("--reason", "It is mended", "--by", "kim")
+REASON = ("--reason", "The cause is fixed", "--by", "kim")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def run(*words: object, application: Any = app, stdin: str | None = None, code: 
 def test_retry_closes_the_dead_letter_and_sends_message(job_id: UUID, queue: FakeSqs, admin: Connection) -> None:
     output = run("retry", str(job_id)[-8:], *REASON)
 
-    assert output == f"The dead letter {str(job_id)[-8:]} is retried.\n"
+    assert output == f"Dead letter {str(job_id)[-8:]} was retried.\n"
     assert [json.loads(sent["MessageBody"])["revision"] for sent in queue.sent["counterfoil-tasks"]] == [2]
     assert [(row["status"], row["resolved_by"]) for row in rows(admin, "dead_letter")] == [("retried", "kim")]
 
@@ -84,7 +84,7 @@ def test_payload_is_printed_edited_and_retried(job_id: UUID, admin: Connection) 
 
 
 def test_audit_trail_is_listed_and_verified(job_id: UUID) -> None:
-    assert run("audit") == "There are no changes of a dead letter.\n"
+    assert run("audit") == "There are no changes.\n"
     run("edit", job_id, '{"say": "bye"}', *REASON)
     run("ignore", job_id, *REASON)
 
@@ -97,8 +97,8 @@ def test_audit_trail_is_listed_and_verified(job_id: UUID) -> None:
     output = json.loads(run("audit", "--json"))
     assert [entry["number"] for entry in output] == [2, 1]
     assert [entry["actor"] for entry in output] == ["kim", "kim"]
-    assert run("verify", application=trail.app) == "acme: unbroken, 2 entries\n-: unbroken, 0 entries\n"
-    assert run("verify", "--tenant", "-", application=trail.app) == "-: unbroken, 0 entries\n"
+    assert run("verify", application=trail.app) == "acme: intact, 2 entries\n-: intact, 0 entries\n"
+    assert run("verify", "--tenant", "-", application=trail.app) == "-: intact, 0 entries\n"
 
 
 def test_audit_lists_changes_of_one_dead_letter(job_id: UUID, database: Database, admin: Connection) -> None:
@@ -121,7 +121,7 @@ def test_verify_detects_a_changed_entry(job_id: UUID, admin: Connection) -> None
     with admin.transaction():
         admin.execute("SET LOCAL session_replication_role = replica")
         admin.execute("UPDATE audit_entry SET actor = 'somebody else'")
-    assert "acme: broken at 1. The entry was changed." in run("verify", application=trail.app, code=1)
+    assert "acme: broken at entry 1. The entry was changed." in run("verify", application=trail.app, code=1)
     output = json.loads(run("verify", "--json", "--tenant", "acme", application=trail.app, code=1))
     assert output == [{"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry was changed."}}]
 
@@ -130,7 +130,7 @@ def test_verify_reads_all_pages(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -
     for number in range(5):
         run("edit", job_id, json.dumps({"say": str(number)}), *REASON)
     monkeypatch.setattr("cli.client.PAGE", 2)
-    assert run("verify", "--tenant", "acme", application=trail.app) == "acme: unbroken, 5 entries\n"
+    assert run("verify", "--tenant", "acme", application=trail.app) == "acme: intact, 5 entries\n"
 
 
 def test_verify_detects_missing_latest_entries(job_id: UUID, admin: Connection) -> None:
@@ -140,15 +140,15 @@ def test_verify_detects_missing_latest_entries(job_id: UUID, admin: Connection) 
         admin.execute("SET LOCAL session_replication_role = replica")
         admin.execute("DELETE FROM audit_entry WHERE number = 2")
     output = run("verify", "--tenant", "acme", application=trail.app, code=1)
-    assert output == "acme: broken at 2. The latest entries are missing.\n"
+    assert output == "acme: broken at entry 2. The latest entries are missing.\n"
 
 
 def test_tenant_viewer_verifies_only_its_own_trail(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     run("ignore", job_id, *REASON)
     connect_commands(monkeypatch, "[viewer tenant:acme]")
-    assert run("verify", application=trail.app) == "acme: unbroken, 1 entry\n"
+    assert run("verify", application=trail.app) == "acme: intact, 1 entry\n"
     with pytest.raises(UsageError, match="viewer"):
         run("verify", "--tenant", "-", application=trail.app)
     connect_commands(monkeypatch, "[viewer tenant:gone]")
-    with pytest.raises(UsageError, match="no trail to verify"):
+    with pytest.raises(UsageError, match="no audit trail to verify"):
         run("verify", application=trail.app)

@@ -46,7 +46,7 @@ def test_export_contains_secrets_and_is_audited(die: Die, tmp_path: Path, admin:
 
     output = run("export", file, "--tenant", "acme", "--by", "kim")
 
-    assert output == f"3 dead letters are in {file}.\n"
+    assert output == f"Wrote 3 dead letters to {file}.\n"
     assert [record["job_id"] for record in exported(file)] == job_ids
     assert "abcdefgh12345678" in file.read_text()
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
@@ -131,7 +131,7 @@ def end(admin: Connection, state: str) -> None:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`slow(state)` turns exports into operations that end with `state` in the first wait."""
+    """`slow(state)` makes exports run as operations, which end with `state`."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
     def configure(state: str) -> None:
@@ -166,7 +166,7 @@ def test_large_export_is_fetched_from_s3(
 
     output = run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
-    assert output.endswith(f"2 dead letters are in {tmp_path / 'letters.csv'}.\n")
+    assert output.endswith(f"Wrote 2 dead letters to {tmp_path / 'letters.csv'}.\n")
     assert (tmp_path / "letters.csv").read_bytes() == TWO
     assert ("X-Amz-Signature" in str(s3_requests[0].url), s3_requests[0].headers.get("Authorization")) == (True, None)
 
@@ -191,8 +191,8 @@ def test_export_wait_survives_a_database_outage(
         yield httpx.Response(200, content=b'"job_id"\r\n"a"\r\n', request=httpx.Request(method, url))
 
     monkeypatch.setattr(httpx, "stream", stream)
-    assert "1 dead letter is in" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
-    assert len(calls) == 3  # the operation twice, and its file
+    assert "Wrote 1 dead letter to" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    assert len(calls) == 3  # reads the operation twice, then its file
 
 
 def test_failed_export_leaves_no_file_and_hides_link(
@@ -208,7 +208,7 @@ def test_failed_export_leaves_no_file_and_hides_link(
 
     slow("done")
     monkeypatch.setattr(httpx, "stream", refuse)
-    with pytest.raises(CommandError, match="cannot be fetched from S3") as raised:
+    with pytest.raises(CommandError, match="cannot be downloaded from S3") as raised:
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
     assert "Signature" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
@@ -219,7 +219,7 @@ def test_failed_export_leaves_no_file_and_hides_link(
 
 @pytest.fixture
 def earlier_export(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
-    """Id of a completed export that its command did not fetch."""
+    """Id of a completed export whose file was not fetched."""
     die()
     slow("canceled")
     with pytest.raises(CommandError, match="canceled"):
@@ -250,7 +250,7 @@ def test_earlier_export_is_fetched_by_id_suffix(
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [earlier_export])
-    assert "1,234 dead letters are in" in run("fetch", earlier_export, file)
+    assert "Wrote 1,234 dead letters to" in run("fetch", earlier_export, file)
 
 
 def test_fetch_waits_for_an_export_in_progress(

@@ -60,7 +60,7 @@ def test_typed_slug_purges_closed_dead_letters(admin: Connection) -> None:
 @pytest.mark.usefixtures("dead_letters")
 @pytest.mark.parametrize("confirmation", [{"stdin": "Acme\n"}, {"words": ("--confirm", "other")}])
 def test_wrong_confirmation_purges_nothing(confirmation: dict[str, Any], admin: Connection) -> None:
-    with pytest.raises(UsageError, match="Nothing is purged"):
+    with pytest.raises(UsageError, match="Nothing was purged"):
         run("purge", *FILTER, *confirmation.get("words", ()), stdin=confirmation.get("stdin"))
     assert visible_statuses(admin) == ALL_STATUSES
     assert rows(admin, "operation") == []
@@ -74,9 +74,7 @@ def test_purge_is_refused_when_the_count_changed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(typer, "prompt", slowly)
 
-    with pytest.raises(
-        UsageError, match="Nothing is purged: the number of letters that would go is 3 by now, and was 2"
-    ):
+    with pytest.raises(UsageError, match="Nothing was purged: the preview showed 2 dead letters, and there are now 3"):
         run("purge", *FILTER)
     assert rows(admin, "operation") == []
 
@@ -100,12 +98,12 @@ def test_dry_run_counts_without_a_prompt(admin: Connection) -> None:
 @pytest.mark.usefixtures("dead_letters")
 @pytest.mark.parametrize("status", ["pending", "gone"])
 def test_only_closed_dead_letters_are_purged(status: str) -> None:
-    with pytest.raises(UsageError, match="cannot be purged: use one of"):
+    with pytest.raises(UsageError, match=r"cannot be purged\. Valid states:"):
         run("purge", "--before", "2026-03-03", "--status", status)
 
 
 @pytest.mark.usefixtures("dead_letters")
-def test_a_purge_is_undone_once(admin: Connection) -> None:
+def test_purge_is_undone_only_once(admin: Connection) -> None:
     purge_id = json.loads(run("purge", *FILTER, "--confirm", "acme", "--json"))["operation_id"]
 
     output = run_operations("restore", purge_id[-8:], "--by", "ann")
@@ -113,7 +111,7 @@ def test_a_purge_is_undone_once(admin: Connection) -> None:
     assert "is done: 2 dead letters restored." in output
     assert visible_statuses(admin) == ALL_STATUSES
     assert [operation["action"] for operation in json.loads(run_operations("--json"))] == ["restore", "purge"]
-    with pytest.raises(UsageError, match="undone already"):
+    with pytest.raises(UsageError, match="already undone"):
         run_operations("restore", purge_id)
 
 

@@ -58,7 +58,7 @@ def test_mail_is_uploaded_to_inbox_or_tenant(acme: UUID, mail_path: Path, storag
 def test_file_requires_a_tenant_and_nothing_is_uploaded(mail_path: Path, tmp_path: Path, storage: Storage) -> None:
     other = tmp_path / "invoice.pdf"
     other.write_bytes(PDF)
-    with pytest.raises(UsageError, match=r"invoice\.pdf is not a mail \(\.eml\), so it does not name its tenant"):
+    with pytest.raises(UsageError, match=r"invoice\.pdf is not mail \(\.eml\), so it requires a tenant"):
         call(mail_path, other)
     assert storage.files == {}
 
@@ -74,12 +74,12 @@ def test_refused_upload_is_an_error(acme: UUID, mail_path: Path, storage: Storag
     with pytest.raises(UsageError, match="There is no such tenant"):
         call(mail_path, "--tenant", "globex")
     storage.status = 403
-    with pytest.raises(CommandError, match="was not uploaded: the storage answers 403"):
+    with pytest.raises(CommandError, match="was not uploaded: S3 returned 403"):
         call(mail_path, "--tenant", "acme")
 
 
 def test_output_names_the_next_command(acme: UUID, mail_path: Path) -> None:
-    assert call(mail_path) == "1 uploaded. Their states: counterfoil documents\n"
+    assert call(mail_path) == "1 uploaded. To see their states: counterfoil documents\n"
     assert call(mail_path, "--tenant", "acme").endswith("counterfoil documents --tenant acme\n")
 
 

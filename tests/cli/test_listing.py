@@ -14,4 +14,4 @@ def test_list_option_before_a_subcommand_is_refused(app: typer.Typer, command: s
     error = CliRunner().invoke(app, [*before, command, "4f1c"]).exception
     assert isinstance(error, UsageError)
     named = ", ".join(word for word in before if word.startswith("--"))
-    assert str(error).startswith(f"{named} before '{command}' would mean the list of ")
+    assert str(error).startswith(f"{named} before '{command}' applies to the list of ")

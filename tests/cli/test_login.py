@@ -35,7 +35,7 @@ HOUR = 3600.0
 
 @dataclass
 class Pool:
-    """A deployment and its issuer: discovery, authorization, token and revocation endpoints."""
+    """A deployment, and the discovery and OAuth endpoints of its issuer."""
 
     url: str = ""
     lifetime: float = HOUR
@@ -134,7 +134,7 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(autouse=True)
 def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Use free ports, because other tests and users may have the real ones."""
+    """Use free ports, because other tests or users may occupy the real ones."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))
@@ -237,8 +237,8 @@ def test_offline_access_is_requested_where_supported(pool: Pool) -> None:
     ("redirect", "message"),
     [
         ({"error": "access_denied", "state": "x"}, "denied or canceled"),
-        ({"error": "invalid_scope", "error_description": SECRET}, "refuses the sign-in: invalid_scope"),
-        ({"error": f"{SECRET}.{SECRET}"}, "refuses the sign-in: unknown error"),
+        ({"error": "invalid_scope", "error_description": SECRET}, "rejected the sign-in: invalid_scope"),
+        ({"error": f"{SECRET}.{SECRET}"}, "rejected the sign-in: unknown error"),
         ({"code": f"{SECRET}-code-0", "state": "wrong"}, "belongs to another sign-in"),
         ({"code": f"{SECRET}-code-0"}, "belongs to another sign-in"),
     ],
@@ -253,11 +253,11 @@ def test_a_failed_sign_in_stores_nothing(pool: Pool, redirect: dict[str, str], m
 
 def test_an_expired_code_is_refused(pool: Pool) -> None:
     pool.refuses = True
-    with pytest.raises(CommandError, match=r"refuses: invalid_grant\. The code may have expired"):
+    with pytest.raises(CommandError, match=r"rejected the request: invalid_grant\. The code may have expired"):
         run("login", "--url", pool.url)
 
 
-def test_a_login_without_answer_ends(pool: Pool) -> None:
+def test_unanswered_login_times_out(pool: Pool) -> None:
     with pytest.raises(CommandError, match="more than 1 seconds"):
         run("login", "--url", pool.url, "--no-browser", "--wait", "1")
 
@@ -298,12 +298,12 @@ def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch:
     "url", ["http://console.example", "console.example", "https://a:b@console.example", "https://example:port"]
 )
 def test_invalid_or_unencrypted_address_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="--url is the address"):
+    with pytest.raises(UsageError, match="--url must be the address"):
         run("login", "--url", url)
 
 
 def test_login_requires_a_deployment(pool: Pool) -> None:
-    with pytest.raises(UsageError, match="Name the deployment"):
+    with pytest.raises(UsageError, match="--url is required"):
         run("login")
     with pytest.raises(UsageError, match=r"does not belong to a deployment of Counterfoil \(404\)"):
         run("login", "--url", f"{pool.url}/elsewhere")
@@ -376,24 +376,24 @@ def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
     api = reached()
     pool.refuses = True
     with pytest.raises(
-        UsageError, match=rf"has ended. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
+        UsageError, match=rf"has expired. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
     ) as raised:
         sent(api, time.time() + HOUR)
     assert SECRET not in str(raised.value)
     pool.refuses = False
     run("logout")
-    with pytest.raises(UsageError, match="has ended"):
+    with pytest.raises(UsageError, match="has expired"):
         sent(api, time.time() + HOUR)
 
 
 # -- precedence -----------------------------------------------------------------------------------------------------
 
 
-def test_the_environment_precedes_a_login(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_a_login(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
     monkeypatch.setenv("COUNTERFOIL_URL", f"{pool.url}/")
     assert sent(reached()) == pool.tokens[0]
-    with pytest.raises(UsageError, match="leave --by out"):
+    with pytest.raises(UsageError, match="Remove --by"):
         reached("--by", "kim")
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "a.b.c")
     assert isinstance(reached().client.auth, client.BearerAuth)

@@ -59,7 +59,7 @@ def test_dmarc_policy_is_hold_until_it_is_set(make_tenant: Callable[..., UUID], 
     assert call("dmarc", "acme", of=tenants.app) == {"tenant": "acme", "dmarc_policy": "hold"}
     changed = run("dmarc", "acme", "--policy", "reject", "--by", "ann", of=tenants.app)
 
-    assert changed == "Tenant 'acme': mail that fails DMARC: reject\n"
+    assert changed == "DMARC policy of tenant 'acme': reject\n"
     assert call("dmarc", "acme", of=tenants.app)["dmarc_policy"] == "reject"
     assert call("dmarc", "zenith", of=tenants.app)["dmarc_policy"] == "hold"
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [("dmarc policy changed",)]

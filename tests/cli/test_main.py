@@ -37,7 +37,7 @@ def called(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (CommandError("Something is not as wanted"), ExitCode.FAILED_CHECK),
+        (CommandError("The check failed"), ExitCode.FAILED_CHECK),
         (UsageError("There is no such file"), ExitCode.USAGE),
         (CloudError("There is no cloud"), ExitCode.NO_CLOUD),
         (DatabaseUnavailableError("PostgreSQL is not available"), ExitCode.FAILED_CHECK),
@@ -59,7 +59,7 @@ def test_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "The disk is full (/here)" in shown
 
 
-def test_defect_writes_its_traceback_to_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_unexpected_error_writes_traceback_to_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     code, shown = called(monkeypatch, capsys, ZeroDivisionError("division by zero"))
     report = Path(shown.rsplit(" ", 1)[1].removesuffix(".\n"))
     assert code == ExitCode.INTERNAL_ERROR

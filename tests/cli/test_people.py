@@ -43,7 +43,7 @@ def test_person_is_invited_changed_and_removed() -> None:
     assert "To invite one: counterfoil people add" in run("list")
 
 
-def test_unknown_person_is_named() -> None:
+def test_invalid_person_command_is_refused() -> None:
     with pytest.raises(UsageError, match="There is no person 'bob@"):
         run("remove", "bob@acme.example")
     with pytest.raises(UsageError, match="A tenant is required"):

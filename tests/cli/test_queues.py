@@ -15,7 +15,7 @@ from cli.commands.queues import app
 from cli.failures import UsageError
 from cli.local import commands
 from counterfoil import aws
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
@@ -55,7 +55,7 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def test_list_shows_depths_and_results_of_queues(
-    queue: FakeSqs, admin: Connection, keeper_database: Database, make_tenant: Callable[..., UUID]
+    queue: FakeSqs, admin: Connection, maintenance_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     acme = make_tenant("acme")
     make_task(admin, acme)
@@ -66,7 +66,7 @@ def test_list_shows_depths_and_results_of_queues(
            SELECT 'tasks', %s, 'succeeded', now() - interval '2 minutes' FROM generate_series(1, 3)""",
         [acme],
     )
-    with keeper_connection(keeper_database) as connection:
+    with maintenance_connection(maintenance_database) as connection:
         add_up_minutes(connection, datetime.now(UTC))
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
 
@@ -75,10 +75,11 @@ def test_list_shows_depths_and_results_of_queues(
     assert lines[0].split() == [
         "worker",
         "messages",
-        "working",
-        "waiting",
+        "running",
+        "pending",
         "oldest",
         "dead",
+        "letters",
         "last",
         "hour",
         "done",
@@ -90,7 +91,11 @@ def test_list_shows_depths_and_results_of_queues(
 
 
 def test_status_and_queues_count_dead_letters_alike(
-    queue: FakeSqs, admin: Connection, database: Database, keeper_database: Database, make_tenant: Callable[..., UUID]
+    queue: FakeSqs,
+    admin: Connection,
+    database: Database,
+    maintenance_database: Database,
+    make_tenant: Callable[..., UUID],
 ) -> None:
     tenants = [make_tenant(slug) for slug in ("acme", "beta")]
     for tenant in tenants:
@@ -99,7 +104,7 @@ def test_status_and_queues_count_dead_letters_alike(
             admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE status = 'ignored'")
     dying(database, tenants[0])(worker="ingestion")
-    with keeper_connection(keeper_database) as connection:
+    with maintenance_connection(maintenance_database) as connection:
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
     outputs = {"TasksQueueUrl": "q/counterfoil-tasks", "TasksDeadLetterQueueUrl": "q/counterfoil-tasks-dlq"}
     queue.depths["q/counterfoil-tasks-dlq"] = 7
@@ -166,14 +171,14 @@ def test_queue_is_paused_and_resumed_with_reason(lambda_: FakeLambda, admin: Con
 def test_unapplied_pause_is_reported(lambda_: FakeLambda) -> None:
     lambda_.states[MAPPING] = "Updating"
     assert "retried within a minute" in run("pause", "tasks", *REASON)
-    assert "Lambda has not accepted it yet." in run()
+    assert "The change has not been applied to Lambda yet." in run()
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
 def test_invalid_pause_changes_nothing(command: str, lambda_: FakeLambda, admin: Connection) -> None:
     with pytest.raises(UsageError, match="--reason"):
         run(command, "tasks", "--by", "kim")
-    with pytest.raises(UsageError, match=r"There is no queue 'task'\. The queues are tasks"):
+    with pytest.raises(UsageError, match=r"There is no queue 'task'\. Valid names: tasks"):
         run(command, "task", *REASON)
     assert lambda_.calls == []
     assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)

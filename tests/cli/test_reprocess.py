@@ -61,7 +61,7 @@ def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], ad
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("acme", "--what", "match", "--from", "2026-02-01", "--to", "2026-02-01"), "must begin before its end"),
+        (("acme", "--what", "match", "--from", "2026-02-01", "--to", "2026-02-01"), "in the past and before its end"),
         (("nobody", "--what", "match"), "There is no such tenant"),
     ],
 )

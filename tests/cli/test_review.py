@@ -40,8 +40,8 @@ def call(*words: object) -> Any:
 def test_list_shows_documents_with_their_candidates(office: Office) -> None:
     (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
     assert "purchase order 4711 or purchase order 4711" in row
-    assert run("--document-type", "credit_note").strip() == "No document is in doubt."
-    assert run("--min-probability", "0.9").strip() == "No document is in doubt."
+    assert run("--document-type", "credit_note").strip() == "No document is waiting for review."
+    assert run("--min-probability", "0.9").strip() == "No document is waiting for review."
     assert [review["id"] for review in call()] == [str(office.ids[2])]
 
 
@@ -69,14 +69,14 @@ def test_show_compares_candidates_with_their_evidence(office: Office) -> None:
 def test_confirmation_stores_reviewer_and_reason(office: Office) -> None:
     output = run("confirm", office.ids[2], office.ids[1], "--by", "ann", "--reason", "the driver's note")
     assert "invoice R-81" in output
-    assert "belong together." in output
+    assert "were confirmed as a match." in output
     assert office.links() == {(1, 2), (3, 4)}
-    assert run().strip() == "No document is in doubt."
+    assert run().strip() == "No document is waiting for review."
     assert "ann confirmed" in run("show", office.ids[2])
     assert "the driver's note" in run("show", office.ids[2])
 
 
-def test_all_candidates_are_rejected_at_once(office: Office) -> None:
+def test_all_candidates_are_rejected_together(office: Office) -> None:
     done = call("reject", office.ids[2], "--all", "--by", "ann")
     assert (done["verdict"], len(done["decided"]), office.reviews()) == ("rejected", 2, {})
 
@@ -102,7 +102,7 @@ def test_impossible_decision_is_refused(office: Office, database: Database, admi
         run("merge", office.ids[2], other.ids[0])
     with pytest.raises(UsageError, match="There is no such review"):
         run("reject", office.ids[0], "--all")
-    with pytest.raises(UsageError, match="or give --all"):
+    with pytest.raises(UsageError, match="or --all"):
         run("reject", office.ids[2])
     with pytest.raises(UsageError, match="There is no such review"):
         run("show", office.ids[0])
@@ -114,15 +114,15 @@ def test_impossible_decision_is_refused(office: Office, database: Database, admi
 
 @pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "resolved"), ("--limit", "3"), ("--json",)])
 def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], office: Office) -> None:
-    with pytest.raises(UsageError, match=f"{option[0]} before 'reject' would mean the list"):
+    with pytest.raises(UsageError, match=f"{option[0]} before 'reject' applies to the list"):
         run(*option, "reject", office.ids[2], "--all")
     assert office.reviews() == {2: [[0, 1]]}
 
 
 def test_list_footer_shows_state_and_truncation(office: Office) -> None:
-    assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt. ")
+    assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review. ")
     office.match(office.file(invoice("R-82", 40, po_reference="4711", lines=[], total_gross="333.00")))
-    assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt, and there are more: raise --limit. ")
+    assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review, and there are more: raise --limit. ")
     run("reject", office.ids[2], "--all", "--by", "ann")
-    assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a person. ")
-    assert run("--state", "resolved").strip() == "No document is no longer in doubt, without a decision."
+    assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a reviewer. ")
+    assert run("--state", "resolved").strip() == "No document is no longer ambiguous, without a decision."

@@ -87,7 +87,7 @@ def test_refused_question_is_shown(office: Office, scripted: Server) -> None:
     scripted.then(Failure(400))
     office.match(office.file(again(2)))
     shown = run("questions", office.ids[2])
-    assert "It was refused: 127.0.0.1 answered with HTTP 400" in shown
+    assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
 
@@ -107,13 +107,13 @@ def test_link_shows_the_command_for_its_question(office: Office, scripted: Serve
     scripted.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
-    assert f"The question: counterfoil review questions {str(office.ids[2])[-8:]}" in result.output
+    assert f"LLM judgment: counterfoil review questions {str(office.ids[2])[-8:]}" in result.output
     with pytest.raises(UsageError, match="There is no such review"):
         run("show", office.ids[2])
 
 
 def test_document_without_questions_prints_a_sentence(office: Office) -> None:
-    assert "There are no questions to a language model about this document." in run("questions", office.ids[0])
+    assert "No questions about this document were sent to a language model." in run("questions", office.ids[0])
     assert "questions" in CliRunner().invoke(app, ["--help"]).output
 
 

@@ -63,7 +63,7 @@ def outcome_of(office: Office, position: int) -> str:
 
 @pytest.fixture
 def accepted(office: Office) -> Office:
-    """Twenty accepted price differences of 1.5 percent, and a disputed one of 2.5 percent."""
+    """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
     for number in range(20):
         accept(office, invoiced_order(office, number, "101.50"))
     disputed = invoiced_order(office, 20, "102.50")
@@ -77,10 +77,10 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: Office, admin: Connec
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
     assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
-    assert "Tolerated now: 1 % more or less. Proposed: 1 % less, 1.5 % more." in shown
+    assert "Current tolerance: 1 % more or less. Suggested: 1 % less, 1.5 % more." in shown
     assert "Accepted in 20 documents by ann, on" in shown
     assert "95 of 100 within 1.5 %, the largest 1.5 %; the smallest disputed is 2.5 %." in shown
-    assert "20 of them would have needed no review." in shown
+    assert "20 of them would not have needed a review." in shown
     assert "at least 86% of such differences" in shown
 
     next_ = invoiced_order(accepted, 30, "101.50")
@@ -126,7 +126,7 @@ def test_too_few_acceptances_suggest_nothing(office: Office):
     for number in range(3):
         accept(office, invoiced_order(office, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
-    assert "Nothing is proposed for" in shown
+    assert "No suggestion for" in shown
     assert (
         "Tarnow Schrauben AG (DE136695976), prices, more than expected: 3 documents accepted; 20 are required." in shown
     )
@@ -144,14 +144,14 @@ def test_acceptance_lists_accepted_and_open_variances(office: Office):
     office.match_all()
     compute(office, position)
     end = str(position_id := office.ids[position])[-8:]
-    assert f"Decide: counterfoil clusters accept {end}, or dispute {end}" in call(
+    assert f"To decide: counterfoil clusters accept {end}, or dispute {end}" in call(
         clusters.app, "show", str(position_id)
     )
     shown = " ".join(accept(office, position).split())
     assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
     assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
     compute(office, position)
-    assert "Decide:" not in call(clusters.app, "show", str(position_id))
+    assert "To decide:" not in call(clusters.app, "show", str(position_id))
     case = json.loads(call(clusters.app, "show", str(office.ids[position]), "--json"))
     assert case["comparison"]["outcome"] == "incomplete"
 
@@ -160,7 +160,7 @@ def test_decision_changes_only_with_supersede(office: Office):
     position = invoiced_order(office, 1, "101.50")
     accept(office, position)
     id_ = str(office.ids[position])
-    with pytest.raises(UsageError, match="say that you supersede it"):
+    with pytest.raises(UsageError, match="Supersede that decision explicitly"):
         call(clusters.app, "dispute", id_, "--by", "bob")
     decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--supersede", "--json"))
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
@@ -170,9 +170,9 @@ def test_invalid_selection_of_variances_is_refused(office: Office):
     position, other = invoiced_order(office, 1, "101.50"), invoiced_order(office, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
         accept(office, position, "--code", "prices")
-    with pytest.raises(UsageError, match="The case has no such difference"):
+    with pytest.raises(UsageError, match="The cluster has no such difference"):
         accept(office, position, "--document", str(office.ids[other]))
-    with pytest.raises(UsageError, match="The case has no such difference"):
+    with pytest.raises(UsageError, match="The cluster has no such difference"):
         accept(office, position, "--document", str(office.ids[position + 2]), "--line", "8")
     with pytest.raises(UsageError, match="One change at a time"):
         call(app, "tolerances", "acme", "--suggest", "--set", "price")

@@ -1,4 +1,4 @@
-"""Tasks are submitted, listed, shown and canceled on the command line, through the API."""
+"""Tasks are submitted, listed, shown and canceled on the command line."""
 
 import json
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_payload_is_read_from_file_or_stdin(queue: FakeSqs, admin: Connection, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "no such task_type; known are"),
+        (["nothing"], "no such task_type. Valid types:"),
         (["http_request", '{"url": "https://example.com"}'], "HTTP_REQUEST_TASKS_ENABLED is not set"),
         (["echo", "[]"], "must be a JSON object"),
         (["echo", "{"], "must be a JSON object"),
@@ -138,7 +138,7 @@ def test_show_finds_a_task_by_id_suffix(queue: FakeSqs, admin: Connection) -> No
     assert [line.split()[:1] for line in output.splitlines() if "It was away." in line] == [["1"], ["2"]]
     assert [attempt["outcome"] for attempt in call("show", job_id)["timeline"]] == ["retry", "succeeded"]
     for text in ("ffff", "f", "'; --"):
-        with pytest.raises(UsageError, match="no task whose id ends with"):
+        with pytest.raises(UsageError, match="No task id ends with"):
             run("show", text)
 
 
@@ -150,7 +150,7 @@ def test_long_result_is_truncated(queue: FakeSqs, admin: Connection) -> None:
 
     assert queue.sent[QUEUE]
     assert len(output) < 6000
-    assert "100002 characters: --json" in output
+    assert "100002 characters. To see all of it, use --json." in output
     assert len(call("show", job_id)["result"]) == 100_000
     assert "result" not in call("list")[0]
 
@@ -161,7 +161,7 @@ def test_list_is_filtered_and_newest_first(queue: FakeSqs, admin: Connection) ->
 
     assert [task["job_id"] for task in call("list")] == [second["job_id"], first["job_id"]]
     assert [task["job_id"] for task in call("list", "--status", "failed", "--type", "echo")] == [first["job_id"]]
-    assert "There are no such tasks." in run("list", "--type", "chat_completion")
+    assert "No tasks found." in run("list", "--type", "chat_completion")
     (row,) = [line for line in run("list").splitlines() if first["job_id"][-8:] in line]
     assert row.split()[1:4] == ["echo", "failed", "0"]
     with pytest.raises(UsageError, match="no status 'running'"):

@@ -56,7 +56,7 @@ def test_tenant_is_added_with_its_setup(admin: Connection) -> None:
 
 @pytest.mark.parametrize("words", [("--webhook", "https://erp.example.com"), ("--s3", "files"), ("--s3", "=in")])
 def test_destination_without_name_is_refused(words: tuple[str, ...], admin: Connection) -> None:
-    with pytest.raises(UsageError, match="must be a name and a place"):
+    with pytest.raises(UsageError, match="must be a name and a destination"):
         run("add", "acme", *words)
     assert rows(admin, "tenant") == []
 
@@ -97,5 +97,5 @@ def test_addresses_are_added_and_removed(acme: UUID, what: str) -> None:
 def test_erased_tenant_is_confirmed_by_its_slug(acme: UUID, admin: Connection) -> None:
     with pytest.raises(UsageError, match="Nothing was erased"):
         run("delete", "acme", "--confirm", "globex")
-    assert "is stored and begins within a minute" in run("delete", "acme", "--confirm", "acme")
+    assert "was requested. It starts within a minute." in run("delete", "acme", "--confirm", "acme")
     assert call("list") == []

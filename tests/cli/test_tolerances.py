@@ -88,7 +88,7 @@ def test_a_tolerance_is_removed_by_its_scope():
     call("acme", "--set", "price", "--within", "2%")
     call("acme", "--set", "price", "--within", "5%", "--article", "A1")
     assert [tolerance["article"] for tolerance in call("acme", "--remove", "price")] == ["A1"]
-    with pytest.raises(UsageError, match="There is no tolerance of price"):
+    with pytest.raises(UsageError, match="There is no tolerance for price"):
         run("acme", "--remove", "price")
 
 
@@ -147,7 +147,7 @@ def test_invalid_limit_is_refused(text: str):
     ("words", "message"),
     [
         (["--set", "price"], "A limit is required"),
-        (["--set", "price", "--above", "1%"], "--below for this one"),
+        (["--set", "price", "--above", "1%"], "--below 2% for one"),
         (["--set", "price", "--remove", "tax"], "One change at a time"),
         (["--within", "1%"], "A key is required"),
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "at most 200 characters"),

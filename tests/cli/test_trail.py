@@ -32,7 +32,7 @@ def called(*words: str) -> str:
         (("--by", "x" * 255), "--by takes"),
         (("--by", "ann", "--reason", ""), "--reason takes 1 to 2000 characters"),
         (("--by", "ann", "--reason", "x" * 2001), "--reason takes"),
-        (("--by", "ann", "--reason", "one\ntwo"), "in one line"),
+        (("--by", "ann", "--reason", "one\ntwo"), "on one line"),
     ],
 )
 def test_invalid_by_or_reason_is_refused(words: tuple[str, ...], message: str):

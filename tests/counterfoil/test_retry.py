@@ -23,7 +23,7 @@ POLICY = RedeliverPolicy()
         (4, 1, GiveUp("max_retries_exceeded", to_dead_letter_queue=True)),
     ],
 )
-def test_transient_failure_is_retried_twice_then_given_up(attempts, receives, decision) -> None:
+def test_transient_failure_is_final_after_two_retries(attempts, receives, decision) -> None:
     for error in (ServiceUnavailableError("x"), CancelledError("x"), RuntimeError("not in the tree")):
         assert POLICY.decide(error, attempts, receives, NOW) == decision
 

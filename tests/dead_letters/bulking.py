@@ -98,7 +98,7 @@ class Yard:
         return fetched
 
     def works(self, operation: Operation) -> list[UUID]:
-        """Return the work ids of retried dead letters."""
+        """Return the work ids of dead letters that the operation retried."""
         fetched = self.admin.execute(
             "SELECT d.work_id FROM operation_item i JOIN dead_letter d USING (job_id) "
             "WHERE i.operation_id = %s AND i.result = 'succeeded' ORDER BY i.number",

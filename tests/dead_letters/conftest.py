@@ -29,8 +29,8 @@ def yard(database: Database, admin: Connection, tenant_id: UUID, die: Die) -> Ya
 
 
 @pytest.fixture
-def settle(admin: Connection) -> Callable[[UUID, str], None]:
-    """`settle(job_id, status)` sets the status of a dead letter."""
+def set_status(admin: Connection) -> Callable[[UUID, str], None]:
+    """`set_status(job_id, status)` sets the status of a dead letter."""
 
     def change(job_id: UUID, status: str) -> None:
         admin.execute("UPDATE dead_letter SET status = %s, version = version + 1 WHERE job_id = %s", [status, job_id])

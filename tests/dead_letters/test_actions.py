@@ -233,7 +233,9 @@ def unreadable(database: Database) -> Callable[..., UUID]:
             message=None,
             payload={"body": body, "encoding": encoding},
             attempts=0,
-            failure=FailureDetails("non_retriable_error", "InvalidMessageError", "The message is no task", 0, worker),
+            failure=FailureDetails(
+                "non_retriable_error", "InvalidMessageError", "The message is not a task", 0, worker
+            ),
             created_at=NOON,
         )
         with database.delivery() as connection:
@@ -293,12 +295,12 @@ def test_unassigned_dead_letter_is_hidden_from_tenants(
 # -- closing ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("settle", "status"), [(actions.resolve, "resolved"), (actions.ignore, "ignored")])
+@pytest.mark.parametrize(("close", "status"), [(actions.resolve, "resolved"), (actions.ignore, "ignored")])
 def test_dead_letter_is_closed_with_note(
-    settle: Callable[..., ChangeResult], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    close: Callable[..., ChangeResult], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
-    settle(database, tenant_id, change(job_id, note="Booked by hand"))
+    close(database, tenant_id, change(job_id, note="Booked by hand"))
     dead_letter = shown(database, tenant_id, job_id)
     assert (dead_letter.status, dead_letter.version, dead_letter.resolved_by) == (status, 2, "kim")
     assert dead_letter.resolution == {"action": status, "notes": "Booked by hand"}
@@ -308,13 +310,13 @@ def test_dead_letter_is_closed_with_note(
 
 
 @pytest.mark.parametrize("note", [None, "", "  ", "x" * (actions.MAX_NOTE_CHARS + 1)])
-@pytest.mark.parametrize("settle", [actions.resolve, actions.ignore])
+@pytest.mark.parametrize("close", [actions.resolve, actions.ignore])
 def test_closing_requires_valid_note(
-    settle: Callable[..., ChangeResult], note: str | None, fail: Fail, database: Database, tenant_id: UUID
+    close: Callable[..., ChangeResult], note: str | None, fail: Fail, database: Database, tenant_id: UUID
 ):
     job_id = fail()
     with pytest.raises(RejectedRequestError, match="note"):
-        settle(database, tenant_id, change(job_id, note=note))
+        close(database, tenant_id, change(job_id, note=note))
     assert shown(database, tenant_id, job_id).status == "pending"
 
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Database, keeper_connection
+from counterfoil.db import Database, maintenance_connection
 from counterfoil.dead_letters import bulk, groups
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError, VersionConflictError
@@ -104,7 +104,7 @@ def test_control_requires_current_version_and_state(yard: Yard, make_tenant: Cal
 
 def test_each_change_has_one_audit_entry(yard: Yard):
     yard.fail(9)
-    operation = yard.request(rate=5, canary=None, note="It is mended")
+    operation = yard.request(rate=5, canary=None, note="The cause is fixed")
     steer(yard, operation, "pause")
     steer(yard, operation, "resume")
     yard.run(operation)
@@ -207,33 +207,33 @@ def test_operations_are_listed_newest_first(yard: Yard):
     assert [operation.id for operation in (*first, *rest)] == arguments[::-1]
 
 
-def test_operation_is_deleted_after_retention(yard: Yard, keeper_database: Database):
+def test_operation_is_deleted_after_retention(yard: Yard, maintenance_database: Database):
     yard.fail(2)
     yard.run(yard.request())
-    assert _delete_expired(keeper_database, LATER + store.KEPT) == 0
+    assert _delete_expired(maintenance_database, LATER + store.KEPT) == 0
     now = _expire(yard)
-    assert _delete_expired(keeper_database, now) == 1
+    assert _delete_expired(maintenance_database, now) == 1
     assert rows(yard.admin, "operation_item") == []
-    assert _delete_expired(keeper_database, LATER + timedelta(days=9999)) == 0
+    assert _delete_expired(maintenance_database, LATER + timedelta(days=9999)) == 0
 
 
-def test_large_operation_is_deleted_in_batches(yard: Yard, keeper_database: Database):
+def test_large_operation_is_deleted_in_batches(yard: Yard, maintenance_database: Database):
     yard.fail(5)
     yard.run(yard.request())
     now = _expire(yard)
     current = yard.request(job_ids=yard.fail(1, first=10))
     remaining = []
-    while _delete_expired(keeper_database, now, at_once=2) == 0:
+    while _delete_expired(maintenance_database, now, at_once=2) == 0:
         remaining.append(len(rows(yard.admin, "operation_item")) - 1)
     assert remaining == [3, 1]
     assert [row["operation_id"] for row in rows(yard.admin, "operation_item")] == [str(current.id)]
 
 
-def test_database_protects_results_until_retention_ends(yard: Yard, keeper_database: Database):
+def test_database_protects_results_until_retention_ends(yard: Yard, maintenance_database: Database):
     yard.fail(2)
     yard.run(yard.request())
     yard.admin.execute("UPDATE operation SET ended_at = now() - interval '89 days'")
-    with keeper_connection(keeper_database) as connection:
+    with maintenance_connection(maintenance_database) as connection:
         assert connection.execute("DELETE FROM operation_item").rowcount == 0
         assert connection.execute("SELECT number FROM operation_item").fetchall() == []
 
@@ -244,6 +244,6 @@ def _expire(yard: Yard) -> datetime:
     return yard.admin.execute("SELECT now()").fetchall()[0][0]  # type: ignore[no-any-return]
 
 
-def _delete_expired(keeper_database: Database, now: datetime, **bound: int) -> int:
-    with keeper_connection(keeper_database) as connection:
+def _delete_expired(maintenance_database: Database, now: datetime, **bound: int) -> int:
+    with maintenance_connection(maintenance_database) as connection:
         return store.delete_expired(connection, now, **bound)

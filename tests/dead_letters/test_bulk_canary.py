@@ -101,7 +101,7 @@ def test_failed_canary_stops_operation(yard: Yard):
     yard.now += timedelta(hours=1)
     yard.run(operation)
     ended = yard.shown(operation)
-    assert (ended.state, ended.reason) == ("halted", "Of 2 letters that were tried first, 1 died again.")
+    assert (ended.state, ended.reason) == ("halted", "1 of the first 2 retries failed again.")
     assert ended.ended_at == yard.now
     assert Counter(yard.results(operation).values()) == {"succeeded": 2, None: 3}
     assert yard.step(operation) is None
@@ -121,8 +121,8 @@ def test_unfinished_canary_pauses_operation_after_timeout(yard: Yard):
     paused = yard.shown(operation)
     assert (paused.state, paused.succeeded, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
-        "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of attempts. "
-        "See why; resume the operation to wait as long again, or cancel it."
+        "5 of the first 5 retries did not succeed within 45 minutes of attempts. "
+        "Check the cause. Resume the operation to wait again, or cancel it."
     )
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
     assert yard.step(operation) is None
@@ -186,8 +186,8 @@ def test_fully_canceled_canary_pauses_operation(yard: Yard):
     paused = yard.shown(operation)
     assert (paused.state, paused.succeeded) == ("paused", 2)
     assert paused.reason == (
-        "Of 2 letters that were begun first, none succeeded: they were canceled, or there was nothing to do. "
-        "Cancel the operation, and try others."
+        "None of the first 2 retries succeeded: they were canceled or had nothing to do. "
+        "Cancel the operation and retry other dead letters."
     )
     assert steer(yard, operation, "cancel").reason is None
 
@@ -206,15 +206,15 @@ def test_canary_counts_only_attempted_items(yard: Yard):
     yard.run(operation)
     ended = yard.shown(operation)
     assert (ended.succeeded, ended.skipped) == (5, 1)
-    assert (ended.state, ended.reason) == ("halted", "Of 2 letters that were tried first, 1 died again.")
+    assert (ended.state, ended.reason) == ("halted", "1 of the first 2 retries failed again.")
 
 
 ONE = {
-    "failed": "The letter that was tried first died again.",
-    "pending": "The letter that was tried first did not succeed within 45 minutes of attempts. "
-    "See why; resume the operation to wait as long again, or cancel it.",
-    "canceled": "The letter that was begun first did not succeed: it was canceled, or there was nothing to do. "
-    "Cancel the operation, and try others.",
+    "failed": "The first retry failed again.",
+    "pending": "The first retry did not succeed within 45 minutes of attempts. "
+    "Check the cause. Resume the operation to wait again, or cancel it.",
+    "canceled": "The first retry did not succeed: it was canceled or had nothing to do. "
+    "Cancel the operation and retry other dead letters.",
 }
 
 

@@ -88,7 +88,7 @@ def test_concurrently_closed_dead_letters_are_skipped(yard: Yard, monkeypatch: p
     yard.run(operation)
     assert yard.results(operation) == {first: "skipped", second: "succeeded", third: "succeeded", fourth: "skipped"}
     reasons = {item.job_id: (item.reason, item.version) for item in yard.items(operation)}
-    assert reasons[first] == reasons[fourth] == ("It is resolved already.", 2)
+    assert reasons[first] == reasons[fourth] == ("It is already resolved.", 2)
     assert {row["resolved_by"] for row in rows(yard.admin, "dead_letter") if row["status"] == "resolved"} == {"ann"}
     ended = yard.shown(operation)
     assert (ended.succeeded, ended.failed, ended.skipped) == (2, 0, 2)
@@ -104,7 +104,7 @@ def test_renewed_and_deleted_dead_letters_are_skipped(yard: Yard):
     assert [item.reason for item in yard.items(operation)] == [
         None,
         "There is no such dead letter.",
-        "It died after the request.",
+        "It failed after the request.",
     ]
 
 
@@ -129,14 +129,14 @@ def test_unretriable_work_items_are_reported_as_failed(yard: Yard):
 def test_bulk_retry_uses_edited_payload(yard: Yard):
     edited, plain = yard.fail(2)
     yard.admin.execute(
-        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit_metadata = '{}' WHERE job_id = %s""",
+        """UPDATE dead_letter SET edited_payload = '{"say": "fixed"}', edit_metadata = '{}' WHERE job_id = %s""",
         [edited],
     )
     operation = yard.request()
     yard.run(operation)
     assert yard.results(operation) == {edited: "succeeded", plain: "succeeded"}
     payloads = {row["id"]: row["payload"] for row in rows(yard.admin, "task")}
-    assert payloads[str(yard.work_of(edited))] == {"say": "mended"}
+    assert payloads[str(yard.work_of(edited))] == {"say": "fixed"}
 
 
 def test_invalid_edited_payload_fails_alone(yard: Yard):
@@ -222,7 +222,7 @@ def test_rate_holds_over_uneven_runs(yard: Yard, rate: int):
 def test_individually_retried_items_share_the_rate(yard: Yard):
     edited, plain = yard.fail(20), yard.fail(20, first=30)
     yard.admin.execute(
-        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit_metadata = '{}' WHERE job_id = ANY(%s)""",
+        """UPDATE dead_letter SET edited_payload = '{"say": "fixed"}', edit_metadata = '{}' WHERE job_id = ANY(%s)""",
         [edited],
     )
     yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited[7])])
@@ -251,13 +251,13 @@ def test_run_starts_only_items_due_before_next(yard: Yard):
     [
         pytest.param(500, 0, 37_500, id="the highest rate"),
         pytest.param(1, 75, 75, id="a late run"),
-        pytest.param(1, 3600, 75, id="missed time is not made up for"),
-        pytest.param(1, -75, 0, id="already ahead of time"),
+        pytest.param(1, 3600, 75, id="missed time is not caught up"),
+        pytest.param(1, -75, 0, id="already ahead of schedule"),
         pytest.param(2, -60, 30, id="a run on time"),
-        pytest.param(7, -3600, 0, id="a clock set back"),
+        pytest.param(7, -3600, 0, id="clock set back"),
     ],
 )
-def test_allowance_follows_rate(rate: int, seconds: float, expected: int):
+def test_number_of_due_items_follows_rate(rate: int, seconds: float, expected: int):
     now = LATER + timedelta(seconds=seconds)
     count, start = engine.allowance(rate, timedelta(seconds=1), LATER, now)
     assert (count, start) == (expected, max(LATER, now))

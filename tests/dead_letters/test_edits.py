@@ -50,7 +50,7 @@ def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
 
 
 def change(job_id: UUID, version: int = 1) -> ChangeRequest:
-    return ChangeRequest(job_id, version, "kim", NOON, "A typing error")
+    return ChangeRequest(job_id, version, "kim", NOON, "A typo")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_edit_stores_differences_and_audits_only_hashes(
     assert not any(word in text for word in ("iban", "DE02", "new", "lines"))  # echo declares no fields
     ((salt,),) = admin.execute("SELECT audit_salt FROM tenant WHERE id = %s", [tenant_id]).fetchall()
     assert entry.detail["changes"][0]["after_hash"] == hmac.digest(salt, b'"DE02500105170137075030"', "sha256").hex()
-    guessed = [hashlib.sha256(what).digest() for what in (b'"DE02500105170137075030"', b"A typing error")]
+    guessed = [hashlib.sha256(what).digest() for what in (b'"DE02500105170137075030"', b"A typo")]
     assert not any(guess.hex() in text for guess in guessed)
     assert entry.note_hash not in guessed
 
@@ -115,7 +115,7 @@ def test_every_edit_is_stored_with_author(fail: Fail, edit: Edit, database: Data
     actions.retry(database, tenant_id, change(job_id, 5), bucket=BUCKET)
 
     shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
-    assert [(item.by, item.at, item.note) for item in shown.edits] == [("kim", NOON, "A typing error")] * 4
+    assert [(item.by, item.at, item.note) for item in shown.edits] == [("kim", NOON, "A typo")] * 4
     assert [item.after for item in shown.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
     assert [item.before for item in shown.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
     assert (shown.original, shown.edited) == ({"say": "three"}, None)

@@ -100,14 +100,14 @@ def test_reading_continues_after_any_batch(database: Database, tenant_id: UUID, 
 
 def test_reading_respects_filter_and_tenant(
     database: Database,
-    keeper_database: Database,
+    maintenance_database: Database,
     tenant_id: UUID,
     die: Die,
-    settle: Callable[[UUID, str], None],
+    set_status: Callable[[UUID, str], None],
     make_tenant: Callable[..., UUID],
 ) -> None:
     old, wanted, late = (die(minute=minute) for minute in (0, 5, 9))
-    settle(wanted, "resolved")
+    set_status(wanted, "resolved")
     foreign = die(minute=5, tenant=make_tenant("other"))
     since, until = NOON + timedelta(minutes=1), NOON + timedelta(minutes=9)
 
@@ -115,7 +115,7 @@ def test_reading_respects_filter_and_tenant(
     assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [late, old]
     assert read(database, tenant_id, DeadLetterFilter(text=str(foreign))) == []
     # The watchdog reads the dead letters of all tenants.
-    batches = export.iter_batches(keeper_database.delivery, tenant_id, ALL)
+    batches = export.iter_batches(maintenance_database.delivery, tenant_id, ALL)
     assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [late, wanted, old]
 
 

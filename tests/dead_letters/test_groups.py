@@ -7,13 +7,13 @@ from uuid import UUID, uuid4
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.dead_letters import groups, search
 from counterfoil.dead_letters.groups import DeadLetterGroup
 from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter
 from tests.dead_letters.conftest import NOON, Die
 
-Settle = Callable[[UUID, str], None]
+SetStatus = Callable[[UUID, str], None]
 LATER = NOON + timedelta(hours=2)
 
 
@@ -22,8 +22,8 @@ def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> li
         return groups.page(connection, tenant_id, STATUSES, now, limit=100)
 
 
-def add_up(keeper_database: Database, now: datetime = LATER) -> None:
-    with keeper_connection(keeper_database) as connection:
+def add_up(maintenance_database: Database, now: datetime = LATER) -> None:
+    with maintenance_connection(maintenance_database) as connection:
         groups.add_up(connection, now, groups=1000)
 
 
@@ -40,17 +40,17 @@ def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, di
 
 
 def test_group_counts_dead_letters_by_status(
-    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
 ):
     job_ids = [die(minute=minute) for minute in range(5)]
-    settle(job_ids[0], "resolved")
-    settle(job_ids[1], "resolved")
-    settle(job_ids[2], "ignored")
+    set_status(job_ids[0], "resolved")
+    set_status(job_ids[1], "resolved")
+    set_status(job_ids[2], "ignored")
     for _ in range(2):
         [group] = all_groups(database, tenant_id)
         assert (group.pending, group.retried, group.resolved, group.ignored) == (2, 0, 2, 1)
         assert sum(group.trend) == 5
-        add_up(keeper_database)
+        add_up(maintenance_database)
 
 
 def test_renewed_dead_letter_appears_in_both_hours(database: Database, tenant_id: UUID, die: Die):
@@ -76,8 +76,10 @@ def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, die: D
     assert sorted(group.message.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
 
 
-def test_groups_without_requested_status_are_omitted(database: Database, tenant_id: UUID, die: Die, settle: Settle):
-    settle(die("One"), "resolved")
+def test_groups_without_requested_status_are_omitted(
+    database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
+):
+    set_status(die("One"), "resolved")
     die("Two")
     with database.tenant(tenant_id) as connection:
         page = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
@@ -85,15 +87,15 @@ def test_groups_without_requested_status_are_omitted(database: Database, tenant_
 
 
 def test_summing_compacts_counts_and_drops_old_hours(
-    keeper_database: Database, die: Die, settle: Settle, admin: Connection
+    maintenance_database: Database, die: Die, set_status: SetStatus, admin: Connection
 ):
     job_ids = [die(minute=minute) for minute in range(10)]
     for job_id in job_ids:
-        settle(job_id, "resolved")
-    add_up(keeper_database)
+        set_status(job_id, "resolved")
+    add_up(maintenance_database)
     rows = admin.execute("SELECT status, delta, is_rollup FROM dead_letter_count ORDER BY status").fetchall()
     assert rows == [("resolved", 10, True), (None, 10, True)]
-    add_up(keeper_database, NOON + timedelta(days=8))
+    add_up(maintenance_database, NOON + timedelta(days=8))
     assert admin.execute("SELECT status, delta FROM dead_letter_count").fetchall() == [("resolved", 10)]
 
 
@@ -117,11 +119,11 @@ def test_late_tenant_assignment_updates_groups_and_search(
 
 
 def test_deleting_tenant_deletes_its_dead_letters(
-    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     die()
     admin.execute("DELETE FROM tenant WHERE id = %s", [tenant_id])
-    add_up(keeper_database)
+    add_up(maintenance_database)
     for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
         assert admin.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
 
@@ -131,7 +133,7 @@ def test_deleting_tenant_deletes_its_dead_letters(
 def test_counts_match_dead_letters_after_any_changes(
     changes: list[tuple[int, str, bool]],
     database: Database,
-    keeper_database: Database,
+    maintenance_database: Database,
     tenant_id: UUID,
     die: Die,
     admin: Connection,
@@ -144,7 +146,7 @@ def test_counts_match_dead_letters_after_any_changes(
             [status, is_purged, job_ids[number]],
         )
         if is_purged and number % 2:
-            add_up(keeper_database)
+            add_up(maintenance_database)
     counted = admin.execute(
         "SELECT task_type, status, count(*) FROM dead_letter WHERE purged_at IS NULL AND tenant_id = %s GROUP BY 1, 2",
         [tenant_id],

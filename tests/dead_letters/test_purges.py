@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.dead_letters import groups, purges, search
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
@@ -17,17 +17,17 @@ from counterfoil.operations import engine, store
 from counterfoil.operations.store import Operation, OperationStateError
 from tests.dead_letters.conftest import NOON, Die
 
-Settle = Callable[[UUID, str], None]
+SetStatus = Callable[[UUID, str], None]
 NOW = NOON + timedelta(days=1)
-SETTLED = ("retried", "resolved", "ignored")
+CLOSED = ("retried", "resolved", "ignored")
 
 
 @pytest.fixture
-def job_ids(die: Die, settle: Settle) -> list[UUID]:
-    """Four dead letters with different statuses, and a younger closed one."""
+def job_ids(die: Die, set_status: SetStatus) -> list[UUID]:
+    """Four dead letters with different statuses, and a newer closed one."""
     ids = [die(minute=minute) for minute in range(5)]
-    for job_id, status in zip(ids, [*SETTLED, "pending", "resolved"], strict=True):
-        settle(job_id, status)
+    for job_id, status in zip(ids, [*CLOSED, "pending", "resolved"], strict=True):
+        set_status(job_id, status)
     return ids
 
 
@@ -41,9 +41,7 @@ def counted(database: Database, tenant_id: UUID) -> int:
         return sum(number for counts in groups.stats(connection, tenant_id).values() for number in counts.values())
 
 
-def request(
-    database: Database, tenant_id: UUID, *, minute: float = 4, statuses: tuple[str, ...] = SETTLED
-) -> Operation:
+def request(database: Database, tenant_id: UUID, *, minute: float = 4, statuses: tuple[str, ...] = CLOSED) -> Operation:
     before = NOON + timedelta(minutes=minute)
     with database.tenant(tenant_id) as connection:
         return purges.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
@@ -75,7 +73,7 @@ def of_tenant(database: Database, tenant_id: UUID) -> Operation:
 
 
 def test_purge_hides_old_closed_dead_letters(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     request(database, tenant_id)
     assert steps(database, tenant_id) == 2
@@ -86,7 +84,7 @@ def test_purge_hides_old_closed_dead_letters(
 
 
 def test_purge_is_limited_to_given_statuses(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     request(database, tenant_id, statuses=("ignored",))
     steps(database, tenant_id)
@@ -99,30 +97,30 @@ def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UU
 
 
 def test_later_dead_letters_are_not_purged(
-    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
 ):
     request(database, tenant_id, minute=60 * 24 * 30)
     late = die(minute=60 * 24 + 1)
-    settle(late, "resolved")
+    set_status(late, "resolved")
     steps(database, tenant_id)
     assert shown(database, tenant_id) == {late}
 
 
 def test_dead_letters_closed_after_request_are_not_purged(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id, minute=5)
     step(database, purge, at_once=1)
-    settle = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
-    admin.execute(settle, [NOW + timedelta(seconds=1), job_ids[3]])
-    admin.execute(settle, [NOW, job_ids[4]])
+    resolve = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
+    admin.execute(resolve, [NOW + timedelta(seconds=1), job_ids[3]])
+    admin.execute(resolve, [NOW, job_ids[4]])
     steps(database, tenant_id)
     assert shown(database, tenant_id) == {job_ids[3]}
     assert of_tenant(database, tenant_id).succeeded == 4
 
 
 def test_restore_undoes_purge(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     query = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
     before = admin.execute(query).fetchall()
@@ -133,12 +131,12 @@ def test_restore_undoes_purge(
     steps(database, tenant_id)
     assert admin.execute(query).fetchall() == before
     assert counted(database, tenant_id) == 5
-    with pytest.raises(OperationStateError, match="undone already"):
+    with pytest.raises(OperationStateError, match="already undone"):
         restore(database, purge, version=2)
 
 
 def test_restore_undoes_unfinished_purge(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     purge = request(database, tenant_id)
     step(database, purge)
@@ -148,7 +146,7 @@ def test_restore_undoes_unfinished_purge(
 
 
 def test_purge_cannot_be_restored_after_seven_days(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     purge = request(database, tenant_id)
     with pytest.raises(OperationStateError, match="7 days"):
@@ -156,11 +154,11 @@ def test_purge_cannot_be_restored_after_seven_days(
 
 
 def test_renewed_dead_letter_is_visible_again(
-    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
 ):
     work_id = uuid4()
     job_id = die(work_id=work_id)
-    settle(job_id, "retried")
+    set_status(job_id, "retried")
     request(database, tenant_id)
     steps(database, tenant_id)
     assert shown(database, tenant_id) == set()
@@ -168,19 +166,19 @@ def test_renewed_dead_letter_is_visible_again(
     assert shown(database, tenant_id) == {job_id}
 
 
-def delete(keeper_database: Database, now: datetime) -> int:
-    with keeper_connection(keeper_database) as connection:
+def delete(maintenance_database: Database, now: datetime) -> int:
+    with maintenance_connection(maintenance_database) as connection:
         return purges.delete(connection, now, timedelta(days=30))
 
 
 def test_purged_dead_letters_are_deleted_after_seven_days(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     request(database, tenant_id)
     steps(database, tenant_id)
-    assert delete(keeper_database, NOW + timedelta(days=6)) == 0
+    assert delete(maintenance_database, NOW + timedelta(days=6)) == 0
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '7 days 1 minute' WHERE purged_at IS NOT NULL")
-    assert delete(keeper_database, datetime.now(UTC)) == 3
+    assert delete(maintenance_database, datetime.now(UTC)) == 3
     remaining = {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()}
     assert remaining == {job_ids[3], job_ids[4]}
     assert {id_ for (id_,) in admin.execute("SELECT DISTINCT job_id FROM dead_letter_word").fetchall()} <= remaining
@@ -188,28 +186,28 @@ def test_purged_dead_letters_are_deleted_after_seven_days(
 
 
 def test_dead_letters_being_restored_are_not_deleted(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id)
     steps(database, tenant_id)
     restore(database, purge)
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
-    assert delete(keeper_database, datetime.now(UTC)) == 0
+    assert delete(maintenance_database, datetime.now(UTC)) == 0
     steps(database, tenant_id)
     assert shown(database, tenant_id) == set(job_ids)
 
 
 def test_only_closed_dead_letters_are_deleted_after_retention(
-    keeper_database: Database, job_ids: list[UUID], admin: Connection
+    maintenance_database: Database, job_ids: list[UUID], admin: Connection
 ):
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE job_id = ANY(%s)", [NOON, [job_ids[0], job_ids[3]]])
-    assert delete(keeper_database, NOON + timedelta(days=30)) == 0
-    assert delete(keeper_database, NOON + timedelta(days=30, seconds=1)) == 1
+    assert delete(maintenance_database, NOON + timedelta(days=30)) == 0
+    assert delete(maintenance_database, NOON + timedelta(days=30, seconds=1)) == 1
     assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(job_ids[1:])
 
 
 def test_restored_dead_letters_are_kept_seven_more_days(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     """Their retention has ended by then, so they would be deleted immediately."""
     settled = NOW - timedelta(days=29)
@@ -219,10 +217,10 @@ def test_restored_dead_letters_are_kept_seven_more_days(
     undone_at = NOW + timedelta(days=6)
     restore(database, purge, now=undone_at)
     steps(database, tenant_id)
-    assert delete(keeper_database, undone_at) == 2
+    assert delete(maintenance_database, undone_at) == 2
     assert shown(database, tenant_id) == {job_ids[1], job_ids[2], job_ids[3]}
-    assert delete(keeper_database, undone_at + timedelta(days=7)) == 0
-    assert delete(keeper_database, undone_at + timedelta(days=7, seconds=1)) == 2
+    assert delete(maintenance_database, undone_at + timedelta(days=7)) == 0
+    assert delete(maintenance_database, undone_at + timedelta(days=7, seconds=1)) == 2
     assert shown(database, tenant_id) == {job_ids[3]}
 
 
@@ -245,11 +243,11 @@ def rows_read(node: dict[str, Any]) -> int:
     return here + sum(rows_read(below) for below in node.get("Plans", ()))
 
 
-def rows_read_by_deletion(keeper_database: Database, admin: Connection, now: datetime) -> int:
+def rows_read_by_deletion(maintenance_database: Database, admin: Connection, now: datetime) -> int:
     admin.execute("ANALYZE dead_letter")
     recorded = RecordingConnection()
     purges.delete(recorded, now, timedelta(days=30))  # type: ignore[arg-type]  # a partial fake
-    with keeper_connection(keeper_database) as connection:
+    with maintenance_connection(maintenance_database) as connection:
         connection.execute("SAVEPOINT before")
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
         ((plan,),) = connection.execute(explained.encode(), recorded.values).fetchall()
@@ -258,7 +256,7 @@ def rows_read_by_deletion(keeper_database: Database, admin: Connection, now: dat
 
 
 def test_retention_reads_no_purged_or_restored_dead_letters(
-    database: Database, keeper_database: Database, tenant_id: UUID, admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, admin: Connection
 ):
     admin.execute(
         """
@@ -270,33 +268,38 @@ def test_retention_reads_no_purged_or_restored_dead_letters(
         """,
         [tenant_id, NOON, NOW - timedelta(days=60)],
     )
-    assert rows_read_by_deletion(keeper_database, admin, NOW) >= 500
+    assert rows_read_by_deletion(maintenance_database, admin, NOW) >= 500
     purge = request(database, tenant_id)
     steps(database, tenant_id, at_once=1000)
-    assert rows_read_by_deletion(keeper_database, admin, NOW) == 0
+    assert rows_read_by_deletion(maintenance_database, admin, NOW) == 0
     restore(database, purge)
     steps(database, tenant_id, at_once=1000)
-    assert rows_read_by_deletion(keeper_database, admin, NOW + timedelta(days=7)) == 0
-    assert delete(keeper_database, NOW + timedelta(days=7, seconds=1)) == 500
+    assert rows_read_by_deletion(maintenance_database, admin, NOW + timedelta(days=7)) == 0
+    assert delete(maintenance_database, NOW + timedelta(days=7, seconds=1)) == 500
 
 
 def test_restored_and_renewed_dead_letter_has_normal_retention(
-    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle, admin: Connection
+    database: Database,
+    maintenance_database: Database,
+    tenant_id: UUID,
+    die: Die,
+    set_status: SetStatus,
+    admin: Connection,
 ):
     work_id = uuid4()
     job_id = die(work_id=work_id)
-    settle(job_id, "retried")
+    set_status(job_id, "retried")
     purge = request(database, tenant_id)
     steps(database, tenant_id)
     restore(database, purge)
     steps(database, tenant_id)
     die(work_id=work_id, revision=2, minute=60)
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOW - timedelta(days=31)])
-    assert delete(keeper_database, NOW) == 1
+    assert delete(maintenance_database, NOW) == 1
 
 
 def test_only_failed_task_is_deleted_with_dead_letter(
-    keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
+    maintenance_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     tasks = {"failed": uuid4(), "pending": uuid4()}
     for status, id_ in tasks.items():
@@ -307,15 +310,15 @@ def test_only_failed_task_is_deleted_with_dead_letter(
         )
         die(worker="tasks", work_id=id_)
     admin.execute("UPDATE dead_letter SET status = 'ignored', resolved_at = %s", [NOON])
-    assert delete(keeper_database, NOON + timedelta(days=31)) == 2
+    assert delete(maintenance_database, NOON + timedelta(days=31)) == 2
     assert admin.execute("SELECT id FROM task").fetchall() == [(tasks["pending"],)]
 
 
 def test_database_protects_pending_and_recently_purged_dead_letters(
-    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+    database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [job_ids[3]])
-    with keeper_connection(keeper_database) as connection:
+    with maintenance_connection(maintenance_database) as connection:
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 

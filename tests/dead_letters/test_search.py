@@ -14,7 +14,7 @@ from counterfoil.delivery.dead_letter import search_words
 from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.conftest import NOON, Die
 
-Settle = Callable[[UUID, str], None]
+SetStatus = Callable[[UUID, str], None]
 
 
 def page(
@@ -33,17 +33,17 @@ def ids(result: Sequence[DeadLetterEntry]) -> list[UUID]:
     return [entry.job_id for entry in result]
 
 
-def test_newest_dead_letters_come_first(database: Database, tenant_id: UUID, die: Die, settle: Settle):
+def test_newest_dead_letters_come_first(database: Database, tenant_id: UUID, die: Die, set_status: SetStatus):
     job_ids = [die(minute=minute) for minute in (3, 1, 4, 2)]
-    settle(job_ids[0], "resolved")
-    settle(job_ids[1], "ignored")
+    set_status(job_ids[0], "resolved")
+    set_status(job_ids[1], "ignored")
     assert ids(page(database, tenant_id)) == [job_ids[2], job_ids[0], job_ids[3], job_ids[1]]
 
 
-def test_pages_are_consecutive_and_complete(database: Database, tenant_id: UUID, die: Die, settle: Settle):
+def test_pages_are_consecutive_and_complete(database: Database, tenant_id: UUID, die: Die, set_status: SetStatus):
     job_ids = [die(minute=minute // 2) for minute in range(11)]  # two per minute
     for job_id in job_ids[::3]:
-        settle(job_id, "retried")
+        set_status(job_id, "retried")
     seen: list[DeadLetterEntry] = []
     while result := page(
         database, tenant_id, limit=3, after=PageCursor(seen[-1].dlq_timestamp, seen[-1].job_id) if seen else None
@@ -73,10 +73,10 @@ def test_page_offset_skips_entries(database: Database, tenant_id: UUID, die: Die
     ],
 )
 def test_page_matches_its_filter(
-    filter_: DeadLetterFilter, expected: set[int], database: Database, tenant_id: UUID, die: Die, settle: Settle
+    filter_: DeadLetterFilter, expected: set[int], database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
 ):
     job_ids = [die(minute=minute, worker="tasks", task_type="echo" if minute == 2 else "call") for minute in range(4)]
-    settle(job_ids[0], "resolved")
+    set_status(job_ids[0], "resolved")
     assert {job_ids.index(job_id) for job_id in ids(page(database, tenant_id, filter_))} == expected
 
 

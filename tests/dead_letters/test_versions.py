@@ -15,14 +15,14 @@ from tests.dead_letters.letters import NOON, Die
 from tests.factories import make_task
 
 LATER = NOON + timedelta(hours=1)
-Settle = Callable[[UUID], None]
+RetryPath = Callable[[UUID], None]
 
 
 @pytest.fixture
-def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
-    """Every way to retry the task of a dead letter."""
+def retry_paths(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, RetryPath]:
+    """Every path to retry the task of a dead letter."""
 
-    def by_person(job_id: UUID) -> None:
+    def by_operator(job_id: UUID) -> None:
         change = actions.ChangeRequest(job_id, 2, "kim", LATER, "The service recovered")
         actions.retry(database, tenant_id, change, bucket=None)
 
@@ -35,12 +35,12 @@ def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
             assert row is not None
             renew(connection, "tasks", row, LATER, actor="kim", why="The service recovered")
 
-    return {"person": by_person, "operation": by_operation, "worker": by_worker}
+    return {"operator": by_operator, "operation": by_operation, "worker": by_worker}
 
 
-@pytest.mark.parametrize("way", ["person", "operation", "worker"])
+@pytest.mark.parametrize("path", ["operator", "operation", "worker"])
 def test_all_retry_paths_store_same_state(
-    ways: dict[str, Settle], way: str, die: Die, admin: Connection, tenant_id: UUID
+    retry_paths: dict[str, RetryPath], path: str, die: Die, admin: Connection, tenant_id: UUID
 ):
     task = make_task(admin, tenant_id, status="failed", error="It failed", attempts=6, failed_at=NOON)
     job_id = die(worker="tasks", task_type="echo", work_id=task)
@@ -51,7 +51,7 @@ def test_all_retry_paths_store_same_state(
         """,
         [job_id],
     )
-    ways[way](job_id)
+    retry_paths[path](job_id)
     stored: dict[str, Any] = {}
     stored["status"], stored["version"], stored["resolution"], stored["by"], stored["edit"] = admin.execute(
         "SELECT status, version, resolution, resolved_by, edit_metadata FROM dead_letter WHERE job_id = %s", [job_id]

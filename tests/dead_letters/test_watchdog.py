@@ -18,11 +18,11 @@ def make_resolved(admin: Connection, number: int, die: Die) -> None:
 
 
 def test_closed_dead_letters_are_deleted_after_configured_retention(
-    keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
+    maintenance_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     make_resolved(admin, 2, die)
     later = NOON + timedelta(days=10)
-    assert maintain_dead_letters(keeper_database, lambda: later, timedelta(days=10))["dead_letter"] == 0
+    assert maintain_dead_letters(maintenance_database, lambda: later, timedelta(days=10))["dead_letter"] == 0
     late = later + timedelta(seconds=1)
-    assert maintain_dead_letters(keeper_database, lambda: late, timedelta(days=10))["dead_letter"] == 2
+    assert maintain_dead_letters(maintenance_database, lambda: late, timedelta(days=10))["dead_letter"] == 2
     assert datetime.now(UTC) > late  # the database enforces retention by its own clock

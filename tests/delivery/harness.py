@@ -85,7 +85,7 @@ class FakeSqs:
 
 
 class Flaky(Database):
-    """A database whose next transactions fail, rolled back or after their commit."""
+    """A database whose next transactions fail before or after their commit."""
 
     fail_tenant: list[Callable[[], Exception | None]]
     fail_delivery: list[Callable[[], Exception | None]]
@@ -188,7 +188,7 @@ def event(*records: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(**changes: Any) -> Settings:
-    """Return settings of the matching worker, with a heartbeat too slow to fire."""
+    """Return settings of the matching worker. By default, no heartbeat fires in a test."""
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
@@ -198,7 +198,7 @@ def settings(**changes: Any) -> Settings:
 
 
 class _Threads(Threads):
-    """Real threads that do not end the process of the tests."""
+    """Real threads that call `on_starved` instead of ending the process."""
 
     def __init__(self, on_no_permits: Callable[[], None]) -> None:
         super().__init__()

@@ -16,12 +16,12 @@ ARN, RETRY_ARN, DLQ_ARN = (
     f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
 )
 CHANCE = 0.25
-"""Fixed value in place of random numbers."""
+"""Replaces random numbers."""
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
 LATE = Context(left=20)
-"""Too little time to start work."""
+"""Not enough time to start work."""
 
 
 def row(admin: Connection, message: Message) -> dict[str, Any]:

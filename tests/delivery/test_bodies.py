@@ -379,9 +379,9 @@ def test_value_rejected_by_postgres_is_dead_lettered_alone(
 
 
 def test_archiver_settles_value_rejected_by_postgres(
-    keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
+    maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
-    archiver = Archiver(keeper_database, Outbox(keeper_database, {}, clock=clock), RedeliverPolicy(), clock)
+    archiver = Archiver(maintenance_database, Outbox(maintenance_database, {}, clock=clock), RedeliverPolicy(), clock)
     body = json.dumps({"schema_version": 1, "work_id": str(uuid4()), "revision": 2**40, "send_number": 0})
 
     assert archiver.process("matching", SQSRecord(record(body))) is None

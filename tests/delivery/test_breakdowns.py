@@ -129,7 +129,7 @@ def test_system_exit_in_effects_fails_attempt(
 
 
 class Running(Context):
-    """A context whose remaining time drops by 0.1 s per read."""
+    """A context whose remaining time drops by 0.1 s each time it is read."""
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
         self.left -= 0.1
@@ -238,7 +238,7 @@ def enqueue_overdue(admin: Connection, worker: str, clock: Clock) -> None:
 
 
 def test_rejecting_queue_does_not_block_other_queues(
-    keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
+    maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     queues = {"ingestion": "http://127.0.0.1/gone", "matching": QUEUE_URL}
     enqueue_overdue(admin, "ingestion", clock)
@@ -254,16 +254,16 @@ def test_rejecting_queue_does_not_block_other_queues(
         return called
 
     sqs.send_message_batch, sqs.get_queue_attributes = refuse(send), refuse(ask)  # type: ignore[method-assign]
-    outbox = Outbox(keeper_database, queues, clock=clock)
+    outbox = Outbox(maintenance_database, queues, clock=clock)
 
-    recovered = Watchdog(settings(queue_urls=queues), keeper_database, outbox, clock).run()
+    recovered = Watchdog(settings(queue_urls=queues), maintenance_database, outbox, clock).run()
 
     assert recovered.sent == 1
     assert len(sqs.sent[QUEUE_URL]) == 1
 
 
 def test_removed_worker_does_not_block_outbox(
-    keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
+    maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     long_ago = clock() - timedelta(days=1)
     admin.execute(
@@ -274,6 +274,8 @@ def test_removed_worker_does_not_block_outbox(
     enqueue_overdue(admin, "matching", clock)
     chosen = settings()
 
-    recovered = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock).run()
+    recovered = Watchdog(
+        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    ).run()
 
     assert recovered.sent == 1

@@ -41,7 +41,7 @@ def with_pause(call: Callable[..., Any], pause: Callable[[], object]) -> Callabl
 
 
 class Strays:
-    """Two extra transactions on the pool, as of abandoned attempts."""
+    """Two extra transactions on the pool, like those of abandoned attempts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -216,7 +216,7 @@ def test_expired_lease_is_reclaimed_with_newer_token(
     assert row["claim_token"] > token
 
 
-def test_reclaimed_work_item_runs_alone_last(
+def test_reclaimed_work_item_runs_after_all_others(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending, admin: Connection
 ) -> None:
     expired = pending(status="in-progress", attempts=1, lease_expires_at=clock.now - timedelta(seconds=1))
@@ -312,7 +312,7 @@ def test_stale_success_writes_nothing_and_reports_message(
     response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
 
     assert len(failed_ids(response)) == 1
-    assert sqs.visibility["stale"] == 300  # the protection only
+    assert sqs.visibility["stale"] == 300  # unchanged since the protection
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
     assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
 
@@ -388,7 +388,7 @@ def test_duplicate_records_run_once(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_saturated_gate_protects_before_permit_and_claims_after(
+def test_messages_without_permits_are_protected_but_unclaimed(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -409,13 +409,13 @@ def test_saturated_gate_protects_before_permit_and_claims_after(
 
     sqs.change_message_visibility_batch = change_and_signal  # type: ignore[method-assign]
 
-    def open_the_gate() -> None:
+    def release_permits() -> None:
         assert protected.wait(10)
         seen.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
         seen.append([kind for kind, _ in sqs.log])
         consumer.gate.release(2)
 
-    opener = threading.Thread(target=open_the_gate)
+    opener = threading.Thread(target=release_permits)
     opener.start()
     response = consumer.handle(event(*map(record, messages)), Context())
     opener.join()
@@ -435,7 +435,7 @@ def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, cloc
         with lock:
             running += 1
             peak = max(peak, running)
-        both.wait()  # passes only when two run at once
+        both.wait()  # passes only if two run concurrently
         with lock:
             running -= 1
         return DONE
@@ -510,7 +510,7 @@ def test_attempt_canceled_at_deadline_waits_for_retry(
     assert "about to end" in row["error"]
 
 
-def test_unstoppable_attempt_is_abandoned_and_its_message_reported(
+def test_unstoppable_attempt_is_abandoned_and_reported(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context, release = pending(), Context(), threading.Event()

@@ -94,7 +94,7 @@ def test_duplicate_parked_during_claim_is_not_acknowledged(
 
     response = make_consumer(between, done, clock).handle(event(record(message)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # otherwise a failed duplicate would wait for a deleted message
+    assert len(response["batchItemFailures"]) == 1  # without the message, a failed duplicate could not be retried
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
@@ -104,7 +104,7 @@ def test_deferred_last_attempt_is_not_dead_lettered(
     message = pending(status="in-progress", attempts=3, claim_token=5, lease_expires_at=clock() - timedelta(seconds=1))
     stalled = Claim(ClaimStatus.CLAIMED, message, attempts=3, token=5)
 
-    def defer() -> None:  # the stalled attempt meets an open breaker between our claim and our settlement
+    def defer() -> None:  # an open breaker defers the stalled attempt between the claim and its settlement
         with database.delivery() as connection:
             sql.release_attempt(
                 connection, WORK_KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock()

@@ -256,7 +256,7 @@ def test_stale_deferral_changes_nothing(
     assert outcomes(capsys) == {"StaleClaims": [1.0]}
 
 
-def test_deferral_without_obstacle_is_sent_immediately(
+def test_obsolete_deferral_is_sent_immediately(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()

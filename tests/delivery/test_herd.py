@@ -110,14 +110,14 @@ def test_retries_of_many_failures_spread_over_jitter(
     with capsys.disabled():
         print(histogram(f"Retry delays of {TASKS} tasks that failed together, with 10 s of jitter", seconds))  # noqa: T201
     assert len(retries) == TASKS
-    assert (min(seconds), max(seconds)) == (2, 12)  # base 1 s doubled once, and up to 10 s more
+    assert (min(seconds), max(seconds)) == (2, 12)  # base of 1 s doubled once, plus up to 10 s of jitter
     counts = Counter(seconds)
-    assert max(counts.values()) < 140  # the mean of a whole second is 100: four standard deviations above it
+    assert max(counts.values()) < 140  # 100 per second on average, plus four standard deviations
     assert min(counts[second] for second in range(3, 12)) > 60
     assert mean(seconds) == pytest.approx(2 + 5, abs=0.3)
 
     began = herd.clock()
-    for second in sorted(counts):  # and no message arrives early
+    for second in sorted(counts):  # no message arrives early
         herd.clock.now = began + timedelta(seconds=second)
         herd.run([body for body, delay in retries if delay == second], outbox, done, retry_jitter_max_seconds=10)
     assert admin.execute("SELECT status, attempts, count(*) FROM task GROUP BY 1, 2").fetchall() == [

@@ -34,7 +34,7 @@ def dead_letter_of(database: Database, tenant: UUID, message: Message) -> DeadLe
 
 
 def retry(database: Database, tenant: UUID, outbox: Outbox, dead_letter: DeadLetterDetails, clock: Clock) -> None:
-    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "It is mended")
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "The cause is fixed")
     outbox.send(actions.retry(database, tenant, change, bucket=None).sends)
 
 
@@ -90,7 +90,7 @@ def test_failed_retry_reopens_dead_letter_with_history(
     assert dead_letter.version > first.version + 1
     [before] = dead_letter.previous_failures
     assert (before["revision"], before["status"]) == (1, "retried")
-    assert before["resolution"] == {"action": "retried", "notes": "It is mended"}
+    assert before["resolution"] == {"action": "retried", "notes": "The cause is fixed"}
     retry(database, tenant, outbox, dead_letter, clock)
     assert sent(sqs, QUEUE)[1][0].revision == 3
     with database.tenant(tenant) as connection:
@@ -125,7 +125,7 @@ def test_retry_uses_edited_payload(
     message = task()
     run(fail_permanently, message)
     dead_letter = dead_letter_of(database, tenant, message)
-    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typo")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     assert row(admin, message)["payload"] == {"say": "hello"}
 
@@ -151,7 +151,7 @@ def test_edit_applies_to_one_retry_only(
     message = task()
     run(fail_permanently, message)
     dead_letter = dead_letter_of(database, tenant, message)
-    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typo")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
     run(fail_permanently, sent(sqs, QUEUE)[0][0])

@@ -205,7 +205,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     answer = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
     assert saturated.requested.wait(PATIENCE)
 
-    # The gate is full: all messages are protected, and nothing else has happened.
+    # No permit is free: all messages are protected, and nothing else has happened.
     assert [step for step, _ in log] == ["visibility"] * count
     assert set(sqs.visibility) == {item["receiptHandle"] for item in batch}
     assert states(admin, row.name) == [("pending", 0)] * count

@@ -171,14 +171,14 @@ def test_visibility_changes_use_source_queue(run: Run, task: Task, sqs: FakeSqs,
 
 
 def test_unattempted_task_is_returned_after_five_minutes(
-    keeper_database: Database,
+    maintenance_database: Database,
     clock: Clock,
     sqs: FakeSqs,
     task: Task,
     admin: Connection,
 ):
-    outbox = Outbox(keeper_database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=clock, random=lambda: 0.0)
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    outbox = Outbox(maintenance_database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=clock, random=lambda: 0.0)
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     message = task()
 
     assert archiver.process("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
@@ -188,9 +188,9 @@ def test_unattempted_task_is_returned_after_five_minutes(
 
 
 def test_task_limit_decides_exhaustion(
-    keeper_database: Database, clock: Clock, outbox: Outbox, task: Task, admin: Connection,
+    maintenance_database: Database, clock: Clock, outbox: Outbox, task: Task, admin: Connection,
 ):  # fmt: skip
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     expired = clock.now - timedelta(seconds=1)
     lost = {"status": "in-progress", "claimed_at": NOW, "lease_expires_at": expired, "claim_token": 1}
     exhausted, unexhausted = task(attempts=1, max_retry=0, **lost), task(attempts=6, max_retry=9, **lost)
@@ -203,7 +203,7 @@ def test_task_limit_decides_exhaustion(
 
 
 def test_unreadable_message_is_dead_lettered_once_across_queues(
-    run: Run, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock, database: Database,
+    run: Run, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock, database: Database,
     sqs: FakeSqs,
 ):  # fmt: skip
     unreadable = record("not JSON", arn=RETRY_ARN)
@@ -215,7 +215,7 @@ def test_unreadable_message_is_dead_lettered_once_across_queues(
         chosen, done, database=database, outbox=outbox, visibility=visibility, read=read_task_message, clock=clock
     )
     consumer.handle(event(unreadable), Context())
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock)
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock)
 
     archiver.process("tasks", SQSRecord(unreadable | {"eventSourceARN": DLQ_ARN}))
 

@@ -1,4 +1,4 @@
-"""A restore repeats no claim token, so that stale workers cannot settle."""
+"""After a restore, the documented step prevents reissued claim tokens."""
 
 import re
 from pathlib import Path
@@ -14,10 +14,10 @@ def token(admin: Connection) -> int:
     return int(token)
 
 
-def test_documented_step_repeats_no_claim_token(admin: Connection) -> None:
+def test_documented_restore_step_reissues_no_claim_token(admin: Connection) -> None:
     backup = token(admin)
     stale = [token(admin) for _ in range(3)]
-    admin.execute("SELECT setval('claim_token', %s)", [backup])  # the restore
+    admin.execute("SELECT setval('claim_token', %s)", [backup])  # like a restore of the backup
     assert token(admin) == stale[0]
     (step,) = re.findall(r"```sql\n(.*claim_token.*)\n```", PAGE.read_text())
 

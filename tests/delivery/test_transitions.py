@@ -49,7 +49,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 LEFT = timedelta(seconds=90)
 PROTECTED = 300
 LATE = Context(left=20)
-"""Too little time to start work."""
+"""Not enough time to start work."""
 
 
 class Transition(NamedTuple):
@@ -87,7 +87,7 @@ class World:
     """One work item and everything that can change it."""
 
     database: Database
-    keeper: Database
+    maintenance: Database
     flaky: Flaky
     admin: Connection
     sqs: FakeSqs
@@ -199,8 +199,8 @@ class World:
     def archive(self, body: Message | str, worker: str = "matching") -> Transition:
         """Archive one message of the dead-letter queue."""
         self.before = self.look()
-        outbox = Outbox(self.keeper, settings().queue_urls, clock=self.clock)
-        archiver = Archiver(self.keeper, outbox, RedeliverPolicy(), self.clock)
+        outbox = Outbox(self.maintenance, settings().queue_urls, clock=self.clock)
+        archiver = Archiver(self.maintenance, outbox, RedeliverPolicy(), self.clock)
         kept = "kept"
         with suppress(UnsupportedSchemaError):
             waiting = archiver.process(worker, SQSRecord(record(body)))
@@ -215,8 +215,8 @@ class World:
         """Run the watchdog."""
         self.before = self.look()
         chosen = settings()
-        outbox = Outbox(self.keeper, chosen.queue_urls, clock=self.clock)
-        Watchdog(chosen, self.keeper, outbox, self.clock).run()
+        outbox = Outbox(self.maintenance, chosen.queue_urls, clock=self.clock)
+        Watchdog(chosen, self.maintenance, outbox, self.clock).run()
         return self.seen("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
 
     def upload(self) -> str:
@@ -236,7 +236,7 @@ def _from(now: datetime, row: dict[str, Any] | None, column: str, more: timedelt
 def world(
     database: Database,
     database_url: str,
-    keeper_database: Database,
+    maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -246,7 +246,7 @@ def world(
 ) -> Iterator[World]:
     flaky = Flaky(database_url)
     flaky.fail_tenant, flaky.fail_delivery = [], []
-    yield World(database, keeper_database, flaky, admin, sqs, clock, pending, make_tenant, caplog)
+    yield World(database, maintenance_database, flaky, admin, sqs, clock, pending, make_tenant, caplog)
     flaky.close()
 
 

@@ -167,7 +167,7 @@ def test_success_after_dead_letter_is_recorded(
     first, other = pending(), pending()
     for message, work in ((first, fails), (other, done)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
-    admin.execute("DELETE FROM work_attempt")  # as after the retention of 90 days
+    admin.execute("DELETE FROM work_attempt")  # as if its retention of 90 days had ended
     again = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
     make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
     assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
@@ -208,10 +208,10 @@ def test_lost_attempt_is_recorded_by_next_claim(
 
 
 def test_lost_attempt_is_recorded_once(
-    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock
+    run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock
 ):
     message = task(**LOST)
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     run(done, message, context=LATE)
     archiver.process("tasks", SQSRecord(record(task_body(later(message)), arn=DLQ_ARN)))
     assert timeline(admin) == []
@@ -242,10 +242,10 @@ def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin:
 
 
 def test_archiver_records_lost_attempt_at_return_limit(
-    task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
     archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, dlq_returns=2)), arn=DLQ_ARN)))
 
@@ -254,10 +254,10 @@ def test_archiver_records_lost_attempt_at_return_limit(
 
 
 def test_lost_last_attempt_is_recorded_as_failure(
-    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
     archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, max_retry=0)), arn=DLQ_ARN)))
     assert errors(capsys) == {"WorkerLost": 1}
@@ -268,10 +268,10 @@ def test_lost_last_attempt_is_recorded_as_failure(
 
 
 def test_lowered_limit_fails_with_last_error(
-    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     by_worker, by_archiver = (task(attempts=4, max_retry=2, error="S3 is slow") for _ in range(2))
 
     run(done, by_worker)

@@ -134,7 +134,7 @@ def test_database_outage_delays_messages_by_receive_count(
     assert len(response["batchItemFailures"]) == 1
     assert (
         sqs.visibility["it"] == visible_in
-    )  # after the third receive only the protection, because SQS moves the message
+    )  # unchanged after the third receive, because SQS moves the message to the DLQ
 
 
 @pytest.mark.parametrize("named", [0, 2])
@@ -146,7 +146,7 @@ def test_database_outage_reports_unclaimed_messages(
 
     def read(body: str) -> ParsedMessage:
         if not messages:
-            raise InvalidMessageError("It names no work")
+            raise InvalidMessageError("It names no work item")
         return ParsedMessage(messages)
 
     response = make_consumer(flaky, done, clock, read=read).handle(event(record("{}", handle="it")), Context())
@@ -160,7 +160,7 @@ def test_failed_settlement_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     consumer, good = make_consumer(flaky, done, clock), pending()
-    flaky.fail_tenant = [ZeroDivisionError] * 4  # for each message, the success and then the failure
+    flaky.fail_tenant = [ZeroDivisionError] * 4  # settling the success and then the failure of each message
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
@@ -328,7 +328,7 @@ def test_releasing_duplicate_keeps_first_record_renewed(
     heartbeat.watch(second)
     heartbeat.running(first, make_attempt(database, message, 5, clock))
 
-    heartbeat.release(second)  # as for a running work item
+    heartbeat.release(second)  # as if the work item were already running
     heartbeat.renew_once()
 
     assert sqs.visibility == {"first": 300}
@@ -354,7 +354,7 @@ def test_duplicate_delivery_in_batch_runs_once(
     assert sqs.visibility == {"first": 300, "second": 300}  # protected, and not visible earlier
 
 
-def test_claim_on_hung_database_ends_at_its_bound(
+def test_claim_on_hung_database_times_out(
     postgres: Server, migrated_database: str, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -386,7 +386,7 @@ def test_lost_connection_costs_no_attempt(
         runs.append(attempt.number)
         with database.tenant(attempt.tenant_id) as connection:
             (backend,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
-            if len(runs) == 1:  # the database restarts, or a neighbor held the interpreter lock for too long
+            if len(runs) == 1:  # the database restarts, or another thread held the GIL for too long
                 admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
             connection.execute("SELECT 1")
         return DONE

@@ -21,7 +21,7 @@ DEARER = [line("A-100", "10", "101.50")]
 
 @pytest.fixture
 def office(database: Database, admin: Connection) -> Office:
-    """One cluster with a price difference, one matched, one order without invoice."""
+    """One cluster with a price difference, one matched, and one order without an invoice."""
     documents = [
         order(lines=LINES),
         delivery(po_reference="4711", lines=LINES),

@@ -1,4 +1,4 @@
-"""Accepting and disputing variances of clusters, in a real database."""
+"""Accept and dispute variances of clusters in a real database."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ from tests.documents.matching.papers import delivery, invoice, line, order
 
 ORDERED = [line("A-100", "10", "100.00"), line("A-200", "5", "12.50")]
 BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]
-"""One price is 1.5 percent too high; one unit too many of the other is billed."""
+"""A-100 is 1.5 percent too expensive, and one A-200 too many is billed."""
 
 
 @pytest.fixture
@@ -132,13 +132,13 @@ def test_acceptance_holds_until_the_figures_change(office: Office):
     assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three units too many now; the price is unchanged
 
 
-def test_repeated_or_unaware_decision_is_refused(office: Office):
+def test_decision_must_supersede_the_previous_one(office: Office):
     assert isinstance(decide(office, "accepted"), DecisionResult)
     again = decide(office, "accepted", by="bob")
     assert again == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
     disputed = decide(office, "disputed", by="bob")
     assert isinstance(disputed, DecisionRejected)
-    assert "say that you supersede it" in disputed.message
+    assert "Supersede that decision explicitly" in disputed.message
     with office.database.tenant(office.tenant_id) as connection:
         known = [decision.id for decision in diagnostics.list_variance_decisions(connection)]
     assert isinstance(decide(office, "disputed", by="bob", overrides=known), DecisionResult)
@@ -185,17 +185,17 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
     compute(office)
     refused = decide(office, "accepted")
     assert isinstance(refused, DecisionRejected)
-    assert refused.message.startswith("The case has no open difference that can be accepted or disputed. Invoice R-81")
+    assert refused.message.startswith("The cluster has no open difference that can be accepted or disputed. Invoice ")
     of_code = decide(office, "accepted", VarianceSelector(code=VarianceCode.MISSING_DELIVERY))
     assert isinstance(of_code, DecisionRejected)
     assert "Change the documents instead" in of_code.message
     assert decide(office, "disputed", VarianceSelector(line="99")) == DecisionRejected(
-        "changed", "The case has no such difference."
+        "changed", "The cluster has no such difference."
     )
 
 
 def test_missing_or_other_tenants_cluster_is_refused(office: Office, admin: Connection):
-    gone = DecisionRejected("gone", "There is no such case, or it has not been computed.")
+    gone = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
     assert decide(office, "accepted", cluster=UUID(int=3)) == gone
     theirs = Office(office.database, admin)
     assert decide(theirs, "accepted", cluster=office.ids[0]) == gone

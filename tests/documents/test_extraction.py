@@ -104,9 +104,9 @@ def test_broken_embedded_e_invoice_is_rejected(broken: bytes):
         (pdf(files=(("notes.xml", b"<notes/>"),)), None, "The pages contain no text."),
         (b"\x89PNG\r\n\x1a\n", None, "Page 1 is scanned and could not be read: OCR is off."),
         (b"PK\x03\x04", DocumentType.OTHER, "archive"),
-        (b"To whom it may concern", DocumentType.OTHER, "unknown kind"),
-        (b"<html><body>Rechnung</body></html>", DocumentType.OTHER, "unknown kind"),
-        (b"<notes/>", DocumentType.OTHER, "XML is of an unknown kind"),
+        (b"To whom it may concern", DocumentType.OTHER, "file type is unknown"),
+        (b"<html><body>Rechnung</body></html>", DocumentType.OTHER, "file type is unknown"),
+        (b"<notes/>", DocumentType.OTHER, "XML format is unknown"),
     ],
 )
 def test_unreadable_file_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):

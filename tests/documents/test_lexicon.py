@@ -1,3 +1,5 @@
+"""Lexicon files: languages, users and folding of terms, and matching of labels."""
+
 import re
 from collections import Counter
 from collections.abc import Iterator

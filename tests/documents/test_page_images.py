@@ -150,7 +150,7 @@ def drawing_forever() -> bytes:
 def test_endless_page_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "LIMITS", Limits(cpu_seconds=10, seconds=1.5, answer_bytes=MAX_BYTES))
 
-    with pytest.raises(RenderError, match="more time or memory"):
+    with pytest.raises(RenderError, match="too much time or memory"):
         render_page(drawing_forever(), 1)
 
 
@@ -251,7 +251,7 @@ def test_fax_keeps_its_aspect_ratio() -> None:
         (b"<a/>", "XML"),
         (b"PK\x03\x04xx", "archive"),
         (b"GIF89a" + bytes(20), "form"),
-        (b"hello", "unknown kind"),
+        (b"hello", "file type is unknown"),
         (b"\x89PNG\r\n\x1a\n", "form"),
         (b"II*\x00\xff\xff\xff\x7f", "form"),
         (saved(drawing("F"), "TIFF"), "not known"),

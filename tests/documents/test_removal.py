@@ -30,7 +30,7 @@ CASE = [
 
 @pytest.fixture
 def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]], Office]:
-    """`opened(documents)` returns an office with these documents matched."""
+    """`opened(documents)` returns an office that has matched these documents."""
 
     def opened(documents: Sequence[Paper]) -> Office:
         office = Office(database, admin, documents)
@@ -209,7 +209,7 @@ def test_second_duplicate_replaces_the_removed_first(opened: Callable[[Sequence[
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_removal_leaves_others_as_if_never_received(seed: int, database: Database, admin: Connection):
+def test_removal_equals_never_receiving_the_document(seed: int, database: Database, admin: Connection):
     documents, random = pile(seed, 24), Random(seed)
     office, without = Office(database, admin, documents), Office(database, admin, documents)
     office.match_all(random.sample(range(24), 24))
@@ -286,7 +286,7 @@ def test_match_during_removal_is_decided_again(
     assert office.links() == set()
 
 
-def test_removal_waits_for_match_and_undoes_it(opened: Callable[[Sequence[Paper]], Office], database: Database):
+def test_removal_waits_for_match_and_deletes_it(opened: Callable[[Sequence[Paper]], Office], database: Database):
     office = opened([order()])
     newcomer = office.file(invoice(po_reference="4711"))
     decided = office.search(newcomer)

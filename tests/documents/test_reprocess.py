@@ -1,4 +1,4 @@
-"""Reprocessing starts each document once, at its rate, despite failures."""
+"""Reprocessing starts each document once, at the requested rate, despite failures."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from tests.factories import NOW
 __all__ = ["sqs"]
 
 A_MINUTE = timedelta(minutes=1)
-PATIENCE = SQL(
+SHORT_LOCK_TIMEOUT = SQL(
     "BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),"
     " set_config('lock_timeout', '50ms', true)"
 )
@@ -358,7 +358,7 @@ def test_locked_document_does_not_block_other_operations(
     received(1, day=2)
     make_operation(received_until=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
-    monkeypatch.setattr(db, "_OPEN", PATIENCE)
+    monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)
     monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypasses the cache
     running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:

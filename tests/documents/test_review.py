@@ -14,8 +14,8 @@ from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.test_judge import TWICE, again
 
-CLERK = DecisionContext("clerk", "looked at the paper")
-IN_DOUBT = {2: [[0, 1]]}
+CLERK = DecisionContext("clerk", "checked the original")
+AMBIGUOUS = {2: [[0, 1]]}
 """An invoice that fits either of two orders with the same number."""
 
 
@@ -27,10 +27,10 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def doubtful(database: Database, admin: Connection) -> Office:
+def office(database: Database, admin: Connection) -> Office:
     office = Office(database, admin, TWICE)
     office.match_all()
-    assert office.reviews() == IN_DOUBT
+    assert office.reviews() == AMBIGUOUS
     return office
 
 
@@ -84,22 +84,22 @@ def test_ambiguous_match_is_stored_with_evidence(doubtful: Office) -> None:
     assert weights
 
 
-def test_resolved_ambiguity_closes_the_review(doubtful: Office) -> None:
-    with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        removed = removal.delete_document(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
+def test_resolved_ambiguity_closes_the_review(office: Office) -> None:
+    with office.database.tenant(office.tenant_id) as connection:
+        removed = removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
     assert removed is not None
-    doubtful.match(2)
-    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "resolved")
+    office.match(2)
+    assert (office.links(), office.reviews(), state(office, 2)) == ({(1, 2)}, {}, "resolved")
 
 
-def test_review_reopens_when_ambiguity_returns(doubtful: Office) -> None:
-    act(doubtful, "confirm", 2, 0)
-    assert state(doubtful, 2) == "decided"
-    doubtful.file(again(2))
-    doubtful.match(3)
-    assert state(doubtful, 2) == "decided"  # a reviewer has decided
-    act(doubtful, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(doubtful)]))
-    assert (set(doubtful.reviews()), state(doubtful, 2)) == ({2}, "open")
+def test_review_reopens_when_ambiguity_returns(office: Office) -> None:
+    act(office, "confirm", 2, 0)
+    assert state(office, 2) == "decided"
+    office.file(again(2))
+    office.match(3)
+    assert state(office, 2) == "decided"  # a reviewer has decided
+    act(office, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(office)]))
+    assert (set(office.reviews()), state(office, 2)) == ({2}, "open")
 
 
 def test_any_of_many_candidates_can_be_confirmed(
@@ -119,37 +119,37 @@ def test_any_of_many_candidates_can_be_confirmed(
 # Confirm and reject
 
 
-def test_confirmed_candidate_is_linked_and_closes_review(doubtful: Office) -> None:
-    answer = act(doubtful, "confirm", 2, 0)
+def test_confirmed_candidate_is_linked_and_closes_review(office: Office) -> None:
+    answer = act(office, "confirm", 2, 0)
     assert isinstance(answer, DecisionApplied)
-    assert (doubtful.links(), doubtful.clusters()) == ({(0, 2)}, [0, 1, 0])
-    assert (doubtful.reviews(), state(doubtful, 2), doubtful.reason(2)) == ({}, "decided", None)
-    row = doubtful.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
+    assert (office.links(), office.clusters()) == ({(0, 2)}, [0, 1, 0])
+    assert (office.reviews(), state(office, 2), office.reason(2)) == ({}, "decided", None)
+    row = office.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
     assert row == ("reviewer", "Confirmed by clerk: looked at the paper", "high")
-    assert {doubtful.ids[0], doubtful.ids[2]} <= answer.clusters
-    assert doubtful.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
+    assert {office.ids[0], office.ids[2]} <= answer.clusters
+    assert office.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 
 
-def test_rejecting_one_candidate_links_the_other(doubtful: Office) -> None:
-    assert isinstance(act(doubtful, "reject", 2, 0), DecisionApplied)
-    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "decided")
+def test_rejecting_one_candidate_links_the_other(office: Office) -> None:
+    assert isinstance(act(office, "reject", 2, 0), DecisionApplied)
+    assert (office.links(), office.reviews(), state(office, 2)) == ({(1, 2)}, {}, "decided")
 
 
-def test_rejecting_all_candidates_leaves_document_unmatched(doubtful: Office) -> None:
-    assert isinstance(act(doubtful, "reject", 2, 0, 1), DecisionApplied)
-    doubtful.match_all()
-    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == (set(), {}, "decided")
-    assert doubtful.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
+def test_rejecting_all_candidates_leaves_document_unmatched(office: Office) -> None:
+    assert isinstance(act(office, "reject", 2, 0, 1), DecisionApplied)
+    office.match_all()
+    assert (office.links(), office.reviews(), state(office, 2)) == (set(), {}, "decided")
+    assert office.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
 
 
-def test_changed_ambiguity_rematches_the_document(doubtful: Office) -> None:
-    doubtful.match(doubtful.file(again(2)))
-    assert doubtful.reviews() == {2: [[0, 1, 3]]}
-    answer = act(doubtful, "reject", 2, 1)
+def test_changed_ambiguity_rematches_the_document(office: Office) -> None:
+    office.match(office.file(again(2)))
+    assert office.reviews() == {2: [[0, 1, 3]]}
+    answer = act(office, "reject", 2, 1)
     assert isinstance(answer, DecisionApplied)
-    assert (doubtful.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
-    rematched = doubtful.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
-    assert rematched == [(doubtful.ids[2],)]
+    assert (office.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
+    rematched = office.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
+    assert rematched == [(office.ids[2],)]
 
 
 def test_rejected_edge_is_deleted_and_not_recreated(database: Database, admin: Connection) -> None:
@@ -214,11 +214,11 @@ def test_confirmed_edge_survives_duplicate_detection(database: Database, admin: 
     assert {(0, 2), (2, 3)} <= office.links()
 
 
-def test_removed_document_deletes_its_decisions(doubtful: Office) -> None:
-    act(doubtful, "reject", 2, 0)
-    with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        removal.delete_document(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
-    assert decisions(doubtful) == []
+def test_removed_document_deletes_its_decisions(office: Office) -> None:
+    act(office, "reject", 2, 0)
+    with office.database.tenant(office.tenant_id) as connection:
+        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
+    assert decisions(office) == []
 
 
 # Merge and split
@@ -262,13 +262,13 @@ def test_split_document_stays_separate(database: Database, admin: Connection) ->
     assert again == DecisionRejected("changed", "The document is already alone in its cluster.")
 
 
-def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
-    first, second, invoice_id = (str(id_) for id_ in doubtful.ids)
-    act(doubtful, "reject", 2, 1)
-    act(doubtful, "split", 2)
-    act(doubtful, "split", 2)  # refused: it is alone now
+def test_decisions_reach_the_audit_trail(office: Office) -> None:
+    first, second, invoice_id = (str(id_) for id_ in office.ids)
+    act(office, "reject", 2, 1)
+    act(office, "split", 2)
+    act(office, "split", 2)  # refused: it is alone now
 
-    assert recorded(doubtful.admin, doubtful.tenant_id) == [
+    assert recorded(office.admin, office.tenant_id) == [
         ("clerk", "match rejected", sorted([second, invoice_id])),
         ("clerk", "match rejected", sorted([first, invoice_id])),
     ]
@@ -277,38 +277,38 @@ def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
 # Concurrency
 
 
-def test_decided_pair_requires_superseding_the_decision(doubtful: Office) -> None:
-    act(doubtful, "confirm", 2, 0)
-    late = act(doubtful, "reject", 2, 0)
+def test_decided_pair_requires_superseding_the_decision(office: Office) -> None:
+    act(office, "confirm", 2, 0)
+    late = act(office, "reject", 2, 0)
     assert isinstance(late, DecisionRejected)
     assert (late.why, late.message[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
-    assert isinstance(act(doubtful, "confirm", 2, 0), DecisionRejected)
-    assert decisions(doubtful) == [(0, 2, "confirmed")]
+    assert isinstance(act(office, "confirm", 2, 0), DecisionRejected)
+    assert decisions(office) == [(0, 2, "confirmed")]
     assert isinstance(
-        act(doubtful, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(doubtful)])), DecisionApplied
+        act(office, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(office)])), DecisionApplied
     )
-    assert (doubtful.links(), decisions(doubtful)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
+    assert (office.links(), decisions(office)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
 
 
-def test_unrelated_pair_is_refused(doubtful: Office) -> None:
-    doubtful.file(order("9", 300, seller={"name": "Far"}))
-    doubtful.match(3)
+def test_unrelated_pair_is_refused(office: Office) -> None:
+    office.file(order("9", 300, seller={"name": "Far"}))
+    office.match(3)
     for action in ("confirm", "reject"):
-        assert act(doubtful, action, 2, 3) == DecisionRejected(
+        assert act(office, action, 2, 3) == DecisionRejected(
             "changed", "The two documents are not linked, and neither needs review because of the other."
         )
-    with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        gone = review.confirm(connection, doubtful.tenant_id, doubtful.ids[2], UUID(int=7), NOW, CLERK)
+    with office.database.tenant(office.tenant_id) as connection:
+        gone = review.confirm(connection, office.tenant_id, office.ids[2], UUID(int=7), NOW, CLERK)
     assert isinstance(gone, DecisionRejected)
     assert gone.why == "gone"
-    assert decisions(doubtful) == []
+    assert decisions(office) == []
 
 
-def test_one_invalid_rejection_refuses_all(doubtful: Office) -> None:
-    doubtful.file(order("9", 300, seller={"name": "Far"}))
-    doubtful.match(3)
-    assert isinstance(act(doubtful, "reject", 2, 0, 3), DecisionRejected)
-    assert (doubtful.reviews(), decisions(doubtful)) == (IN_DOUBT, [])
+def test_one_invalid_rejection_refuses_all(office: Office) -> None:
+    office.file(order("9", 300, seller={"name": "Far"}))
+    office.match(3)
+    assert isinstance(act(office, "reject", 2, 0, 3), DecisionRejected)
+    assert (office.reviews(), decisions(office)) == (AMBIGUOUS, [])
 
 
 def test_running_match_sees_concurrent_decision(database: Database, admin: Connection) -> None:

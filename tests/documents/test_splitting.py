@@ -174,13 +174,13 @@ def test_references_do_not_join_documents():
 @pytest.mark.parametrize(
     "texts",
     [
-        pytest.param([["Guten Tag"], ["Bis bald"]], id="no signs"),
+        pytest.param([["Guten Tag"], ["Bis bald"]], id="no indication"),
         pytest.param([["Lorem ipsum"], ["dolor sit"]], id="no number on any page"),
         pytest.param([[*FIRST, "Seite 1 von 3"], ["Schrauben", "Seite 3 von 3"]], id="a page is missing"),
         pytest.param(
             [[*FIRST, "Seite 1 von 2"], [*invoice_page(2), "Seite 2 von 2"]], id="number and page number differ"
         ),
-        pytest.param([[*FIRST, *TOTAL], [*FIRST, *TOTAL]], id="the same twice"),
+        pytest.param([[*FIRST, *TOTAL], [*FIRST, *TOTAL]], id="same number twice"),
         pytest.param([[*FIRST, *TOTAL], ["Geschäftsbedingungen", "Seite 1 von 1"]], id="pages of terms"),
         pytest.param([[*FIRST, *TOTAL], ["Südwind AG", "Faktur 12", "Datum: 01.04.2025"]], id="unknown words"),
     ],
@@ -237,7 +237,7 @@ def test_cover_page_is_a_separate_part(cover: list[str]):
         ((2, 2), "document"),
         ((3, 3), "document"),
     ]
-    assert found.summary == "The file holds 2 documents and a cover page, which were separated."
+    assert found.summary == "The file was split into 2 documents and a cover page."
 
 
 def test_separator_sheets_are_covers():
@@ -282,7 +282,7 @@ COUNTRIES = st.sampled_from(("DE", "FR", "IT", "NL", "GB"))
 rendering = bounded(
     max_examples=8,
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # no shrinking: at 2 s per example it takes minutes
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # no shrinking, which takes minutes at 2 s per example
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -63,7 +63,7 @@ def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID
     ("columns", "state", "note"),
     [
         ({"status": "pending"}, State.WAITING, None),
-        ({"status": "pending", "error": "S3 is away"}, State.WAITING, "S3 is away"),
+        ({"status": "pending", "error": "S3 is unavailable"}, State.WAITING, "S3 is unavailable"),
         ({"status": "in-progress"}, State.WORKING, None),
         ({"status": "failed", "error": "The file is empty"}, State.FAILED, "The file is empty"),
         ({"status": None, "skip_reason": "A folder, not a file"}, State.IGNORED, "A folder, not a file"),

@@ -52,8 +52,8 @@ def is_emulator_failure(error: str) -> bool:
     """Return True if work failed because the emulator deleted the code of its process.
 
     If a process is killed while it starts, the emulator deletes the code of its function. Another starting process of
-    the function then lacks the modules that it has not imported yet (tests/e2e/test_spoilt.py). The error is unknown,
-    and therefore final for a task. Usually it does not occur.
+    the function then lacks the modules that it has not imported yet (tests/e2e/test_spoilt.py). The error is
+    unclassified, so a task fails permanently. This is rare.
     """
     return _EMULATOR_FAILURE.match(error) is not None
 

@@ -38,12 +38,12 @@ class CommandLine:
     folder: Path
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command without waiting for its end."""
+        """Start a command without waiting for it to finish."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
         return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end, and check its exit code."""
+        """Run a command to completion and check its exit code."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
         done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -52,7 +52,7 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def command_line() -> Iterator[CommandLine]:
-    """The command line for the test cloud, which is taken down at the end unless it existed."""
+    """The command line for the test cloud, which is removed at the end unless it existed."""
     if existing := os.environ.get(CLOUD_VARIABLE):
         yield CommandLine(Path(existing).resolve())
         return

@@ -1,4 +1,4 @@
-"""Every accepted document ends once and correctly, despite SIGKILLs.
+"""Every accepted document is processed once and correctly, despite SIGKILLs.
 
 Worker processes and PostgreSQL are killed while documents arrive, and one in five calls of the language model fails.
 COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
@@ -44,7 +44,7 @@ pytestmark = [
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD = 1
-"""Seed of the documents. It is fixed, because their ground truth is checked only once, without kills."""
+"""Seed of the documents. It is fixed, because the ground truth is checked only once, without kills."""
 WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
@@ -67,7 +67,7 @@ SETTINGS = {
     "BREAKER_OPEN_SECONDS": "2",
 }
 SECONDS = 300
-"""Timeout for everything to end after the last kill."""
+"""Timeout for all work to finish after the last kill."""
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def upload(cloud: Cloud, tenant: Tenant, files: Sequence[File]) -> None:
             s3.put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=file.content)
 
 
-def test_documents_end_once_despite_kills(
+def test_documents_are_processed_once_despite_kills(
     cloud: Cloud, model: Server, loaded: tuple[Sequence[File], GroundTruth], capsys: pytest.CaptureFixture[str]
 ):
     files, truth = loaded

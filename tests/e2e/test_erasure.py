@@ -123,7 +123,7 @@ def versions(cloud: Cloud, prefix: str) -> int:
 
 
 def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path) -> tuple[list[Path], str]:
-    """Give the tenant data of every kind. Returns the files to ingest, and the key of a mail."""
+    """Give the tenant data of every kind. Return the files to ingest and a mail's key."""
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
     export = NewDestination("files", "s3", "results")
     add_tenant(cloud, tenant.slug, addresses=[f"in@{tenant.slug}.example"], new_destinations=[export])
@@ -189,11 +189,11 @@ def test_erased_tenant_leaves_nothing(
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)
-    keeper = Database(cloud.database_url("counterfoil_maintenance"))
+    maintenance = Database(cloud.database_url("counterfoil_maintenance"))
     later = datetime.now(UTC) + LONGEST_ATTEMPT
     until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
-    assert tenant_erasure.step(keeper, cloud.outputs["UploadsBucketName"], lambda: later, lambda: 60.0) == 1
-    keeper.close()
+    assert tenant_erasure.step(maintenance, cloud.outputs["UploadsBucketName"], lambda: later, lambda: 60.0) == 1
+    maintenance.close()
     rows_after, objects_after = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
     report: dict[str, Any] = {
         "seconds": round(seconds),

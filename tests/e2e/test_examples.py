@@ -60,7 +60,7 @@ class Newcomer:
         mail.add_attachment(b"%PDF-1.4 broken", maintype="application", subtype="pdf", filename="broken.pdf")
         (folder / "invoice.eml").write_bytes(bytes(mail))
 
-    def types(self, example: str) -> str:
+    def run(self, example: str) -> str:
         """Run an example with the ids of this cloud. Return standard output and error."""
         _, *words = shlex.split(example)
         words = [self._id(words) if word == "4f1c" else word.replace("~", str(self.folder)) for word in words]
@@ -99,7 +99,7 @@ def test_documented_examples_run_in_order(cloud: Cloud, command_line: CommandLin
     newcomer = Newcomer(cloud, tmp_path, command_line.folder)
 
     with watched(cloud, worker="Bulk"):
-        shown = {example: newcomer.types(example) for example in EXAMPLES if example not in ELSEWHERE}
+        shown = {example: newcomer.run(example) for example in EXAMPLES if example not in ELSEWHERE}
 
     assert len(shown) == len(EXAMPLES) - len(ELSEWHERE)
     assert re.search(r"3 succeeded", shown["counterfoil ingest ~/invoices --tenant acme --wait"])

@@ -82,7 +82,7 @@ def unscheduled(cloud: Cloud) -> Iterator[None]:
             functions.invoke(FunctionName=name, Payload="{}")
         yield
     finally:
-        functions.delete_function_concurrency(FunctionName=name)  # as it was before
+        functions.delete_function_concurrency(FunctionName=name)  # restores the previous state
 
 
 def pin(cloud: Cloud, tenant: Tenant) -> None:
@@ -142,7 +142,7 @@ def test_day_repeated_while_processes_are_killed_is_identical(
 
 
 def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
-    """Repeat the day, and kill the workers at a step. Return the number of killed processes."""
+    """Repeat the day, and kill the workers at a step. Return the number of kills."""
     with psycopg.connect(cloud.database_url("postgres")) as blocker:
         with paused(cloud):
             pin(cloud, tenant)

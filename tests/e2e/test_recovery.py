@@ -1,7 +1,7 @@
 """Work of a killed process is completed exactly once.
 
-The message of killed work returns after its visibility timeout of at least five minutes. Instead of waiting, the tests
-purge the queue, so the message is lost as well. The watchdog must then send it again.
+SQS redelivers the message of killed work after its visibility timeout of at least five minutes. Instead of waiting, the
+tests purge the queue, so the message is lost as well. The watchdog must then resend it.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The emulator deletes the code of a starting process when another one is killed."""
+"""The emulator deletes a starting process's code when another process is killed."""
 
 import subprocess
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Conversations with a failing model and killed workers: one answer per message, in order.
+"""Chats are answered once and in order, despite a failing model and killed workers.
 
 COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
 messages and more kills.
@@ -63,7 +63,7 @@ SETTINGS = {
     "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the breaker
 }
 SECONDS = 300
-"""Timeout for everything to end after the last kill."""
+"""Timeout for all work to finish after the last kill."""
 
 
 MAX_EMULATOR_FAILURES = max(20, TASKS // 50)
@@ -73,7 +73,7 @@ WRITE_DELAY = 0.5
 
 
 class Model(Server):
-    """Repeats each message as its answer, and records the earlier answers of each request."""
+    """Echoes each message, and records the earlier answers in each request."""
 
     def __init__(self) -> None:
         super().__init__(otherwise=lambda request: f"Re: {request.user}")

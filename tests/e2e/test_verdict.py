@@ -66,7 +66,7 @@ def test_notified_failure_after_three_attempts_is_accepted():
 
 
 @pytest.mark.parametrize("states", [("failed", None, None), ("succeeded", "failed", None)])
-def test_a_document_may_fail_at_any_stage(states: tuple[str | None, ...]):
+def test_failure_at_any_stage_is_accepted(states: tuple[str | None, ...]):
     gone = GOOD.documents - Counter(["invoice 3"]) if states[0] == "failed" else GOOD.documents
     snapshot = replace(FAILED, states=Counter({ENDED: len(NAMES) - 1, states: 1}), documents=gone)
 
@@ -74,11 +74,11 @@ def test_a_document_may_fail_at_any_stage(states: tuple[str | None, ...]):
 
 
 LOST: dict[str, Change] = {
-    "without a trace": lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED])),
-    "and its name with it": lambda snapshot: replace(snapshot, documents=snapshot.documents - Counter(["order 1"])),
+    "upload state": lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED])),
+    "document": lambda snapshot: replace(snapshot, documents=snapshot.documents - Counter(["order 1"])),
     "after acquisition": in_states("succeeded", None, None),
     "after ingestion": in_states("succeeded", "succeeded", None),
-    "with its message": in_states("pending", None, None),
+    "before acquisition": in_states("pending", None, None),
 }
 STUCK: dict[str, Change] = {
     "in acquisition": in_states("in-progress", None, None),
@@ -86,7 +86,7 @@ STUCK: dict[str, Change] = {
     "in matching": in_states("succeeded", "succeeded", "in-progress"),
     "before ingestion": in_states("succeeded", "pending", None),
     "before matching": in_states("succeeded", "succeeded", "pending"),
-    "in matching, though it had failed before": in_states("succeeded", "failed", "in-progress"),
+    "in matching after a failed ingestion": in_states("succeeded", "failed", "in-progress"),
     "with an unsent message": lambda snapshot: replace(snapshot, unsent=1),
 }
 DOUBLED: dict[str, Change] = {
@@ -103,7 +103,7 @@ WRONG: dict[str, Change] = {
     "an edge to the twin": lambda snapshot: replace(
         snapshot, edges=snapshot.edges + Counter([("invoice 2", "twin 2", "llm")])
     ),
-    "a model decision for a rule's": lambda snapshot: replace(
+    "a model decision instead of a rule": lambda snapshot: replace(
         snapshot, edges=snapshot.edges - Counter([BY_RULES]) + Counter([(*BY_RULES[:2], "llm")])
     ),
     "two clusters in one": lambda snapshot: replace(
@@ -129,7 +129,9 @@ def test_stuck_document_is_reported(change: Change):
     assert check(change(GOOD))
 
 
-@pytest.mark.parametrize("change", [pytest.param(change, id=f"done twice {name}") for name, change in DOUBLED.items()])
+@pytest.mark.parametrize(
+    "change", [pytest.param(change, id=f"processed twice {name}") for name, change in DOUBLED.items()]
+)
 def test_document_processed_twice_is_reported(change: Change):
     assert check(change(GOOD))
 
@@ -148,7 +150,7 @@ def test_wrong_match_is_reported(change: Change):
         ([(WORK, "non_retriable_error", 3)], "1 dead letters are wrong"),
         ([(WORK, "max_retries_exceeded", 3), ("matching 0198", "max_retries_exceeded", 3)], "1 dead letters are wrong"),
     ],
-    ids=["none", "two", "after two attempts", "for another reason", "one more, for work that has not failed"],
+    ids=["none", "two", "after two attempts", "for another reason", "one extra, for a work item that has not failed"],
 )
 def test_failure_without_one_dead_letter_is_reported(dead_letters: list[tuple[str, str, int]], message: str):
     assert message in " ".join(check(replace(FAILED, dead_letters=Counter(dead_letters))))
@@ -161,7 +163,7 @@ def test_failure_without_one_dead_letter_is_reported(dead_letters: list[tuple[st
         ([WORK, WORK], "has failed with 2 notifications"),
         ([WORK, "matching 0198"], "matching 0198 has a notification but has not failed."),
     ],
-    ids=["none", "two", "one more, for work that has not failed"],
+    ids=["none", "two", "one extra, for a work item that has not failed"],
 )
 def test_failure_not_notified_once_is_reported(notified: list[str], message: str):
     assert message in " ".join(check(replace(FAILED, notified=Counter(notified))))

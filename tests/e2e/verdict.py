@@ -1,4 +1,4 @@
-"""Faults of processed documents, of which each must end once and correctly."""
+"""Find documents that were lost, processed twice or processed incorrectly."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator

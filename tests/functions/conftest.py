@@ -1,4 +1,4 @@
-"""Fixtures of worker tests: fake queue, clock and documents of delivery, and a fake Lambda API."""
+"""Fixtures for worker tests: a fake queue, clock and Lambda API, and pending documents."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,8 +22,8 @@ def lambda_(monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
 
 
 @pytest.fixture
-def start(keeper_database_url: str, clock: Clock) -> Iterator[Start]:
-    with processes(keeper_database_url, clock) as start:
+def start(maintenance_database_url: str, clock: Clock) -> Iterator[Start]:
+    with processes(maintenance_database_url, clock) as start:
         yield start
 
 

@@ -53,12 +53,12 @@ class Ingestion:
         """Return a client. Replaces `aws.client`."""
         if service == "textract" and self._textract is None:
             made: Any = boto3.client
-            once = Config(retries={"total_max_attempts": 1})  # botocore's retries would really wait
+            once = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
             self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url, config=once)
         return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]
 
     def file(self, content: bytes, name: str = "a.pdf") -> UUID:
-        """Store a file with a document that awaits ingestion."""
+        """Store a file and its document with a pending ingestion. Return the document id."""
         key = f"uploads/{name}"
         self._s3.put_object(Bucket=BUCKET, Key=key, Body=content)
         document_id = make_document(
@@ -73,8 +73,8 @@ class Ingestion:
             "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)",
             [document_id, self.tenant_id, self.clock()],
         )
-        (owed,) = start_revision(self.admin, "ingestion", [document_id], self.clock())
-        self.sqs.sent["ingestion"].append({"MessageBody": owed.message.model_dump_json()})
+        (due,) = start_revision(self.admin, "ingestion", [document_id], self.clock())
+        self.sqs.sent["ingestion"].append({"MessageBody": due.message.model_dump_json()})
         return document_id
 
     def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None, permits: int = 1) -> Any:
@@ -91,8 +91,8 @@ class Ingestion:
             read=read_message,
             clock=self.clock,
         )
-        owed = [Message.model_validate_json(entry["MessageBody"]) for entry in self.sqs.sent.pop("ingestion", [])]
-        return consumer.handle(event(*map(record, owed)), context or Context(300))
+        messages = [Message.model_validate_json(entry["MessageBody"]) for entry in self.sqs.sent.pop("ingestion", [])]
+        return consumer.handle(event(*map(record, messages)), context or Context(300))
 
     def document(self, id_: UUID) -> dict[str, Any]:
         """Return the row of a document."""
@@ -100,12 +100,12 @@ class Ingestion:
         return found
 
     def job(self, id_: UUID) -> dict[str, Any]:
-        """Return the row of its ingestion."""
+        """Return the ingestion job of a document."""
         (found,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
         return found
 
-    def again(self, id_: UUID) -> None:
-        """Send the message of pending work, and make it due."""
+    def redeliver(self, id_: UUID) -> None:
+        """Make pending work due and send its message again."""
         self.admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL WHERE id = %s", [id_])
         job = self.job(id_)
         message = Message(work_id=id_, revision=job["revision"], send_number=job["send_number"])
@@ -149,7 +149,7 @@ def desk(
             yield desk
 
 
-def asked(request: Any) -> dict[str, Any]:
-    """Return the document in a question to the model."""
-    told: dict[str, Any] = json.loads(request.user.removeprefix("<document>\n").removesuffix("\n</document>"))
-    return told
+def requested_document(request: Any) -> dict[str, Any]:
+    """Return the document that a request to the model contains."""
+    document: dict[str, Any] = json.loads(request.user.removeprefix("<document>\n").removesuffix("\n</document>"))
+    return document

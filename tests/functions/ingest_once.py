@@ -33,7 +33,7 @@ class _Body(io.BufferedReader):
 
 
 class _Folder:
-    """The used part of S3: one file to read, and a count of stored ones."""
+    """Fake S3 with one file to read. Counts stored files."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -76,18 +76,18 @@ def main() -> None:
     try:
         outcome = ingest(attempt, ocr=lambda _: _Reading())
     except PermanentError as error:
-        ended, told = type(error).__name__, str(error)
+        ended, message = type(error).__name__, str(error)
     else:
         with database.tenant(given.tenant) as connection:
             effects = outcome.effects(connection)
         reason = outcome.reason if isinstance(outcome, Skipped) else effects.remark
-        ended, told = type(outcome).__name__, reason or ""
+        ended, message = type(outcome).__name__, reason or ""
     database.close()
     process.close_idle()
     times = os.times()
     seconds = {"cpu": times.user + times.system, "child_cpu": times.children_user + times.children_system}
     peaks = {"peak": peak_megabytes(), "child": peak_megabytes_of_children()}
-    print(json.dumps(peaks | seconds | {"outcome": ended, "reason": told, "written": folder.written}))  # noqa: T201
+    print(json.dumps(peaks | seconds | {"outcome": ended, "reason": message, "written": folder.written}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A fake of Lambda with event source mappings and invocations, and a watchdog that pauses mappings."""
+"""Fake Lambda API with event source mappings, and a watchdog that pauses them."""
 
 import json
 from collections.abc import Callable
@@ -22,26 +22,26 @@ MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
 class Killed(BaseException):
-    """Ends the process of the watchdog."""
+    """Ends the watchdog process."""
 
 
 def refusal(code: str, operation: str, status: int = 400) -> ClientError:
     return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)  # type: ignore[typeddict-item]
 
 
-def lives_on() -> None:
-    """Do nothing at this point."""
+def do_nothing() -> None:
+    """Continue without a crash."""
 
 
 @dataclass
 class FakeLambda:
-    """Event source mappings with delayed changes, as in AWS. Records who disabled them."""
+    """Event source mappings whose changes are delayed, as in AWS. Records what disabled them."""
 
     states: dict[UUID, str] = field(default_factory=lambda: {MAPPING: "Enabled", OTHER: "Enabled"})
     disabled_by: dict[UUID, str] = field(default_factory=dict)
     calls: list[tuple[UUID, bool]] = field(default_factory=list)
-    before: Callable[[], None] = lives_on
-    after: Callable[[], None] = lives_on
+    before: Callable[[], None] = do_nothing
+    after: Callable[[], None] = do_nothing
     refuse: dict[UUID, ClientError] = field(default_factory=dict)
     invoked: list[tuple[str, Any]] = field(default_factory=list)
     invoke_error: Exception | None = None
@@ -67,17 +67,17 @@ class FakeLambda:
         if self.states[mapping] not in {"Enabled", "Disabled"}:
             raise refusal("ResourceInUseException", "UpdateEventSourceMapping")
         if Enabled:
-            assert self.disabled_by.get(mapping) != "a person", "enabled a mapping that a person had disabled"
+            assert self.disabled_by.get(mapping) != "operator", "enabled a mapping that an operator had disabled"
         self.calls.append((mapping, Enabled))
-        self._switch(mapping, Enabled, "us")
+        self._switch(mapping, Enabled, "watchdog")
         self.after()
         return {"UUID": UUID, "State": self.states[mapping]}
 
-    def a_person_switches(self, mapping: UUID, *, on: bool) -> None:
-        self._switch(mapping, on, "a person")
+    def switch_manually(self, mapping: UUID, *, on: bool) -> None:
+        self._switch(mapping, on, "operator")
         self.settle()
 
-    def _switch(self, mapping: UUID, on: bool, who: str) -> None:
+    def _switch(self, mapping: UUID, on: bool, by: str) -> None:
         wanted = "Enabled" if on else "Disabled"
         if self.states[mapping] == wanted:
             return
@@ -85,7 +85,7 @@ class FakeLambda:
         if on:
             self.disabled_by.pop(mapping, None)
         else:
-            self.disabled_by[mapping] = who
+            self.disabled_by[mapping] = by
 
     def settle(self) -> None:
         """Apply every pending change."""
@@ -98,7 +98,7 @@ _uuid = UUID
 
 @dataclass
 class World:
-    """A watchdog with its clock and its queues."""
+    """A watchdog with its breakers, its clock and fake mappings."""
 
     pauses: Pauses
     breakers: ProcessBreakers
@@ -106,13 +106,13 @@ class World:
     clock: Clock
 
     def minute(self) -> RunResult:
-        """Let a minute pass, apply changes, and run the watchdog."""
+        """Advance a minute, apply pending changes and run the watchdog."""
         self.clock.pass_(seconds=60)
         self.lambda_.settle()
         return self.pauses.run()
 
     def service_fails(self) -> None:
-        """Calls fail until the breaker opens, or opens again."""
+        """Let calls fail until the breaker opens or reopens."""
         outage = self.breakers.open_breakers().get(LLM)
         if outage is not None:
             self.clock.now = max(self.clock.now, outage.until)
@@ -120,8 +120,8 @@ class World:
             with suppress(ServiceUnavailableError), self.breakers.guard(LLM):
                 raise ServiceUnavailableError("503")
 
-    def service_is_back(self) -> None:
-        """A call gets an answer, and the breaker closes."""
+    def service_recovers(self) -> None:
+        """Let a call succeed, which closes the breaker."""
         outage = self.breakers.open_breakers().get(LLM)
         if outage is not None:
             self.clock.now = max(self.clock.now, outage.until)
@@ -135,7 +135,7 @@ class World:
 
 
 def paused(world: World) -> World:
-    """Return the world after an outage of some minutes."""
+    """Pause the queue through an outage of several minutes. Return the world."""
     world.service_fails()
     assert world.minute().paused == ["matching"]
     world.minute()

@@ -40,17 +40,17 @@ class Resolver:
 
 
 class World:
-    """Dependencies of the output worker, and its callers."""
+    """The output worker with its dependencies, and helpers that enqueue deliveries."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
         self.database = database
         self.resolver = Resolver()
         breakers = Breakers(database, clock, failures=FAILURES, open_seconds=30, probe_seconds=90, spread=lambda: 0.0)
-        self.ways = OutputDependencies(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
+        self.dependencies = OutputDependencies(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
 
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
-        """Add a webhook of a local server under a name. Return its secret."""
+        """Add a webhook for a local server. Return its secret."""
         at = f"{url.replace('127.0.0.1', NAME)}{path}"
         new = NewDestination(name, "webhook", at, ["cluster"])
         secret = destinations.add(self.admin, self.change(), new, ["127.0.0.0/8", f"{NAME}:{urlsplit(at).port}"])
@@ -58,7 +58,7 @@ class World:
         return secret
 
     def change(self) -> Change:
-        """Return a change by an admin of the tenant, now."""
+        """Return an audit change by an admin of the tenant, dated now."""
         return Change(self.tenant_id, "kim", self.clock())
 
     def export(self, prefix: str = "erp/in", name: str = "erp") -> None:
@@ -81,7 +81,7 @@ class World:
             enqueue(connection, self.tenant_id, "offers", shard, lambda: '{"completed": 3}', self.clock())
         return shard
 
-    def owed(self) -> list[Message]:
+    def due_messages(self) -> list[Message]:
         """Return the due messages."""
         found = self.admin.execute(
             """SELECT o.work_id, o.revision, o.send_number FROM output_job j JOIN outbox o
@@ -93,15 +93,15 @@ class World:
         return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
 
     def run(self, *messages: Message, receives: int = 1, work: Any = None, left: float = 120) -> Any:
-        """Process messages in one batch, by default all due ones. Without messages, nothing is called."""
-        batch = [record(message, receives=receives) for message in messages or self.owed()]
+        """Process messages in one batch, by default all due messages. An empty batch is not processed."""
+        batch = [record(message, receives=receives) for message in messages or self.due_messages()]
         if not batch:
             return {"batchItemFailures": []}
         consumer = make_consumer(self.database, work or self.deliver, self.clock, worker=WORKER, queue_urls=QUEUES)
         return consumer.handle(event(*batch), Context(left))
 
     def deliver(self, attempt: TenantAttempt) -> Outcome:
-        return deliver(attempt, self.ways)
+        return deliver(attempt, self.dependencies)
 
     def jobs(self) -> list[dict[str, Any]]:
         return sorted(rows(self.admin, "output_job"), key=lambda job: str(job["requested_at"]))

@@ -1,4 +1,4 @@
-"""Watchdogs that crash anywhere leave no queue paused and overrule no person."""
+"""A watchdog crash at any point leaves no queue paused and overrides no manual change."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,31 +16,31 @@ from hypothesis.stateful import (
 )
 
 from counterfoil.db import Connection
-from tests.functions.mappings import MAPPING, MATCHING, FakeLambda, Killed, World, lives_on, paused, status
+from tests.functions.mappings import MAPPING, MATCHING, FakeLambda, Killed, World, do_nothing, paused, status
 
 
-def die() -> None:
+def kill_process() -> None:
     raise Killed
 
 
-def round_that_dies(world: World, point: str) -> None:
-    setattr(world.lambda_, point, die)
+def run_killed_watchdog(world: World, point: str) -> None:
+    setattr(world.lambda_, point, kill_process)
     world.clock.pass_(seconds=60)
     world.lambda_.settle()
     with pytest.raises(Killed):
         world.pauses.run()
-    setattr(world.lambda_, point, lives_on)
+    setattr(world.lambda_, point, do_nothing)
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_watchdog_killed_while_pausing_is_continued(point: str, world: World, admin: Connection) -> None:
     world.service_fails()
-    round_that_dies(world, point)
+    run_killed_watchdog(world, point)
     assert status(admin) == "pausing"
     world.minute()
     world.minute()
     assert (world.state(), status(admin)) == ("Disabled", "paused")
-    world.service_is_back()
+    world.service_recovers()
     world.minute()
     assert world.state() == "Enabled"
 
@@ -48,8 +48,8 @@ def test_watchdog_killed_while_pausing_is_continued(point: str, world: World, ad
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_recovery_during_a_killed_pause_resumes_the_queue(point: str, world: World, admin: Connection) -> None:
     world.service_fails()
-    round_that_dies(world, point)
-    world.service_is_back()
+    run_killed_watchdog(world, point)
+    world.service_recovers()
     for _ in range(4):
         world.minute()
     assert (world.state(), status(admin)) == ("Enabled", "released")
@@ -58,18 +58,18 @@ def test_recovery_during_a_killed_pause_resumes_the_queue(point: str, world: Wor
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_watchdog_killed_while_resuming_is_continued(point: str, world: World, admin: Connection) -> None:
     paused(world)
-    world.service_is_back()
-    round_that_dies(world, point)
+    world.service_recovers()
+    run_killed_watchdog(world, point)
     assert status(admin) == "paused"
     world.minute()
     world.minute()
     assert (world.state(), status(admin)) == ("Enabled", "released")
 
 
-def test_crash_while_resuming_is_not_a_persons_change(world: World) -> None:
+def test_crash_while_resuming_is_not_a_manual_change(world: World) -> None:
     paused(world)
-    world.service_is_back()
-    round_that_dies(world, "after")
+    world.service_recovers()
+    run_killed_watchdog(world, "after")
     world.service_fails()
     assert world.minute().paused == ["matching"]
 
@@ -79,13 +79,13 @@ def test_pause_row_outlives_calls_in_progress(
 ) -> None:
     slow, other = watch(MATCHING), watch(MATCHING)
 
-    def the_service_is_back_and_the_other_makes_a_round() -> None:
-        lambda_.before = lives_on
-        other.service_is_back()
+    def recover_and_run_other_watchdog() -> None:
+        lambda_.before = do_nothing
+        other.service_recovers()
         other.minute()
         assert status(admin) == "pausing"
 
-    lambda_.before = the_service_is_back_and_the_other_makes_a_round
+    lambda_.before = recover_and_run_other_watchdog
     slow.service_fails()
     slow.minute()
     assert slow.state() == "Disabled"
@@ -93,20 +93,20 @@ def test_pause_row_outlives_calls_in_progress(
     assert other.state() == "Enabled"
 
 
-def test_two_watchdogs_at_once_do_what_one_does(watch: Callable[..., World], lambda_: FakeLambda) -> None:
+def test_concurrent_watchdogs_act_like_one(watch: Callable[..., World], lambda_: FakeLambda) -> None:
     one, other = watch(MATCHING), watch(MATCHING)
 
-    def the_other_makes_its_round() -> None:
-        lambda_.before = lives_on
+    def run_other_watchdog() -> None:
+        lambda_.before = do_nothing
         other.pauses.run()
 
-    lambda_.before = the_other_makes_its_round
+    lambda_.before = run_other_watchdog
     one.service_fails()
     one.minute()
     assert one.state() == "Disabled"
     one.minute()
-    one.service_is_back()
-    lambda_.before = the_other_makes_its_round
+    one.service_recovers()
+    lambda_.before = run_other_watchdog
     one.minute()
     one.minute()
     assert one.state() == "Enabled"
@@ -114,9 +114,9 @@ def test_two_watchdogs_at_once_do_what_one_does(watch: Callable[..., World], lam
 
 
 class History(RuleBasedStateMachine):
-    """Outages, people and crashing watchdogs, in any order.
+    """Outages, manual changes and watchdog crashes, in any order.
 
-    A person disables the mapping only while no row records our pause, because the two cannot be distinguished.
+    An operator disables the mapping only while no row records our pause, because the two look the same.
     """
 
     world: World
@@ -128,17 +128,17 @@ class History(RuleBasedStateMachine):
         lambda_.states[MAPPING] = "Enabled"
         lambda_.disabled_by.clear()
         if self.world.breakers.open_breakers():
-            self.world.service_is_back()
+            self.world.service_recovers()
         self.admin.execute("DELETE FROM breaker_mapping_pause")
 
     @initialize(calm=st.booleans())
-    def begins(self, calm: bool) -> None:
-        """Random steps rarely combine a failure, a minute and a run."""
+    def begin(self, calm: bool) -> None:
+        """Start half of the histories with a paused queue, which random steps rarely reach."""
         if not calm:
             self.world.service_fails()
             self.world.minute()
 
-    def ours(self) -> bool:
+    def has_own_pause(self) -> bool:
         return status(self.admin) in {"pausing", "paused"}
 
     @rule(seconds=st.sampled_from([1, 59, 60, 61, 119, 121, 600]), settled=st.booleans())
@@ -153,47 +153,47 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.breakers.open_breakers())
     @rule()
-    def service_is_back(self) -> None:
-        self.world.service_is_back()
+    def service_recovers(self) -> None:
+        self.world.service_recovers()
 
     @rule(point=st.sampled_from(["before", "after", "never"]))
-    def a_round(self, point: str) -> None:
+    def run_watchdog(self, point: str) -> None:
         if point != "never":
-            setattr(self.world.lambda_, point, die)
+            setattr(self.world.lambda_, point, kill_process)
         with suppress(Killed):
             self.world.pauses.run()
-        self.world.lambda_.before = self.world.lambda_.after = lives_on
+        self.world.lambda_.before = self.world.lambda_.after = do_nothing
 
     @rule()
-    def a_person_enables_it(self) -> None:
-        self.world.lambda_.a_person_switches(MAPPING, on=True)
+    def enable_manually(self) -> None:
+        self.world.lambda_.switch_manually(MAPPING, on=True)
 
-    @precondition(lambda self: not self.ours())
+    @precondition(lambda self: not self.has_own_pause())
     @rule()
-    def a_person_disables_it(self) -> None:
-        self.world.lambda_.a_person_switches(MAPPING, on=False)
+    def disable_manually(self) -> None:
+        self.world.lambda_.switch_manually(MAPPING, on=False)
 
     @invariant()
-    def what_we_disabled_is_on_record(self) -> None:
-        if self.world.lambda_.disabled_by.get(MAPPING) == "us":
-            assert self.ours()
+    def own_pause_is_recorded(self) -> None:
+        if self.world.lambda_.disabled_by.get(MAPPING) == "watchdog":
+            assert self.has_own_pause()
 
     def teardown(self) -> None:
-        """At the end the service and the queue are available, unless a person paused the queue."""
+        """Let the service recover. The queue must be resumed unless an operator paused it."""
         if self.world.breakers.open_breakers():
-            self.world.service_is_back()
+            self.world.service_recovers()
         for _ in range(5):
             self.world.minute()
-        assert self.world.lambda_.disabled_by.get(MAPPING) != "us"
-        assert not self.ours()
+        assert self.world.lambda_.disabled_by.get(MAPPING) != "watchdog"
+        assert not self.has_own_pause()
 
 
-def test_no_history_leaves_queue_paused_or_overrules_person(world: World, admin: Connection) -> None:
-    class OfThisWorld(History):
+def test_no_history_leaves_queue_paused(world: World, admin: Connection) -> None:
+    class BoundHistory(History):
         pass
 
-    OfThisWorld.world, OfThisWorld.admin = world, admin
+    BoundHistory.world, BoundHistory.admin = world, admin
     run_state_machine_as_test(
-        OfThisWorld, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
+        BoundHistory, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
     )
     assert {(MAPPING, False), (MAPPING, True)} <= set(world.lambda_.calls)  # otherwise the histories prove nothing

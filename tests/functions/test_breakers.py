@@ -1,4 +1,4 @@
-"""A queue is paused while a required service is unavailable, and people take precedence."""
+"""A queue is paused while a required service is unavailable. Manual changes take precedence."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tests.functions.mappings import (
     PAUSE_AFTER,
     FakeLambda,
     World,
-    lives_on,
+    do_nothing,
     paused,
     refusal,
     status,
@@ -57,7 +57,7 @@ def test_queue_with_closed_breaker_is_not_paused(watch: Callable[..., World]) ->
     assert world.state(OTHER) == "Enabled"
 
 
-def test_a_paused_queue_is_paused_once(world: World, lambda_: FakeLambda) -> None:
+def test_paused_queue_is_not_paused_again(world: World, lambda_: FakeLambda) -> None:
     paused(world)
     for _ in range(5):
         assert world.minute().paused == []
@@ -65,7 +65,7 @@ def test_a_paused_queue_is_paused_once(world: World, lambda_: FakeLambda) -> Non
 
 
 @pytest.mark.parametrize("state", ["Creating", "Enabling", "Disabling", "Updating", "Deleting"])
-def test_a_mapping_in_transition_is_waited_for(state: str, world: World, lambda_: FakeLambda, clock: Clock) -> None:
+def test_mapping_in_transition_is_not_changed(state: str, world: World, lambda_: FakeLambda, clock: Clock) -> None:
     world.service_fails()
     clock.pass_(seconds=60)
     lambda_.states[MAPPING] = state
@@ -73,15 +73,15 @@ def test_a_mapping_in_transition_is_waited_for(state: str, world: World, lambda_
     assert lambda_.calls == []
 
 
-def test_updating_mapping_is_awaited(world: World, lambda_: FakeLambda, admin: Connection) -> None:
-    def somebody_updates_it() -> None:
+def test_queue_is_paused_after_a_mapping_update(world: World, lambda_: FakeLambda, admin: Connection) -> None:
+    def update_mapping() -> None:
         lambda_.states[MAPPING] = "Updating"
 
-    lambda_.before = somebody_updates_it
+    lambda_.before = update_mapping
     world.service_fails()
     assert world.minute().paused == []
     assert status(admin) == "pausing"
-    lambda_.before = lives_on
+    lambda_.before = do_nothing
     assert world.minute().paused == ["matching"]
 
 
@@ -90,7 +90,7 @@ def test_updating_mapping_is_awaited(world: World, lambda_: FakeLambda, admin: C
 
 def test_queue_is_resumed_when_service_recovers(world: World, admin: Connection) -> None:
     paused(world)
-    world.service_is_back()
+    world.service_recovers()
     assert world.minute().resumed == ["matching"]
     assert world.state() == "Enabled"
     assert status(admin) == "released"
@@ -99,7 +99,7 @@ def test_queue_is_resumed_when_service_recovers(world: World, admin: Connection)
 
 def test_resumed_queue_is_paused_in_next_outage(world: World) -> None:
     paused(world)
-    world.service_is_back()
+    world.service_recovers()
     world.minute()
     world.service_fails()
     assert world.minute().paused == ["matching"]
@@ -108,12 +108,12 @@ def test_resumed_queue_is_paused_in_next_outage(world: World) -> None:
 
 def test_new_outage_before_resume_keeps_queue_paused(world: World, lambda_: FakeLambda) -> None:
     paused(world)
-    world.service_is_back()
+    world.service_recovers()
     world.service_fails()
     world.minute()
     assert world.state() == "Disabled"
-    lambda_.a_person_switches(MAPPING, on=True)
-    assert [world.minute().paused for _ in range(5)] == [[]] * 5  # the person overruled this outage
+    lambda_.switch_manually(MAPPING, on=True)
+    assert [world.minute().paused for _ in range(5)] == [[]] * 5  # the operator overrode the pause for this outage
 
 
 def test_worker_without_the_dependency_is_resumed(world: World, watch: Callable[..., World]) -> None:
@@ -130,74 +130,78 @@ def test_deleted_mapping_is_forgotten(watch: Callable[..., World], lambda_: Fake
     assert status(admin) == "released"
 
 
-# People
+# Manual changes
 
 
-def test_mapping_disabled_by_a_person_is_not_touched(world: World, lambda_: FakeLambda) -> None:
-    lambda_.a_person_switches(MAPPING, on=False)
+def test_manually_disabled_mapping_stays_disabled(world: World, lambda_: FakeLambda) -> None:
+    lambda_.switch_manually(MAPPING, on=False)
     world.service_fails()
     for _ in range(5):
         world.minute()
-    world.service_is_back()
+    world.service_recovers()
     for _ in range(5):
         world.minute()
     assert lambda_.calls == []
     assert world.state() == "Disabled"
 
 
-def test_mapping_enabled_by_a_person_stays_enabled(world: World, lambda_: FakeLambda, admin: Connection) -> None:
+def test_manually_enabled_mapping_stays_enabled(world: World, lambda_: FakeLambda, admin: Connection) -> None:
     paused(world)
-    lambda_.a_person_switches(MAPPING, on=True)
+    lambda_.switch_manually(MAPPING, on=True)
     assert world.minute().paused == []
     assert status(admin) == "released"
-    lambda_.a_person_switches(MAPPING, on=False)
-    world.service_is_back()
+    lambda_.switch_manually(MAPPING, on=False)
+    world.service_recovers()
     for _ in range(5):
         world.minute()
     assert world.state() == "Disabled"
-    lambda_.a_person_switches(MAPPING, on=True)
+    lambda_.switch_manually(MAPPING, on=True)
     paused(world)
 
 
 @pytest.mark.parametrize("still_depends", [True, False])
-def test_queue_paused_by_a_person_stays_paused(
-    still_depends: bool, watch: Callable[..., World], lambda_: FakeLambda, keeper_database: Database, admin: Connection
+def test_manually_paused_queue_stays_paused(
+    still_depends: bool,
+    watch: Callable[..., World],
+    lambda_: FakeLambda,
+    maintenance_database: Database,
+    admin: Connection,
 ) -> None:
     world = paused(watch(MATCHING))
-    wish = PauseRequest("matching", True, "It reads the wrong documents", "kim", NOW, 0)
-    request_pause(keeper_database, wish)
-    assert apply_pause(keeper_database, "matching", [MAPPING])
-    world.service_is_back()
+    pause_request = PauseRequest("matching", True, "It reads the wrong documents", "kim", NOW, 0)
+    request_pause(maintenance_database, pause_request)
+    assert apply_pause(maintenance_database, "matching", [MAPPING])
+    world.service_recovers()
     world = watch(MATCHING) if still_depends else watch()
     assert [world.minute().resumed for _ in range(3)] == [[]] * 3
     assert (MAPPING, True) not in lambda_.calls
     assert (world.state(), status(admin)) == ("Disabled", "released")
 
-    request_pause(keeper_database, replace(wish, is_paused=False, seen=1))
-    assert apply_pause(keeper_database, "matching", [MAPPING])
+    request_pause(maintenance_database, replace(pause_request, is_paused=False, seen=1))
+    assert apply_pause(maintenance_database, "matching", [MAPPING])
     assert world.state() == "Enabled"
 
 
-def test_pause_by_a_person_during_resume_wins(world: World, lambda_: FakeLambda, keeper_database: Database) -> None:
+def test_manual_pause_during_resume_wins(world: World, lambda_: FakeLambda, maintenance_database: Database) -> None:
     paused(world)
-    wish = PauseRequest("matching", False, "It is repaired", "kim", NOW, 0)
-    request_pause(keeper_database, replace(wish, is_paused=True))
-    request_pause(keeper_database, replace(wish, seen=1))  # creates the row to lock
-    with ThreadPoolExecutor(1) as people:
+    pause_request = PauseRequest("matching", False, "It is repaired", "kim", NOW, 0)
+    request_pause(maintenance_database, replace(pause_request, is_paused=True))
+    request_pause(maintenance_database, replace(pause_request, seen=1))  # creates the row to lock
+    with ThreadPoolExecutor(1) as executor:
 
-        def a_person_pauses() -> None:
-            lambda_.before = lives_on
-            again = replace(wish, is_paused=True, seen=2)
-            later.append(people.submit(request_pause, keeper_database, again))
-            assert not wait(later, timeout=0.2).done  # the watchdog holds the row
+        def pause_manually() -> None:
+            lambda_.before = do_nothing
+            again = replace(pause_request, is_paused=True, seen=2)
+            later.append(executor.submit(request_pause, maintenance_database, again))
+            assert not wait(later, timeout=0.2).done  # the watchdog has locked the row
 
         later: list[Future[QueuePause | None]] = []
-        lambda_.before = a_person_pauses
-        world.service_is_back()
+        lambda_.before = pause_manually
+        world.service_recovers()
         world.minute()
         assert later[0].result(10) is not None
     lambda_.settle()
-    assert apply_pause(keeper_database, "matching", [MAPPING])
+    assert apply_pause(maintenance_database, "matching", [MAPPING])
     assert world.state() == "Disabled"
     world.minute()
     assert world.state() == "Disabled"
@@ -218,7 +222,7 @@ def test_failing_mapping_does_not_block_other_pauses(watch: Callable[..., World]
         world.minute()
 
 
-def test_ending_run_reports_and_leaves_the_rest(
+def test_run_without_time_left_only_reports(
     watch: Callable[..., World], lambda_: FakeLambda, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = watch(MATCHING, probes={LLM: lambda: pytest.fail("it takes too long")})
@@ -233,13 +237,13 @@ def test_ending_run_reports_and_leaves_the_rest(
 
 def test_unavailable_database_changes_nothing(world: World, lambda_: FakeLambda) -> None:
     world.service_fails()
-    world.breakers.process.failure = DatabaseUnavailableError("away")
+    world.breakers.process.failure = DatabaseUnavailableError("unavailable")
     with pytest.raises(DatabaseUnavailableError):
         world.minute()
     assert lambda_.calls == []
 
 
-def test_lambda_is_called_by_its_own_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mapping_calls_match_the_lambda_api(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("lambda", region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
     monkeypatch.setattr(aws, "client", lambda service: {"lambda": client}[service])
     state = {"UUID": str(MAPPING), "State": "Enabled"}
@@ -251,7 +255,7 @@ def test_lambda_is_called_by_its_own_names(world: World, monkeypatch: pytest.Mon
         stubber.add_client_error("get_event_source_mapping", "ResourceNotFoundException", http_status_code=404)
         world.service_fails()
         assert world.minute().paused == ["matching"]
-        world.service_is_back()
+        world.service_recovers()
         assert world.minute().resumed == []
         assert world.minute().resumed == []
         stubber.assert_no_pending_responses()
@@ -261,27 +265,27 @@ def test_lambda_is_called_by_its_own_names(world: World, monkeypatch: pytest.Mon
 
 
 def test_watchdog_probes_service_without_other_callers(watch: Callable[..., World], start: Start, clock: Clock) -> None:
-    tried = []
-    away = [ServiceUnavailableError("503")]
+    calls = []
+    failures = [ServiceUnavailableError("503")]
     behind = start()
 
     def probe() -> None:
         with behind.guard(LLM):
-            tried.append(clock())
-            for error in away:
+            calls.append(clock())
+            for error in failures:
                 raise error
 
     world = watch(MATCHING, probes={LLM: probe})
     world.service_fails()
     assert [bool(world.minute().paused) for _ in range(5)] == [True, False, False, False, False]
-    assert len(tried) == 3  # after 60, 120 and 240 s: each failure doubles the wait
-    away.clear()
+    assert len(calls) == 3  # after 60, 120 and 240 s: each failure doubles the wait
+    failures.clear()
     assert [bool(world.minute().resumed) for _ in range(5)].count(True) == 1
-    assert len(tried) == 4
+    assert len(calls) == 4
     assert world.state() == "Enabled"
 
 
-def test_a_probe_that_breaks_spoils_no_round(watch: Callable[..., World]) -> None:
+def test_broken_probe_does_not_fail_the_run(watch: Callable[..., World]) -> None:
     def probe() -> None:
         raise ValueError("a bug")
 
@@ -291,12 +295,12 @@ def test_a_probe_that_breaks_spoils_no_round(watch: Callable[..., World]) -> Non
 
 
 def test_service_without_queues_is_probed_by_its_callers(watch: Callable[..., World]) -> None:
-    tried = []
-    world = watch(probes={LLM: lambda: tried.append(True)})
+    calls = []
+    world = watch(probes={LLM: lambda: calls.append(True)})
     world.service_fails()
     for _ in range(3):
         world.minute()
-    assert tried == []
+    assert calls == []
 
 
 def measured(capsys: pytest.CaptureFixture[str]) -> list[str]:

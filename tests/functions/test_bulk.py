@@ -1,4 +1,4 @@
-"""A run of operations continues in the next one, and a failing operation blocks no other."""
+"""Unfinished operations continue in the next run. A failing operation blocks no other."""
 
 import threading
 from collections.abc import Callable
@@ -36,11 +36,11 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
     fake, lock = FakeSqs(), threading.Lock()
     send = fake.send_message_batch
 
-    def one_at_a_time(**call: Any) -> Any:
+    def send_locked(**call: Any) -> Any:
         with lock:
             return send(**call)
 
-    fake.send_message_batch = one_at_a_time  # type: ignore[method-assign]
+    fake.send_message_batch = send_locked  # type: ignore[method-assign]
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake}[service])
     return fake
 
@@ -70,9 +70,7 @@ def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs:
     assert all(row["sent_at"] for row in yard.owed())
 
 
-def test_steps_without_time_left_run_next_time(
-    rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
-):
+def test_steps_without_time_left_run_later(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
     yard.fail(20)
     operation = yard.request()
@@ -98,7 +96,7 @@ def test_operations_take_turns(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeyp
 @pytest.mark.parametrize(
     ("error", "is_failure"), [(ConflictError("the row is locked"), False), (ValueError("the value 4711"), True)]
 )
-def test_an_operation_that_fails_stops_no_other(
+def test_failing_operation_blocks_no_other(
     rounds: Engine,
     yard: Yard,
     sqs: FakeSqs,
@@ -113,12 +111,12 @@ def test_an_operation_that_fails_stops_no_other(
     other = yard.request("resolve")
     step = engine.step
 
-    def fails(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
+    def fail_broken(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
         if operation_id == broken.id:
             raise error
         return step(database, definition, operation_id, *given, **how)
 
-    monkeypatch.setattr(engine, "step", fails)
+    monkeypatch.setattr(engine, "step", fail_broken)
     if is_failure:
         with pytest.raises(RuntimeError, match=r"^1 operations failed$"):
             run(rounds)
@@ -128,13 +126,13 @@ def test_an_operation_that_fails_stops_no_other(
     assert "4711" not in capsys.readouterr().out
 
 
-def test_without_a_database_the_round_fails(rounds: Engine, yard: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_database_outage_fails_the_run(rounds: Engine, yard: Yard, monkeypatch: pytest.MonkeyPatch):
     yard.request()
 
-    def away(*_: Any, **__: Any) -> Any:
-        raise DatabaseUnavailableError("away")
+    def raise_unavailable(*_: Any, **__: Any) -> Any:
+        raise DatabaseUnavailableError("unavailable")
 
-    monkeypatch.setattr(engine, "step", away)
+    monkeypatch.setattr(engine, "step", raise_unavailable)
     with pytest.raises(DatabaseUnavailableError):
         run(rounds)
 

@@ -55,7 +55,7 @@ def talk(
     scripted: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> World:
-    """Conversations of a tenant with a budget of two questions a day, and none for documents."""
+    """Conversations of a tenant with a budget of two LLM calls a day, and none for documents."""
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
@@ -83,7 +83,7 @@ def say(talk: World, text: str, session: UUID | None = None) -> UUID:
     return talk.submit(payload, CHAT_COMPLETION.name, user_id=USER)
 
 
-def test_exceeded_budget_fails_messages_at_once(talk: World, scripted: Server, admin: Connection) -> None:
+def test_exceeded_budget_fails_messages_permanently(talk: World, scripted: Server, admin: Connection) -> None:
     session = say(talk, "0")
     jobs = [session, *(say(talk, str(number), session) for number in range(1, 4))]
 
@@ -100,9 +100,7 @@ def test_exceeded_budget_fails_messages_at_once(talk: World, scripted: Server, a
     assert {(row["dlq_reason"], row["attempts"]) for row in rows(admin, "dead_letter")} == {("non_retriable_error", 1)}
 
 
-def test_conversation_deleted_during_completion_gets_no_answer(
-    talk: World, scripted: Server, admin: Connection
-) -> None:
+def test_conversation_deleted_during_completion_gets_no_reply(talk: World, scripted: Server, admin: Connection) -> None:
     session = say(talk, "Hello")
 
     def answer(request: Request) -> str:
@@ -124,50 +122,50 @@ def test_conversation_deleted_during_completion_gets_no_answer(
 
 
 @pytest.fixture
-def archive(keeper_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
+def archive(maintenance_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
     """`archive(body)` archives a message and returns the only dead letter."""
-    outbox = Outbox(keeper_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
-    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    outbox = Outbox(maintenance_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
+    archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
     def settle(body: str) -> dict[str, Any]:
         archiver.process("tasks", SQSRecord(record(body, receives=1, arn=DLQ_ARN)))
-        with keeper_database.delivery() as connection:
+        with maintenance_database.delivery() as connection:
             ((payload,),) = connection.execute("SELECT payload FROM dead_letter").fetchall()
         return dict(payload)
 
     return settle
 
 
-def forget(talk: World, session: UUID) -> None:
+def delete_conversation(talk: World, session: UUID) -> None:
     with talk.database.tenant(talk.tenant_id) as connection:
         delete_session(connection, session, USER, NOW, by=USER)
 
 
-def lose_the_worker(talk: World) -> None:
+def lose_worker(talk: World) -> None:
     """Start the last permitted attempt of a message without ending it."""
-    lapsed = talk.clock.now - timedelta(minutes=5)
+    expired = talk.clock.now - timedelta(minutes=5)
     talk.admin.execute(
         "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
         "lease_expires_at = %(at)s",
-        {"at": lapsed},
+        {"at": expired},
     )
 
 
-@pytest.mark.parametrize("comes", ["before it is deleted", "after it is deleted"])
+@pytest.mark.parametrize("archived", ["before deletion", "after deletion"])
 def test_dead_lettered_message_stores_no_content(
-    talk: World, admin: Connection, archive: Callable[[str], dict[str, Any]], comes: str
+    talk: World, admin: Connection, archive: Callable[[str], dict[str, Any]], archived: str
 ) -> None:
     session = say(talk, SECRET)
     (body,) = talk.bodies()
-    lose_the_worker(talk)
+    lose_worker(talk)
     assert SECRET in body
 
-    if comes == "before it is deleted":
+    if archived == "before deletion":
         joined = archive(body)
-        forget(talk, session)
+        delete_conversation(talk, session)
     else:
         talk.run(body)  # detects the loss
-        forget(talk, session)
+        delete_conversation(talk, session)
         joined = archive(body)
 
     assert SECRET not in everything(admin)
@@ -196,7 +194,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     assert SECRET not in str(
         [rows(admin, table) for table in ("dead_letter", "failure_event", "work_attempt", "llm_call")]
     )
-    forget(talk, session)
+    delete_conversation(talk, session)
 
     assert SECRET not in everything(admin)
     assert "answered with HTTP 400" in logged.getvalue()
@@ -204,7 +202,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
 
 
 @pytest.mark.parametrize("why", ["never settled", "newer schema"])
-def test_archived_message_states_its_subject_without_content(
+def test_message_is_archived_without_its_content(
     talk: World, archive: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     say(talk, SECRET)

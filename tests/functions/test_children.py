@@ -45,7 +45,7 @@ def test_each_part_becomes_a_document_with_ingestion(pipeline: Pipeline, admin: 
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
     assert (parent["type"], parent["structured_data"], parent["matching_status"]) == ("other", None, None)
-    assert parent["matching_skip_reason"] == "The file holds 3 documents, which were separated."
+    assert parent["matching_skip_reason"] == "The file was split into 3 documents."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), (2, 2), (3, 3)]
     assert [child["file_name"] for child in children] == [f"Sammelrechnung {n}-{n}.pdf" for n in (1, 2, 3)]
     assert [child["key"] for child in children] == [
@@ -70,18 +70,18 @@ def test_second_split_finds_existing_parts(pipeline: Pipeline, admin: Connection
     (message,) = pipeline.sqs.sent["ingestion"]
     pipeline.ingest()
     _, before = documents(admin)
-    owed = pipeline.sqs.sent.pop("ingestion")
+    messages = pipeline.sqs.sent.pop("ingestion")
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE status = 'succeeded'")
     pipeline.sqs.sent["ingestion"] = [message]
     assert pipeline.ingest() == DONE
     _, after = documents(admin)
     assert [(child["id"], child["duplicate_uploads"]) for child in after] == [(child["id"], 0) for child in before]
     assert "ingestion" not in pipeline.sqs.sent
-    assert len(owed) == 3
+    assert len(messages) == 3
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_existing_document_as_part_counts_as_duplicate(pipeline: Pipeline, admin: Connection):
+def test_known_part_counts_as_a_duplicate_upload(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
@@ -103,7 +103,7 @@ def test_failed_storage_leaves_no_rows_and_retries(
 
     def failing(*arguments: Any) -> files.File:
         if len(stored) == 1:
-            message = "S3 is away"
+            message = "S3 is unavailable"
             raise ServiceUnavailableError(message)
         stored.append(write(*arguments))
         return stored[-1]
@@ -122,7 +122,7 @@ def test_failed_storage_leaves_no_rows_and_retries(
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_a_file_of_one_invoice_stays_whole(pipeline: Pipeline, admin: Connection):
+def test_file_of_one_invoice_is_not_split(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/one.pdf", write_bundle(INVOICES[:1]))
     assert pipeline.ingest() == DONE
     _, children = documents(admin)
@@ -150,7 +150,7 @@ def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Co
     pipeline.upload("uploads/acme/all.pdf", made.content)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
-    assert parent["matching_skip_reason"] == "The file holds 3 documents and a cover page, which were separated."
+    assert parent["matching_skip_reason"] == "The file was split into 3 documents and a cover page."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *made.ranges]
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)

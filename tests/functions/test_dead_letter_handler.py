@@ -29,7 +29,7 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
     return handler(ROW)
 
 
-def dead(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
+def dlq_record(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
     """Return a record of a worker's dead-letter queue, sent now."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
     one = record(body, arn=arn, **more)
@@ -37,7 +37,7 @@ def dead(body: str | Message, worker: str = "matching", **more: Any) -> dict[str
     return one
 
 
-def kept(answer: dict[str, Any]) -> list[str]:
+def retained(answer: dict[str, Any]) -> list[str]:
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
@@ -47,28 +47,28 @@ def test_records_of_a_batch_are_settled_independently(
     lease = datetime.now(UTC) + timedelta(seconds=100)
     good, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
     batch = [
-        dead(good),
-        dead("not JSON"),
-        dead(running, handle="running"),
-        dead('{"schema_version": 2}'),
-        dead(Message(work_id=uuid4(), revision=1, send_number=0)),
-        dead(good, "a-queue-that-nobody-knows"),
-        dead(s3_event(created("uploads/acme/a.xml")), "acquisition"),
+        dlq_record(good),
+        dlq_record("not JSON"),
+        dlq_record(running, handle="running"),
+        dlq_record('{"schema_version": 2}'),
+        dlq_record(Message(work_id=uuid4(), revision=1, send_number=0)),
+        dlq_record(good, "an-unknown-worker"),
+        dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition"),
     ]
 
     answer = dead_letters.handle(event(*batch), Context())
 
-    assert kept(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
+    assert retained(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
     assert 95 <= sqs.visibility["running"] <= 101
     assert life_cycle(admin, good.work_id)["send_number"] == 1
     assert [letter["payload"]["body"] for letter in rows(admin, "dead_letter")] == ["not JSON"]
     assert [job["send_number"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
 
 
-def test_all_records_are_hidden_before_the_first_settlement(
+def test_visibility_is_extended_before_the_first_settlement(
     dead_letters: ModuleType, sqs: FakeSqs, pending: Pending
 ) -> None:
-    batch = [dead(pending(), handle=f"{number}") for number in range(12)]
+    batch = [dlq_record(pending(), handle=f"{number}") for number in range(12)]
 
     dead_letters.handle(event(*batch), Context())
 
@@ -76,13 +76,13 @@ def test_all_records_are_hidden_before_the_first_settlement(
     assert calls.index("send") == calls.count("visibility") == 12
 
 
-def test_record_that_cannot_be_hidden_is_settled(
+def test_failed_visibility_change_does_not_prevent_settlement(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
     sqs.refuse_visibility = {"it": 2}
 
-    assert kept(dead_letters.handle(event(dead(message, handle="it")), Context())) == []
+    assert retained(dead_letters.handle(event(dlq_record(message, handle="it")), Context())) == []
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
@@ -91,19 +91,19 @@ def test_records_without_time_left_stay_untouched(
     dead_letters: ModuleType, admin: Connection, pending: Pending
 ) -> None:
     messages, context = [pending(), pending()], Context(left=24)
-    batch = [dead(message) for message in messages]
+    batch = [dlq_record(message) for message in messages]
 
-    assert kept(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
+    assert retained(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
 
     assert {life_cycle(admin, message.work_id)["send_number"] for message in messages} == {0}
     context.left = 26
-    assert kept(dead_letters.handle(event(*batch), context)) == []
+    assert retained(dead_letters.handle(event(*batch), context)) == []
 
 
 def test_batch_of_bad_bodies_creates_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
-    batch = [dead(body) for body in bodies.UNREADABLE.values()]
+    batch = [dlq_record(body) for body in bodies.UNREADABLE.values()]
 
-    assert kept(dead_letters.handle(event(*batch), Context())) == []
+    assert retained(dead_letters.handle(event(*batch), Context())) == []
 
     assert len(rows(admin, "dead_letter")) == len(batch)
 
@@ -112,7 +112,7 @@ def test_unexpected_error_retains_only_its_message(
     dead_letters: ModuleType, admin: Connection, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archiver = dead_letters.function()._archiver
-    bad, good, settle = dead(pending()), pending(), archiver.process
+    bad, good, settle = dlq_record(pending()), pending(), archiver.process
 
     def fail(worker: str, one: Any) -> Any:
         if one.message_id == bad["messageId"]:
@@ -121,24 +121,24 @@ def test_unexpected_error_retains_only_its_message(
 
     monkeypatch.setattr(archiver, "process", Mock(side_effect=fail))
 
-    assert kept(dead_letters.handle(event(bad, dead(good)), Context())) == [bad["messageId"]]
+    assert retained(dead_letters.handle(event(bad, dlq_record(good)), Context())) == [bad["messageId"]]
 
     assert life_cycle(admin, good.work_id)["send_number"] == 1
 
 
-def test_unsettled_records_are_counted_by_worker_except_waiting(
+def test_retained_records_are_counted_except_running_work(
     dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
     running = pending(status="in-progress", attempts=1, lease_expires_at=lease)
     batch = [
-        dead(pending()),
-        dead(running),
-        dead('{"schema_version": 2}'),
-        dead(pending(), "a-queue-that-nobody-knows"),
+        dlq_record(pending()),
+        dlq_record(running),
+        dlq_record('{"schema_version": 2}'),
+        dlq_record(pending(), "an-unknown-worker"),
     ]
 
-    assert len(kept(dead_letters.handle(event(*batch), Context()))) == 3
+    assert len(retained(dead_letters.handle(event(*batch), Context()))) == 3
 
     measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["worker"], line["DlqRetained"]) for line in measured if "DlqRetained" in line] == [
@@ -152,7 +152,7 @@ def test_unprocessed_upload_is_returned_to_its_tenant(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    dead_letters.handle(event(dead(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
+    dead_letters.handle(event(dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
 
     (sent,) = sqs.sent["counterfoil-acquisition"]
     assert sent["MessageGroupId"] == str(tenant_id)
@@ -163,6 +163,6 @@ def test_unprocessed_upload_is_returned_to_its_tenant(
 def test_dead_letter_queues_of_all_workers_are_settled(
     dead_letters: ModuleType, admin: Connection, worker: str
 ) -> None:
-    assert kept(dead_letters.handle(event(dead("not JSON", worker)), Context())) == []
+    assert retained(dead_letters.handle(event(dlq_record("not JSON", worker)), Context())) == []
 
     assert [letter["worker"] for letter in rows(admin, "dead_letter")] == [worker]

@@ -25,13 +25,13 @@ from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, S
 from counterfoil.kinds import WORK_KINDS
 from functions.dead_letters.archiver import Archiver, RetryAfter
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
-from tests.functions.test_dead_letters import actions, archiver, dead
+from tests.functions.test_dead_letters import actions, archiver, dlq_record
 
 __all__ = ["archiver"]
 
 Pending = Callable[..., Message]
 LEASE = timedelta(seconds=120)
-PLACE = 4711
+STOP_LOCK = 4711
 """Advisory lock that the archiver waits for."""
 
 STOP = """
@@ -47,8 +47,8 @@ CREATE TRIGGER stop BEFORE INSERT ON dead_letter FOR EACH ROW EXECUTE FUNCTION s
 """
 
 
-class Beside:
-    """Runs other sessions, and knows when they wait."""
+class ConcurrentSessions:
+    """Runs actions in other sessions and waits until they are blocked by locks."""
 
     def __init__(self, admin: Connection, admin_database_url: str) -> None:
         self._admin = admin
@@ -60,27 +60,27 @@ class Beside:
         future = self._pool.submit(action)
         patience = monotonic() + 30
         waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # sessions do not announce that they wait
-            assert monotonic() < patience, "nobody waits"
+        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # PostgreSQL does not report new waits, so poll
+            assert monotonic() < patience, "the sessions are not waiting"
         return future
 
     @contextmanager
     def stopped(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
         """Run the archiver's `action` up to its first write, and the rest at the end of the block."""
         with psycopg.connect(self._url) as holder:
-            holder.execute("SELECT pg_advisory_lock(%s)", [PLACE])
+            holder.execute("SELECT pg_advisory_lock(%s)", [STOP_LOCK])
             yield self.begin(action, waits=1)
-            holder.execute("SELECT pg_advisory_unlock(%s)", [PLACE])
+            holder.execute("SELECT pg_advisory_unlock(%s)", [STOP_LOCK])
 
 
 @pytest.fixture
-def beside(admin: Connection, admin_database_url: str) -> Beside:
+def sessions(admin: Connection, admin_database_url: str) -> ConcurrentSessions:
     admin.execute(STOP)
-    return Beside(admin, admin_database_url)
+    return ConcurrentSessions(admin, admin_database_url)
 
 
-def lapsed(clock: Clock, **columns: Any) -> dict[str, Any]:
-    """Return columns of work whose worker was silent for longer than its lease."""
+def expired_lease(clock: Clock, **columns: Any) -> dict[str, Any]:
+    """Return columns of work whose lease has expired."""
     return {"status": "in-progress", "attempts": 1, "claim_token": 5, "lease_expires_at": clock.now} | columns
 
 
@@ -95,15 +95,15 @@ def succeeds() -> Outcome:
     return Succeeded(lambda connection: Effects())
 
 
-def fails_for_good() -> Outcome:
+def fails_permanently() -> Outcome:
     raise InvalidDocumentError("The file is damaged.", code="damaged_pdf")
 
 
-def fails_for_now() -> Outcome:
+def fails_transiently() -> Outcome:
     raise ServiceUnavailableError("S3 is slow")
 
 
-class Late:
+class LateWorker:
     """A consumer on its own thread whose only attempt waits for a signal."""
 
     def __init__(self, database: Database, clock: Clock, end: Callable[[], Outcome]) -> None:
@@ -122,7 +122,7 @@ class Late:
         return result
 
 
-@pytest.mark.parametrize("end", [succeeds, fails_for_good, fails_for_now])
+@pytest.mark.parametrize("end", [succeeds, fails_permanently, fails_transiently])
 @pytest.mark.parametrize("returns", [0, 2])
 def test_late_settlement_after_the_archivers_read_is_stale(
     archiver: Archiver,
@@ -130,17 +130,17 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     admin: Connection,
     clock: Clock,
     pending: Pending,
-    beside: Beside,
+    sessions: ConcurrentSessions,
     end: Callable[[], Outcome],
     returns: int,
 ) -> None:
     message = pending(dlq_returns=returns)
-    late = Late(database, clock, end)
+    late = LateWorker(database, clock, end)
     answered = late.begin(record(message))
     clock.pass_(seconds=121)
 
-    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
-        beside.begin(late.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
+    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+        sessions.begin(late.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
     assert settled(archived) is None
 
     assert len(settled(answered)["batchItemFailures"]) == 1  # stale
@@ -158,8 +158,8 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     ("end", "status", "happened"),
     [
         (succeeds, "succeeded", ["dropped"]),
-        (fails_for_good, "failed", ["dead", "joined"]),
-        (fails_for_now, "pending", ["returned"]),
+        (fails_permanently, "failed", ["dead", "joined"]),
+        (fails_transiently, "pending", ["returned"]),
     ],
 )
 def test_late_settlement_before_the_archivers_read_counts(
@@ -169,42 +169,42 @@ def test_late_settlement_before_the_archivers_read_counts(
     admin_database_url: str,
     clock: Clock,
     pending: Pending,
-    beside: Beside,
+    sessions: ConcurrentSessions,
     end: Callable[[], Outcome],
     status: str,
     happened: list[str],
 ) -> None:
     message = pending()
-    late = Late(database, clock, end)
+    late = LateWorker(database, clock, end)
     answered = late.begin(record(message))
     clock.pass_(seconds=121)
 
     with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
-        beside.begin(late.release.set, waits=1)
-        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=2)
+        sessions.begin(late.release.set, waits=1)
+        archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=2)
         first.commit()
     assert settled(archived) is None
 
-    assert settled(answered)["batchItemFailures"] == [] or end is fails_for_now
+    assert settled(answered)["batchItemFailures"] == [] or end is fails_transiently
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == (status, 1)
     assert actions(admin) == happened
-    assert len(rows(admin, "failure_event")) == (end is fails_for_good)
+    assert len(rows(admin, "failure_event")) == (end is fails_permanently)
 
 
 def test_live_lease_retains_the_message_until_it_ends(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    late = Late(database, clock, succeeds)
+    late = LateWorker(database, clock, succeeds)
     answered = late.begin(record(message))
     clock.pass_(seconds=119)
 
-    assert archiver.process("matching", dead(message)) == RetryAfter(2)
+    assert archiver.process("matching", dlq_record(message)) == RetryAfter(2)
     late.release.set()
     assert settled(answered) == {"batchItemFailures": []}
-    assert archiver.process("matching", dead(message)) is None
+    assert archiver.process("matching", dlq_record(message)) is None
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"]) == ("succeeded", 1, 0)
@@ -212,15 +212,20 @@ def test_live_lease_retains_the_message_until_it_ends(
 
 
 def test_heartbeat_neither_waits_nor_revives_archived_work(
-    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    pending: Pending,
+    sessions: ConcurrentSessions,
 ) -> None:
-    message = pending(**lapsed(clock))
+    message = pending(**expired_lease(clock))
 
     def renew() -> set[UUID]:
         with database.delivery() as connection:
             return sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
+    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
         assert renew() == set()
     assert settled(archived) is None
 
@@ -231,18 +236,23 @@ def test_heartbeat_neither_waits_nor_revives_archived_work(
 def test_heartbeat_before_the_archivers_read_keeps_the_work(
     archiver: Archiver, database: Database, clock: Clock, pending: Pending
 ) -> None:
-    message = pending(**lapsed(clock))
+    message = pending(**expired_lease(clock))
     with database.delivery() as connection:
         sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    assert archiver.process("matching", dead(message)) == RetryAfter(121)
+    assert archiver.process("matching", dlq_record(message)) == RetryAfter(121)
 
 
-# -- another copy of the message --------------------------------------------------------------------------------------
+# -- the same message, delivered again ---------------------------------------------------------------------------------
 
 
-def test_copy_received_during_a_return_is_stale(
-    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+def test_message_received_during_a_return_is_stale(
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    pending: Pending,
+    sessions: ConcurrentSessions,
 ) -> None:
     message = pending()
     ran: list[TenantAttempt] = []
@@ -253,8 +263,8 @@ def test_copy_received_during_a_return_is_stale(
 
     consumer = make_consumer(database, work, clock)
 
-    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
-        answered = beside.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
+    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+        answered = sessions.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
     assert settled(archived) is None
 
     assert settled(answered) == {"batchItemFailures": []}
@@ -263,14 +273,19 @@ def test_copy_received_during_a_return_is_stale(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
 
-def test_copy_being_claimed_keeps_its_work(
-    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+def test_concurrent_claim_keeps_its_work(
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    pending: Pending,
+    sessions: ConcurrentSessions,
 ) -> None:
     message = pending()
     with database.delivery() as connection:
         lease = clock.now + LEASE
         sql.claim(connection, WORK_KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
-        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=1)
+        archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=1)
 
     assert settled(archived) == RetryAfter(121)
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
@@ -279,7 +294,7 @@ def test_copy_being_claimed_keeps_its_work(
 # -- an operator ------------------------------------------------------------------------------------------------------
 
 
-def try_again(database_url: str, message: Message, clock: Clock) -> None:
+def retry_by_operator(database_url: str, message: Message, clock: Clock) -> None:
     """Commit a retry by an operator, which is a new revision."""
     with psycopg.connect(database_url) as connection:
         start_revision(connection, "matching", [message.work_id], clock.now)
@@ -294,13 +309,13 @@ def test_operators_retry_after_the_archivers_read_wins(
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
-    beside: Beside,
+    sessions: ConcurrentSessions,
     columns: dict[str, int],
 ) -> None:
     message = pending(**columns)
 
-    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
-        retried = beside.begin(lambda: try_again(admin_database_url, message, clock), waits=2)
+    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+        retried = sessions.begin(lambda: retry_by_operator(admin_database_url, message, clock), waits=2)
     assert settled(archived) is settled(retried) is None
 
     row = life_cycle(admin, message.work_id)
@@ -308,8 +323,8 @@ def test_operators_retry_after_the_archivers_read_wins(
     assert (row["dlq_returns"], row["failed_at"], row["error"]) == (0, None, None)
     # Both messages are due. The archiver's belongs to an older revision and runs nothing.
     consumer = make_consumer(database, lambda attempt: succeeds(), clock)
-    for owed in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
-        assert consumer.handle(event(record(owed)), Context()) == {"batchItemFailures": []}
+    for due in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
+        assert consumer.handle(event(record(due)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == bool(columns)
@@ -322,13 +337,13 @@ def test_operators_retry_first_makes_the_message_stale(
     admin_database_url: str,
     clock: Clock,
     pending: Pending,
-    beside: Beside,
+    sessions: ConcurrentSessions,
     columns: dict[str, int],
 ) -> None:
     message = pending(**columns)
     with psycopg.connect(admin_database_url) as operator:
         start_revision(operator, "matching", [message.work_id], clock.now)
-        archived = beside.begin(lambda: archiver.process("matching", dead(message)), waits=1)
+        archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=1)
         operator.commit()
 
     assert settled(archived) is None
@@ -339,7 +354,7 @@ def test_operators_retry_first_makes_the_message_stale(
 
 
 def test_concurrently_deleted_tenant_deletes_its_work(
-    archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, beside: Beside
+    archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, sessions: ConcurrentSessions
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
 
@@ -348,20 +363,20 @@ def test_concurrently_deleted_tenant_deletes_its_work(
             connection.execute("SET deadlock_timeout = '1min'")  # so that the archiver detects the deadlock and retries
             connection.execute("DELETE FROM tenant")
 
-    with beside.stopped(lambda: archiver.process("matching", dead(message))) as archived:
-        deleted = beside.begin(delete, waits=2)
+    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+        deleted = sessions.begin(delete, waits=2)
     assert settled(archived) is settled(deleted) is None
 
     assert rows(admin, "document") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert actions(admin)[-1] == "dropped-unknown"
 
 
-# -- two archivers, and one that dies ---------------------------------------------------------------------------------
+# -- two archivers, and one that crashes ------------------------------------------------------------------------------
 
 SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
     "never attempted": lambda clock: {},
-    "abandoned": lapsed,
-    "abandoned at its last attempt": lambda clock: lapsed(clock, attempts=3),
+    "abandoned": expired_lease,
+    "abandoned at its last attempt": lambda clock: expired_lease(clock, attempts=3),
     "returned twice": lambda clock: {"dlq_returns": 2, "attempts": 1},
     "waiting": lambda clock: {"attempts": 1, "next_attempt_at": clock.now + LEASE},
     "succeeded": lambda clock: {"status": "succeeded"},
@@ -379,8 +394,8 @@ def effects(admin: Connection) -> list[Any]:
 
 
 @pytest.fixture
-def other_archiver(keeper_database_url: str, clock: Clock, sqs: FakeSqs) -> Iterator[Archiver]:
-    database = Database(keeper_database_url)
+def other_archiver(maintenance_database_url: str, clock: Clock, sqs: FakeSqs) -> Iterator[Archiver]:
+    database = Database(maintenance_database_url)
     yield Archiver(database, Outbox(database, {"matching": QUEUE_URL}, clock=clock), RedeliverPolicy(), clock)
     database.close()
 
@@ -388,19 +403,19 @@ def other_archiver(keeper_database_url: str, clock: Clock, sqs: FakeSqs) -> Iter
 @pytest.mark.parametrize(
     "situation", ["never attempted", "abandoned", "abandoned at its last attempt", "returned twice"]
 )
-def test_two_archivers_with_the_same_message_are_one(
+def test_two_archivers_settle_a_message_once(
     archiver: Archiver,
     other_archiver: Archiver,
     admin: Connection,
     clock: Clock,
     pending: Pending,
-    beside: Beside,
+    sessions: ConcurrentSessions,
     situation: str,
 ) -> None:
-    message = dead(pending(**SITUATIONS[situation](clock)))
+    message = dlq_record(pending(**SITUATIONS[situation](clock)))
 
-    with beside.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = beside.begin(lambda: other_archiver.process("matching", message), waits=2)
+    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert settled(archived) is settled(again) is None
 
     assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
@@ -409,12 +424,12 @@ def test_two_archivers_with_the_same_message_are_one(
 
 
 def test_two_archivers_archive_an_unreadable_message_once(
-    archiver: Archiver, other_archiver: Archiver, admin: Connection, beside: Beside
+    archiver: Archiver, other_archiver: Archiver, admin: Connection, sessions: ConcurrentSessions
 ) -> None:
-    message = dead("not JSON")
+    message = dlq_record("not JSON")
 
-    with beside.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = beside.begin(lambda: other_archiver.process("matching", message), waits=2)
+    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert settled(archived) is settled(again) is None
 
     (letter,) = rows(admin, "dead_letter")
@@ -427,7 +442,7 @@ def test_two_archivers_archive_an_unreadable_message_once(
 def test_redelivery_after_commit_changes_nothing(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str
 ) -> None:
-    message = dead(pending(**SITUATIONS[situation](clock)))
+    message = dlq_record(pending(**SITUATIONS[situation](clock)))
     archiver.process("matching", message)
     before, sent = effects(admin), len(sqs.sent[QUEUE_URL])
     clock.pass_(minutes=10)
@@ -439,45 +454,47 @@ def test_redelivery_after_commit_changes_nothing(
 
 
 class Flaky(Database):
-    """A database that is lost at the end of its next delivery transaction, before or after the commit."""
+    """A database that becomes unavailable before or after its next commit."""
 
-    goes_away: str | None = None
+    lost_at: str | None = None
 
     @contextmanager
     def delivery(self, **how: Any) -> Iterator[Connection]:
-        goes_away, self.goes_away = self.goes_away, None
+        lost_at, self.lost_at = self.lost_at, None
         with super().delivery(**how) as connection:
             yield connection
-            if goes_away == "before":
-                raise DatabaseUnavailableError("away")
-        if goes_away == "after":
+            if lost_at == "before":
+                raise DatabaseUnavailableError("unavailable")
+        if lost_at == "after":
             raise CommitUnknownError("lost")
 
 
 @pytest.fixture
-def flaky(keeper_database_url: str) -> Iterator[Flaky]:
-    database = Flaky(keeper_database_url)
+def flaky(maintenance_database_url: str) -> Iterator[Flaky]:
+    database = Flaky(maintenance_database_url)
     yield database
     database.close()
 
 
-@pytest.mark.parametrize("goes_away", ["before", "after"])
+@pytest.mark.parametrize("lost_at", ["before", "after"])
 @pytest.mark.parametrize("situation", [*SITUATIONS, "unreadable", "unknown"])
 def test_lost_database_retains_the_message_until_settled_once(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str, goes_away: str
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str, lost_at: str
 ) -> None:
     outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
     archiver = Archiver(flaky, outbox, RedeliverPolicy(), clock)
     if situation in SITUATIONS:
-        message = dead(pending(**SITUATIONS[situation](clock)))
+        message = dlq_record(pending(**SITUATIONS[situation](clock)))
     else:
-        message = dead("not JSON" if situation == "unreadable" else Message(work_id=uuid4(), revision=1, send_number=0))
+        message = dlq_record(
+            "not JSON" if situation == "unreadable" else Message(work_id=uuid4(), revision=1, send_number=0)
+        )
     before = effects(admin)
-    flaky.goes_away = goes_away
+    flaky.lost_at = lost_at
 
     with pytest.raises(DatabaseUnavailableError):
         archiver.process("matching", message)
-    assert (effects(admin) == before) or goes_away == "after"
+    assert (effects(admin) == before) or lost_at == "after"
     assert archiver.process("matching", message) is None
 
     returned = [action for action in actions(admin) if action in {"returned", "dead"}]
@@ -486,4 +503,4 @@ def test_lost_database_retains_the_message_until_settled_once(
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead")
     # Due messages stay in the outbox when the database is lost, and the watchdog sends them.
     unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
-    assert len(unsent) == returned.count("returned") * (goes_away == "after")
+    assert len(unsent) == returned.count("returned") * (lost_at == "after")

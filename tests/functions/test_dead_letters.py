@@ -39,12 +39,12 @@ Pending = Callable[..., Message]
 
 
 @pytest.fixture
-def archiver(keeper_database: Database, clock: Clock, sqs: FakeSqs) -> Archiver:
+def archiver(maintenance_database: Database, clock: Clock, sqs: FakeSqs) -> Archiver:
     queues = {"matching": QUEUE_URL, "acquisition": "acquisition"}
-    return Archiver(keeper_database, Outbox(keeper_database, queues, clock=clock), RedeliverPolicy(), clock)
+    return Archiver(maintenance_database, Outbox(maintenance_database, queues, clock=clock), RedeliverPolicy(), clock)
 
 
-def dead(body: str | Message) -> SQSRecord:
+def dlq_record(body: str | Message) -> SQSRecord:
     return SQSRecord(record(body, receives=1, arn=DLQ_ARN))
 
 
@@ -61,7 +61,7 @@ def test_unattempted_work_is_returned_with_delay_and_message(
 ) -> None:
     message = pending()
 
-    assert archiver.process("matching", dead(message)) is None
+    assert archiver.process("matching", dlq_record(message)) is None
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 0, 0, 1)
@@ -79,24 +79,24 @@ def test_work_of_a_killed_worker_is_returned(
     clock: Clock,
     pending: Pending,
 ) -> None:
-    lapsed = clock.now - timedelta(seconds=1)
-    message = pending(status="in-progress", attempts=1, claim_token=0, lease_expires_at=lapsed)
+    expired = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=1, claim_token=0, lease_expires_at=expired)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"]) == ("pending", 1, 1)
     assert row["claim_token"] > 0
 
 
-def test_third_dead_letter_visit_is_final(
+def test_work_is_not_returned_a_third_time(
     archiver: Archiver,
     admin: Connection,
     pending: Pending,
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     (letter,) = rows(admin, "dead_letter")
@@ -105,16 +105,16 @@ def test_third_dead_letter_visit_is_final(
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_a_last_attempt_that_never_settled_is_dead(
+def test_unsettled_last_attempt_is_dead_lettered(
     archiver: Archiver,
     admin: Connection,
     clock: Clock,
     pending: Pending,
 ) -> None:
-    lapsed = clock.now - timedelta(seconds=1)
-    message = pending(status="in-progress", attempts=3, lease_expires_at=lapsed)
+    expired = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=3, lease_expires_at=expired)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
     assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
@@ -128,7 +128,7 @@ def test_running_work_retains_its_message_until_lease_expiry(
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock.now + timedelta(seconds=60))
 
-    assert archiver.process("matching", dead(message)) == RetryAfter(61)
+    assert archiver.process("matching", dlq_record(message)) == RetryAfter(61)
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
@@ -142,24 +142,24 @@ def test_message_of_ended_work_is_audited_without_changes(
     message = pending(status=status)
     before = life_cycle(admin, message.work_id)
 
-    assert archiver.process("matching", dead(message)) is None
+    assert archiver.process("matching", dlq_record(message)) is None
 
     assert life_cycle(admin, message.work_id) == before
     assert actions(admin) == ["dropped"]
     assert rows(admin, "dead_letter") == []
 
 
-def test_an_older_copy_changes_nothing(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_outdated_message_changes_nothing(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(send_number=2).model_copy(update={"send_number": 1})
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["dlq_returns"] == 0
     assert actions(admin) == ["dropped"]
 
 
-def test_unknown_work_leaves_a_trace(archiver: Archiver, admin: Connection) -> None:
-    archiver.process("matching", dead(Message(work_id=uuid4(), revision=1, send_number=0)))
+def test_unknown_work_item_is_audited(archiver: Archiver, admin: Connection) -> None:
+    archiver.process("matching", dlq_record(Message(work_id=uuid4(), revision=1, send_number=0)))
 
     assert actions(admin) == ["dropped-unknown"]
 
@@ -168,10 +168,10 @@ def test_unknown_work_leaves_a_trace(archiver: Archiver, admin: Connection) -> N
     ("worker", "unreadable"),
     [("matching", bodies.UNREADABLE), ("acquisition", bodies.UNREADABLE | bodies.UNREADABLE_UPLOADS)],
 )
-def test_an_unreadable_message_is_a_dead_letter_once(
+def test_unreadable_message_is_dead_lettered_once(
     archiver: Archiver, admin: Connection, worker: str, unreadable: dict[str, str]
 ) -> None:
-    messages = [dead(body) for body in unreadable.values()]
+    messages = [dlq_record(body) for body in unreadable.values()]
 
     for message in messages * 2:  # delivered twice
         assert archiver.process(worker, message) is None
@@ -209,22 +209,22 @@ def test_unusual_message_format_finds_its_work(
 ) -> None:
     message = pending()
 
-    archiver.process("matching", dead(bodies.ODD_FORMS[form](message.work_id)))
+    archiver.process("matching", dlq_record(bodies.ODD_FORMS[form](message.work_id)))
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
 @pytest.mark.parametrize("version", bodies.NEWER.values())
-def test_a_newer_schema_stays_in_its_queue(archiver: Archiver, admin: Connection, version: str) -> None:
+def test_message_with_newer_schema_stays_in_queue(archiver: Archiver, admin: Connection, version: str) -> None:
     with pytest.raises(UnsupportedSchemaError):
-        archiver.process("matching", dead(f'{{"schema_version": {version}}}'))
+        archiver.process("matching", dlq_record(f'{{"schema_version": {version}}}'))
     assert rows(admin, "dead_letter") == []
 
 
 def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
-    message = dead('{"schema_version": 2}')
+    message = dlq_record('{"schema_version": 2}')
     clock.pass_(days=11)  # 12 days and some hours after it was sent
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", message)
@@ -242,7 +242,7 @@ def test_unsupported_schema_is_archived_before_retention_ends(
 def test_unknown_failure_is_retained_and_finally_archived(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = dead(pending())
+    message = dlq_record(pending())
     monkeypatch.setattr(sql, "return_to_queue", Mock(side_effect=KeyError("DE02")))
     with pytest.raises(KeyError):
         archiver.process("matching", message)
@@ -264,7 +264,7 @@ def test_unprocessed_upload_is_registered_and_returned(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    archiver.process("acquisition", dead(s3_event(created("uploads/acme/a+b.xml"))))
+    archiver.process("acquisition", dlq_record(s3_event(created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["status"], job["send_number"]) == (
@@ -276,37 +276,37 @@ def test_unprocessed_upload_is_registered_and_returned(
     assert len(sqs.sent["acquisition"]) == 1
 
 
-def test_archiving_twice_is_archiving_once(archiver: Archiver, admin: Connection, pending: Pending) -> None:
-    message = dead(pending())
+def test_repeated_message_is_archived_once(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+    message = dlq_record(pending())
 
     archiver.process("matching", message)
     archiver.process("matching", message)
 
-    assert actions(admin) == ["returned", "dropped"]  # the second copy is of an older send number
+    assert actions(admin) == ["returned", "dropped"]  # the second message has an outdated send number
 
 
 def test_message_after_failed_work_joins_its_dead_letter(
     archiver: Archiver, admin: Connection, pending: Pending
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
-    archiver.process("matching", dead(message))  # archived by the archiver itself
-    followed = dead(message)
+    archiver.process("matching", dlq_record(message))  # archived by the archiver itself
+    followed = dlq_record(message)
 
     archiver.process("matching", followed)
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["payload"]["dead_letter_queue_message"] == followed.message_id
-    assert actions(admin) == ["dead", "joined", "joined"]  # by the original message, and by the next one
+    assert actions(admin) == ["dead", "joined", "joined"]  # for the original message and for the next one
     assert len(rows(admin, "failure_event")) == 1
 
 
 def test_last_settled_error_accompanies_the_worker_loss(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    lapsed = clock.now - timedelta(seconds=1)
-    message = pending(status="in-progress", attempts=3, lease_expires_at=lapsed, error="S3 is slow")
+    expired = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=3, lease_expires_at=expired, error="S3 is slow")
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
@@ -315,11 +315,11 @@ def test_last_settled_error_accompanies_the_worker_loss(
 def test_late_worker_cannot_settle_returned_work(
     archiver: Archiver, admin: Connection, database: Database, clock: Clock, pending: Pending
 ) -> None:
-    lapsed = clock.now - timedelta(seconds=1)
-    message = pending(status="in-progress", attempts=1, claim_token=5, lease_expires_at=lapsed)
+    expired = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=1, claim_token=5, lease_expires_at=expired)
     late = sql.Claim(sql.ClaimStatus.CLAIMED, message, None, 1, 5)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     with pytest.raises(StaleClaimError), database.delivery() as connection:
         sql.succeed(connection, WORK_KINDS["matching"], [(late, None)])
@@ -335,7 +335,7 @@ def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
     return body
 
 
-def test_unattempted_work_is_returned_without_bound(
+def test_unattempted_work_is_returned_without_limit(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -346,7 +346,7 @@ def test_unattempted_work_is_returned_without_bound(
     message, body, waits = pending(), None, []
 
     for _ in range(8):
-        archiver.process("matching", dead(body or message))
+        archiver.process("matching", dlq_record(body or message))
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
         clock.pass_(hours=2)
         Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
@@ -363,7 +363,7 @@ def test_unattempted_work_is_returned_without_bound(
 def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(attempts=1, send_number=5)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 6)
@@ -373,11 +373,11 @@ def test_work_is_returned_twice_and_then_fails(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1)
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
     clock.pass_(minutes=20)
-    archiver.process("matching", dead(sent(sqs)))
+    archiver.process("matching", dlq_record(sent(sqs)))
     clock.pass_(minutes=20)
-    last = dead(sent(sqs))
+    last = dlq_record(sent(sqs))
     archiver.process("matching", last)
 
     assert actions(admin) == ["returned", "returned", "dead", "joined"]
@@ -394,7 +394,7 @@ def test_second_failure_reopens_dead_letter_and_notifies(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
     first = clock.now
     admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
     clock.pass_(hours=1)
@@ -403,7 +403,7 @@ def test_second_failure_reopens_dead_letter_and_notifies(
         "UPDATE document SET matching_dlq_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id]
     )
 
-    archiver.process("matching", dead(message.model_copy(update={"revision": 2})))
+    archiver.process("matching", dlq_record(message.model_copy(update={"revision": 2})))
 
     (letter,) = rows(admin, "dead_letter")
     assert (letter["status"], letter["revision"], letter["resolution"]) == ("pending", 2, None)
@@ -414,36 +414,36 @@ def test_second_failure_reopens_dead_letter_and_notifies(
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(0, 300), (1, 300), (2, 1800)])
-def test_returned_work_waits_as_after_its_latest_attempt(
+def test_returned_work_waits_for_the_retry_delay(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, attempts: int, wait: int
 ) -> None:
     message = pending(attempts=attempts)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=wait)
 
 
-def test_work_awaiting_its_retry_is_returned_unhurried(
+def test_returned_work_keeps_its_later_due_time(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     due = clock.now + timedelta(seconds=1500)
     message = pending(attempts=2, next_attempt_at=due)
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["dlq_returns"]) == ("pending", 1)
     assert row["next_attempt_at"] >= due
 
 
-def test_dead_letter_closed_by_a_person_stays_closed(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_closed_dead_letter_stays_closed(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(dlq_returns=2, attempts=1)
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
     admin.execute("UPDATE dead_letter SET status = 'ignored'")
     before = rows(admin, "dead_letter")
 
-    archiver.process("matching", dead(message))
+    archiver.process("matching", dlq_record(message))
 
     assert rows(admin, "dead_letter") == before
     assert actions(admin)[-1] == "dropped"
@@ -453,7 +453,7 @@ def test_work_of_a_deleted_tenant_is_audited(archiver: Archiver, admin: Connecti
     message = pending()
     admin.execute("DELETE FROM tenant")
 
-    assert archiver.process("matching", dead(message)) is None
+    assert archiver.process("matching", dlq_record(message)) is None
 
     assert actions(admin) == ["dropped-unknown"]
 
@@ -463,7 +463,7 @@ def test_message_newer_than_its_row_enqueues_current_one(
 ) -> None:
     message = pending()
 
-    archiver.process("matching", dead(message.model_copy(update={"revision": 7})))
+    archiver.process("matching", dlq_record(message.model_copy(update={"revision": 7})))
 
     (entry,) = rows(admin, "dead_letter_audit")
     assert (entry["action"], entry["tenant_id"]) == ("enqueued-current", str(tenant))
@@ -478,7 +478,7 @@ def test_unavailable_queue_leaves_returned_work_in_outbox(
     message = pending()
     sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is away"))  # type: ignore[method-assign]
 
-    assert archiver.process("matching", dead(message)) is None
+    assert archiver.process("matching", dlq_record(message)) is None
 
     assert [row["sent_at"] for row in rows(admin, "outbox")] == [None]
     assert life_cycle(admin, message.work_id)["send_number"] == 1

@@ -28,14 +28,14 @@ QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
 class Documents:
-    """Documents of a tenant, matched and computed as by the workers."""
+    """Documents of a tenant, with matching and comparison as in the workers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._filed = 0
 
     def file(self, paper: Any, id_: UUID | None = None) -> UUID:
-        """Store a document. Without an id, ids grow as in PostgreSQL."""
+        """Store a document. By default, ids increase, like the ids that PostgreSQL generates."""
         self._filed += 1
         return factories.make_document(
             self.admin,
@@ -89,12 +89,12 @@ def desk(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs:
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
     found: dict[Metric, float] = {}
 
-    def note(values: dict[Metric, Any], **_: str) -> None:
+    def add_values(values: dict[Metric, Any], **_: str) -> None:
         for metric, value in values.items():
             if isinstance(value, int | float):
                 found[metric] = found.get(metric, 0) + value
 
-    monkeypatch.setattr(metrics, "emit", note)
+    monkeypatch.setattr(metrics, "emit", add_values)
     return found
 
 
@@ -136,7 +136,7 @@ def test_accepted_variance_closes_the_cluster(desk: Documents):
     desk.clock.pass_(seconds=5)
     desk.compute(sends)
     with desk.database.tenant(desk.tenant_id) as connection:
-        said = differences.say(
+        decided = differences.say(
             connection,
             desk.tenant_id,
             ids[0],
@@ -145,9 +145,9 @@ def test_accepted_variance_closes_the_cluster(desk: Documents):
             desk.clock(),
             DecisionContext("ann", "a gift"),
         )
-    assert isinstance(said, differences.DecisionResult)
+    assert isinstance(decided, differences.DecisionResult)
     desk.clock.pass_(seconds=5)
-    assert desk.compute(said.sends) == []
+    assert desk.compute(decided.sends) == []
     row = desk.found(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
     assert row["skip_reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
@@ -158,7 +158,7 @@ def test_computation_waits_for_further_changes(desk: Documents):
     assert send.scheduled_at - desk.clock() == diagnostics.DEBOUNCE
 
 
-def test_a_burst_for_one_cluster_is_computed_once(desk: Documents):
+def test_burst_for_one_cluster_is_computed_once(desk: Documents):
     computed = []
 
     def work(attempt: TenantAttempt) -> Outcome:
@@ -201,7 +201,7 @@ def test_cluster_changed_during_computation_is_computed_again(desk: Documents, c
     )
 
 
-def test_request_after_a_failure_starts_over(desk: Documents):
+def test_new_request_resets_a_failed_attempt(desk: Documents):
     first, *_ = case(desk)
     sends = desk.match(first)
 
@@ -214,7 +214,7 @@ def test_request_after_a_failure_starts_over(desk: Documents):
     assert (again.message.revision, desk.found(first)["attempts"], desk.found(first)["error"]) == (2, 0, None)
 
 
-def test_request_without_change_blocks_start_until_commit(desk: Documents, admin_database_url: str):
+def test_repeated_request_locks_the_row_until_commit(desk: Documents, admin_database_url: str):
     desk.request(UUID(int=1))
     with desk.database.tenant(desk.tenant_id) as connection:
         assert diagnostics.enqueue_diagnostics(connection, desk.tenant_id, [UUID(int=1)], desk.clock()) == []
@@ -239,8 +239,8 @@ def test_removed_cluster_loses_result_and_notifies_receivers(desk: Documents):
     gone = desk.found(second)
     assert (gone["status"], gone["match_status"], gone["result"], gone["revision"]) == (None, None, None, 2)
     assert desk.found(UUID(int=0))["match_status"] == "matched"
-    told = {job["subject_id"]: job["payload"] for job in rows(desk.admin, "output_job")}
-    assert (told[str(second)], told[str(UUID(int=0))]["outcome"]) == (None, "matched")
+    payloads = {job["subject_id"]: job["payload"] for job in rows(desk.admin, "output_job")}
+    assert (payloads[str(second)], payloads[str(UUID(int=0))]["outcome"]) == (None, "matched")
 
 
 def test_recreated_cluster_continues_its_revision(desk: Documents):
@@ -302,20 +302,20 @@ def test_matching_requests_left_and_joined_clusters(desk: Documents):
     desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     other = json.dumps(invoice("R1", seller=OTHER_SELLER, lines=[line("Z9", "1")]).data)
     desk.admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [other, second])
-    asked = {send.message.work_id for send in desk.match(second)}
-    assert asked == {first, second}
+    requested = {send.message.work_id for send in desk.match(second)}
+    assert requested == {first, second}
 
 
-@pytest.mark.parametrize("hands", [1, 3])
-def test_concurrent_requests_of_same_clusters_do_not_deadlock(desk: Documents, hands: int):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_concurrent_requests_of_same_clusters_do_not_deadlock(desk: Documents, threads: int):
     clusters = [UUID(int=number) for number in range(1, 40)]
     orders = [clusters, clusters[::-1], clusters[10:] + clusters[:10]]
-    with ThreadPoolExecutor(hands) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         sends = [send for found in pool.map(lambda ids: desk.request(*ids), orders) for send in found]
     assert sorted(send.message.work_id for send in sends) == clusters
 
 
-def test_a_failure_names_the_cluster(desk: Documents):
+def test_dead_letter_names_the_failed_cluster(desk: Documents):
     first, *_ = case(desk)
     sends = desk.match(first)
     desk.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")

@@ -1,4 +1,4 @@
-"""Erasure of documents, with the files that no other document needs."""
+"""Erasure of documents and of files that no other document needs."""
 
 import io
 import json
@@ -32,10 +32,10 @@ OTHER = INVOICE.replace(b"R-1", b"R-2")
 
 
 class Archive:
-    """Documents of acme, their files, and the watchdog that erases these."""
+    """Documents of acme with their files, and the watchdog that erases the files."""
 
-    def __init__(self, pipeline: Pipeline, database: Database, keeper: Database, admin: Connection) -> None:
-        self.pipeline, self.database, self.keeper, self.admin = pipeline, database, keeper, admin
+    def __init__(self, pipeline: Pipeline, database: Database, maintenance: Database, admin: Connection) -> None:
+        self.pipeline, self.database, self.maintenance, self.admin = pipeline, database, maintenance, admin
         pipeline.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
 
     def id_of(self, name: str) -> UUID:
@@ -43,7 +43,7 @@ class Archive:
         return UUID(str(id_))
 
     def erase(self, document_id: UUID, *, later: timedelta = timedelta()) -> Erasure:
-        """Erase it and its objects."""
+        """Erase a document and its objects."""
         now = datetime.now(UTC) + timedelta(seconds=1)
         ((tenant_id,),) = self.admin.execute(
             "SELECT tenant_id FROM document WHERE id = %(id)s UNION ALL "
@@ -53,11 +53,11 @@ class Archive:
         with self.database.tenant(tenant_id) as connection:
             found = erasure.erase(connection, tenant_id, document_id, now, by="ann", reason="art. 17")
         assert found is not None
-        erase_objects(self.keeper, BUCKET, lambda: now + later, lambda: 60.0)
+        erase_objects(self.maintenance, BUCKET, lambda: now + later, lambda: 60.0)
         return found
 
     def stored(self) -> set[str]:
-        """Keys with any version, also with nothing but a delete marker."""
+        """Keys with any version, including keys with only a delete marker."""
         listed = self.pipeline.s3.list_object_versions(Bucket=BUCKET)
         return {one["Key"] for one in [*listed.get("Versions", []), *listed.get("DeleteMarkers", [])]}
 
@@ -77,8 +77,8 @@ class Archive:
 
 
 @pytest.fixture
-def archive(pipeline: Pipeline, database: Database, keeper_database: Database, admin: Connection) -> Archive:
-    return Archive(pipeline, database, keeper_database, admin)
+def archive(pipeline: Pipeline, database: Database, maintenance_database: Database, admin: Connection) -> Archive:
+    return Archive(pipeline, database, maintenance_database, admin)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_names_are_deleted_after_the_objects(archive: Archive, acme: UUID, monke
         archive.erase(archive.id_of("secretname.xml"))
     assert archive.mentions("secretname") == {"acquisition_job", "object_erasure"}
 
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
     assert archive.mentions("secretname") == set()
     (erased,) = rows(archive.admin, "acquisition_job")
@@ -213,7 +213,7 @@ def test_objects_of_a_stale_attempt_are_erased(archive: Archive, acme: UUID) -> 
     late = f"children/{acme}/{whole}/1-1.pdf"
     archive.pipeline.s3.put_object(Bucket=BUCKET, Key=late, Body=b"%PDF")
 
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
     assert archive.stored() == set()
     assert rows(archive.admin, "object_erasure") == []
@@ -224,7 +224,7 @@ def test_later_upload_under_the_key_stays(archive: Archive, acme: UUID) -> None:
     with archive.database.tenant(acme) as connection:
         before = datetime.now(UTC) - timedelta(hours=1)  # S3 dates the object by its own clock
         assert erasure.erase(connection, acme, archive.id_of("a.xml"), before, by="ann") is not None
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
     assert archive.stored() == {"uploads/acme/a.xml"}
 
 
@@ -324,7 +324,7 @@ def test_attachment_committed_after_the_erasure_stays(
     )  # S3 dates the file before the erasure
     ((key,),) = archive.admin.execute("SELECT key FROM document").fetchall()
 
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
     assert key in archive.stored()
     assert rows(archive.admin, "object_erasure") == []
@@ -342,7 +342,7 @@ def test_attachment_waits_for_attempts_in_progress(archive: Archive, mailbox: Ma
 
     assert [key.split("/")[0] for key in archive.stored()] == ["attachments"]
     archive.admin.execute("UPDATE acquisition_job SET status = 'failed' WHERE key = 'inbox/other'")
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
     assert archive.stored() == set()
 
 
@@ -353,7 +353,7 @@ def test_attachment_of_a_stale_attempt_is_erased(archive: Archive, mailbox: Mail
     assert archive.stored() == set()
     archive.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=INVOICE)
 
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
     assert archive.stored() == set()
     assert rows(archive.admin, "object_erasure") == []
@@ -378,7 +378,7 @@ def test_failed_erasure_blocks_no_other(archive: Archive, acme: UUID, monkeypatc
     monkeypatch.undo()
     (waiting,) = (row for row in rows(archive.admin, "object_erasure") if row["key"] == "uploads/acme/1/a.xml")
     assert waiting["failures"] == 1
-    erase_objects(archive.keeper, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
     assert archive.stored() == set()
 
 
@@ -388,7 +388,7 @@ def test_erasure_without_time_left_does_not_fail(archive: Archive, acme: UUID) -
     with archive.database.tenant(acme) as connection:
         erasure.erase(connection, acme, archive.id_of("a.xml"), now, by="ann")
     left = iter([60.0] * 3)
-    assert erase_objects(archive.keeper, BUCKET, lambda: now, lambda: next(left, 0.0))["object_erasure"] == 0
+    assert erase_objects(archive.maintenance, BUCKET, lambda: now, lambda: next(left, 0.0))["object_erasure"] == 0
     assert archive.stored() == {"uploads/acme/1/a.xml"}
-    erase_objects(archive.keeper, BUCKET, lambda: now, lambda: 60.0)
+    erase_objects(archive.maintenance, BUCKET, lambda: now, lambda: 60.0)
     assert archive.stored() == set()

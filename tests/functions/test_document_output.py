@@ -1,4 +1,4 @@
-"""Webhooks deliver, retry or give up each revision as documented."""
+"""Webhook deliveries of each revision succeed, are retried or fail, as documented."""
 
 import json
 import ssl
@@ -49,7 +49,7 @@ def ids(requests: Sequence[Request]) -> list[str]:
 # Delivered
 
 
-def test_a_result_is_delivered_signed_and_marked(world: World, server: Server):
+def test_delivery_has_signature_and_idempotency_key(world: World, server: Server):
     secret = world.webhook(server.url)
     cluster = world.result()
     server.then(Raw(204))
@@ -58,18 +58,18 @@ def test_a_result_is_delivered_signed_and_marked(world: World, server: Server):
     assert (job["status"], job["response_status"]) == ("succeeded", 204)
     assert datetime.fromisoformat(job["delivered_at"]) == world.clock()
     (request,) = server.requests
-    told = json.loads(request.body)
-    assert (told["event"], told["subject_id"], told["revision"]) == ("cluster", str(cluster), 1)
-    assert (told["schema_version"], told["data"]["outcome"]) == (1, "matched")
-    assert told["data"]["documents"][0]["structured_data"] == {"invoice_number": "R-1"}
-    assert request.headers["idempotency-key"] == told["id"] == f"{job['id']}:1"
+    delivered = json.loads(request.body)
+    assert (delivered["event"], delivered["subject_id"], delivered["revision"]) == ("cluster", str(cluster), 1)
+    assert (delivered["schema_version"], delivered["data"]["outcome"]) == (1, "matched")
+    assert delivered["data"]["documents"][0]["structured_data"] == {"invoice_number": "R-1"}
+    assert request.headers["idempotency-key"] == delivered["id"] == f"{job['id']}:1"
     assert request.headers["content-type"] == "application/json"
     assert (request.path, request.headers["host"].partition(":")[0]) == ("/hook?token=t0ken", NAME)
     signature = request.headers["counterfoil-signature"]
     assert is_genuine(signature, request.body, [secret], world.clock().timestamp())
 
 
-def test_the_sample_receiver_takes_it(world: World):
+def test_sample_receiver_accepts_the_delivery(world: World):
     secrets: list[str] = []
     with receiving(secrets, world.clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -79,7 +79,7 @@ def test_the_sample_receiver_takes_it(world: World):
     assert world.job()["response_status"] == 200
 
 
-def test_a_receiver_with_another_secret_refuses_it(world: World):
+def test_receiver_with_another_secret_rejects_the_delivery(world: World):
     with receiving(["whsec_of_somebody_else"], world.clock) as receiver:
         world.webhook(f"http://127.0.0.1:{receiver.server_port}")
         world.result()
@@ -141,16 +141,16 @@ def test_unavailable_receiver_is_retried_in_five_minutes(status: int, world: Wor
     assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
-def test_requested_longer_wait_is_honored(asked: str, seconds: float, world: World, server: Server):
+@pytest.mark.parametrize(("requested", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
+def test_requested_retry_delay_is_honored_within_limits(requested: str, seconds: float, world: World, server: Server):
     world.webhook(server.url)
     world.result()
-    server.then(Raw(429, headers={"Retry-After": asked}))
+    server.then(Raw(429, headers={"Retry-After": requested}))
     world.run()
-    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # equal delays are spread
+    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # up to a second of jitter
 
 
-def test_a_reset_connection_is_tried_again(world: World):
+def test_reset_connection_is_retried(world: World):
     with answering() as receiver:
         receiver.response = None
         world.webhook(f"http://127.0.0.1:{receiver.port}")
@@ -169,7 +169,7 @@ def test_receiver_without_an_answer_is_retried(how: Any, world: World, server: S
     assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
 
 
-def test_an_answer_without_end_is_an_answer(world: World, server: Server):
+def test_status_of_an_endless_response_counts(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     server.then(Raw(200, b"x", how="slow_body"))
@@ -197,7 +197,7 @@ def test_host_resolving_to_private_address_is_rejected(world: World, server: Ser
     world.webhook(server.url)
     world.result()
     world.resolver.answers = ["169.254.169.254"]
-    world.ways = OutputDependencies(world.ways.breakers, egress.Egress((), world.resolver), None)
+    world.dependencies = OutputDependencies(world.dependencies.breakers, egress.Egress((), world.resolver), None)
     world.admin.execute("UPDATE destination SET url = %s", [f"https://{NAME}/hook"])
     world.run()
     assert (world.job()["status"], world.job()["error"]) == (
@@ -207,7 +207,7 @@ def test_host_resolving_to_private_address_is_rejected(world: World, server: Ser
     assert server.requests == []
 
 
-# All attempts are equal
+# Repeated attempts
 
 
 def test_attempts_send_same_body_and_key(world: World, server: Server):
@@ -234,18 +234,18 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(world: World, monkeypa
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         take = receiver.inbox.take
 
-        def noticed(body: bytes) -> bool:
+        def take_and_record(body: bytes) -> bool:
             answers.append(json.loads(body)["id"])
             return take(body)
 
-        monkeypatch.setattr(receiver.inbox, "take", noticed)
+        monkeypatch.setattr(receiver.inbox, "take", take_and_record)
         world.result()
 
-        def dies(attempt: TenantAttempt) -> Outcome:
+        def crash(attempt: TenantAttempt) -> Outcome:
             world.deliver(attempt)
             raise SystemExit  # after the receiver accepted it
 
-        world.run(work=dies)
+        world.run(work=crash)
         world.clock.pass_(minutes=5)
         world.run(receives=2)
         assert len(answers) == 2
@@ -257,7 +257,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(world: World, monkeypa
 def test_one_of_two_concurrent_messages_delivers(world: World, server: Server):
     world.webhook(server.url)
     world.result()
-    (message,) = world.owed()
+    (message,) = world.due_messages()
     server.then(Raw(200))
     world.run(message, message)
     assert len(server.requests) == 1
@@ -266,7 +266,7 @@ def test_one_of_two_concurrent_messages_delivers(world: World, server: Server):
 # Revisions
 
 
-def test_a_newer_state_is_another_delivery(world: World, server: Server):
+def test_newer_result_is_delivered_separately(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
     server.then(Raw(200), Raw(200))
@@ -279,17 +279,17 @@ def test_a_newer_state_is_another_delivery(world: World, server: Server):
     assert [json.loads(request.body)["data"]["outcome"] for request in server.requests] == ["incomplete", "matched"]
 
 
-def test_state_changed_during_delivery_is_delivered_too(world: World, server: Server):
+def test_result_changed_during_delivery_is_delivered_too(world: World, server: Server):
     world.webhook(server.url)
     cluster = world.result("incomplete")
     server.then(Raw(200), Raw(200))
 
-    def overtaken(attempt: TenantAttempt) -> Outcome:
+    def supersede(attempt: TenantAttempt) -> Outcome:
         outcome = world.deliver(attempt)
         world.result("matched", cluster)
         return outcome
 
-    world.run(work=overtaken)
+    world.run(work=supersede)
     assert (world.job()["status"], world.job()["delivered_at"]) == ("pending", None)
     world.run()
     assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", 200)

@@ -1,4 +1,4 @@
-"""Destinations with document events receive each end of work on a document once."""
+"""Destinations subscribed to document events receive each final document status once."""
 
 import json
 from collections.abc import Callable
@@ -39,8 +39,8 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 
 
 @pytest.fixture
-def paper(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
-    """An invoice that awaits matching."""
+def queued(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
+    """Message of an invoice that awaits matching."""
     found = invoice()
     id_ = make_document(tenant_id, found.data, type=found.kind, matching_status="pending", matching_revision=1)
     return Message(work_id=id_, revision=1, send_number=0)
@@ -55,7 +55,7 @@ def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
     return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in status_events(admin)]
 
 
-def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
+def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
     def work(attempt: TenantAttempt) -> Outcome:
         if isinstance(outcome, Exception):
             raise outcome
@@ -73,12 +73,12 @@ def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
         (InvalidDocumentError("It is damaged.", code="damaged_pdf"), "failed", "It is damaged."),
     ],
 )
-def test_end_of_a_match_is_delivered_with_reason(
-    outcome: Any, state: str, reason: str, paper: Message, database: Database, admin: Connection, clock: Clock
+def test_final_matching_status_is_delivered_with_reason(
+    outcome: Any, state: str, reason: str, queued: Message, database: Database, admin: Connection, clock: Clock
 ):
-    Worker("matching", ends(outcome), database, clock).handle(paper)
+    Worker("matching", returning(outcome), database, clock).handle(queued)
     (one,) = status_events(admin)
-    assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(paper.work_id), state, "matching", reason)
+    assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(queued.work_id), state, "matching", reason)
     assert (one["type"], one["structured_data"]["invoice_number"]) == ("invoice", "R-81")
     assert one["received_at"].endswith("Z")
     (owed_,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
@@ -86,27 +86,25 @@ def test_end_of_a_match_is_delivered_with_reason(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_unfinished_attempt_is_not_delivered(paper: Message, database: Database, admin: Connection, clock: Clock):
-    Worker("matching", ends(ServiceUnavailableError("later")), database, clock).handle(paper)
+def test_unfinished_attempt_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
+    Worker("matching", returning(ServiceUnavailableError("later")), database, clock).handle(queued)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_rolled_back_end_is_not_delivered(paper: Message, database: Database, admin: Connection, clock: Clock):
-    worker = Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock)
+def test_rolled_back_status_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
+    worker = Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock)
     worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
-    worker.handle(paper)
+    worker.handle(queued)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination")
-def test_archivers_end_is_delivered_without_document_access(
-    paper: Message, keeper_database: Database, admin: Connection
-):
-    with keeper_database.delivery() as connection:
+def test_status_set_by_the_archiver_is_delivered(queued: Message, maintenance_database: Database, admin: Connection):
+    with maintenance_database.delivery() as connection:
         connection.execute(
             "UPDATE document SET matching_status = 'failed', matching_error = 'The worker was lost.' WHERE id = %s",
-            [paper.work_id],
+            [queued.work_id],
         )
         left = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
         assert left in {("",), (None,)}
@@ -114,8 +112,8 @@ def test_archivers_end_is_delivered_without_document_access(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_repeated_end_is_delivered_once(
-    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+def test_repeated_status_is_delivered_once(
+    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     revision = 1
     expected = []
@@ -125,17 +123,17 @@ def test_repeated_end_is_delivered_once(
         (Skipped("No counterparty."), 2),
         (Succeeded(lambda _: Effects()), 3),
     ):
-        message = Message(work_id=paper.work_id, revision=revision, send_number=0)
-        Worker("matching", ends(outcome), database, clock).handle(message)
+        message = Message(work_id=queued.work_id, revision=revision, send_number=0)
+        Worker("matching", returning(outcome), database, clock).handle(message)
         expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
-            renew(connection, "matching", [paper.work_id], clock(), actor="ann", why=REASON["match"])
+            renew(connection, "matching", [queued.work_id], clock(), actor="ann", why=REASON["match"])
         revision += 1
     assert expected == [True] * 4
 
 
 @pytest.mark.usefixtures("destination", "tenant_id")
-def test_document_end_is_delivered_after_matching(pipeline: Pipeline, admin: Connection):
+def test_document_status_is_delivered_after_matching(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/1/note.xml", b"<note/>")
     pipeline.ingest()
     ((stage, state, reason, revision),) = states(admin)
@@ -149,7 +147,7 @@ def test_split_file_and_its_parts_are_delivered_separately(
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
-    bundle = [("ingestion", "succeeded", "The file holds 3 documents, which were separated.", 1)]
+    bundle = [("ingestion", "succeeded", "The file was split into 3 documents.", 1)]
     assert states(admin) == bundle
     pipeline.ingest()
     assert states(admin) == bundle
@@ -161,7 +159,7 @@ def test_split_file_and_its_parts_are_delivered_separately(
 
 @pytest.mark.usefixtures("sqs")
 def test_only_subscribed_destinations_receive_documents(
-    paper: Message,
+    queued: Message,
     database: Database,
     admin: Connection,
     clock: Clock,
@@ -171,59 +169,61 @@ def test_only_subscribed_destinations_receive_documents(
     make_destination(admin, tenant_id, "clusters", events=["cluster"])
     make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
     make_destination(admin, make_tenant("zenith"), "theirs")
-    Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock).handle(paper)
+    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(queued)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("sqs")
-def test_the_receiver_hears_of_it_through_the_worker(
-    paper: Message, database: Database, admin: Connection, tenant_id: UUID
+def test_output_worker_delivers_the_document_status(
+    queued: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
-    clock = Clock(datetime.now(UTC))  # PostgreSQL's clock dates them
+    clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
     world, secrets = World(database, admin, clock, tenant_id), list[str]()
     with receiving(secrets, clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         admin.execute("UPDATE destination SET events = '{document}'")
-        Worker("matching", match, database, clock).handle(paper)
+        Worker("matching", match, database, clock).handle(queued)
         assert world.run() == {"batchItemFailures": []}
         (body,) = receiver.inbox.results()
-    assert (body["event"], body["subject_id"]) == ("document", str(paper.work_id))
+    assert (body["event"], body["subject_id"]) == ("document", str(queued.work_id))
     assert body["data"]["state"] == "succeeded"
 
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_removed_document_is_delivered_once_under_its_job(
-    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", match, database, clock).handle(paper)
+    Worker("matching", match, database, clock).handle(queued)
     (before,) = rows(admin, "output_job")
-    remove(database, tenant_id, paper.work_id, clock)
+    remove(database, tenant_id, queued.work_id, clock)
     (after,) = rows(admin, "output_job")
     assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
 
 
-def test_delivered_version_matches_python(destination: UUID, paper: Message, admin: Connection):
+def test_delivered_version_matches_python(destination: UUID, queued: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
     assert job["schema_version"] == SCHEMA_VERSION
 
 
-def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, tenant_id: UUID):
+def test_workers_cannot_enqueue_an_arbitrary_status(queued: Message, database_url: str, tenant_id: UUID):
     with psycopg.connect(database_url, autocommit=True) as worker, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        worker.execute("SELECT record_stage_change(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, paper.work_id])
+        worker.execute("SELECT record_stage_change(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, queued.work_id])
 
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_newer_status_closes_the_dead_letter(
-    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", ends(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(paper)
+    Worker("matching", returning(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(
+        queued
+    )
     (job,) = rows(admin, "output_job")
     owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
-    World(database, admin, clock, tenant_id).run(owed_, work=ends(RejectedRequestError("HTTP 401")))
+    World(database, admin, clock, tenant_id).run(owed_, work=returning(RejectedRequestError("HTTP 401")))
     with database.tenant(tenant_id) as connection:
-        (again,) = renew(connection, "matching", [paper.work_id], clock(), actor="ann", why="Once more.")
-    Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock).handle(again.message)
+        (again,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
+    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(again.message)
     letters = {letter["worker"]: letter for letter in rows(admin, "dead_letter")}
     assert letters["document_output"]["status"] == "retried"
     assert letters["document_output"]["resolved_by"] == "document_output"

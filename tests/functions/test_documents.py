@@ -62,10 +62,10 @@ class Pipeline:
         return self.consumers["acquisition"].handle(event(record(body)), Context())
 
     def ingest(self) -> Any:
-        owed = [
+        due = [
             record(Message.model_validate_json(entry["MessageBody"])) for entry in self.sqs.sent.pop("ingestion", [])
         ]
-        return self.consumers["ingestion"].handle(event(*owed), Context())
+        return self.consumers["ingestion"].handle(event(*due), Context())
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_upload_creates_source_document_and_matching_work(
     assert [json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["matching"]] == [document["id"]]
 
 
-def test_the_same_event_twice_makes_one_document(
+def test_repeated_event_creates_one_document(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -201,8 +201,8 @@ def test_event_with_several_objects_is_split(
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
     assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
     assert len(pipeline.sqs.sent["acquisition"]) == 2
-    owed = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
-    assert owed == {job["id"] for job in rows(admin, "acquisition_job")}
+    due = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
+    assert due == {job["id"] for job in rows(admin, "acquisition_job")}
 
 
 def test_unsupported_file_type_is_skipped_with_reason(
@@ -220,7 +220,9 @@ def test_unsupported_file_type_is_skipped_with_reason(
     assert job["skip_reason"]
 
 
-def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+def test_damaged_file_does_not_affect_others(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
     make_tenant("acme")
     pipeline.upload("uploads/acme/good.xml", INVOICE, "01")
     pipeline.upload("uploads/acme/bad.xml", b"<!DOCTYPE x SYSTEM 'file:///etc/passwd'>" + INVOICE[38:], "02")
@@ -233,18 +235,16 @@ def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_
 
 
 def test_upload_before_its_tenant_is_acquired_on_retry(
-    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("failed", None)
     late = make_tenant("late")
 
-    with keeper_database.delivery() as connection:
-        (owed,) = start_revision(
-            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
-        )
-    pipeline.acquire(owed.message.model_dump_json())
+    with maintenance_database.delivery() as connection:
+        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+    pipeline.acquire(due.message.model_dump_json())
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("succeeded", str(late))
@@ -252,7 +252,7 @@ def test_upload_before_its_tenant_is_acquired_on_retry(
 
 
 def test_upload_of_a_disabled_tenant_is_acquired_later(
-    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     acme = make_tenant("acme")
     admin.execute("UPDATE tenant SET disabled_at = now()")
@@ -261,11 +261,9 @@ def test_upload_of_a_disabled_tenant_is_acquired_later(
     assert (job["status"], job["tenant_id"], letter["tenant_id"]) == ("failed", None, None)
     admin.execute("UPDATE tenant SET disabled_at = NULL")
 
-    with keeper_database.delivery() as connection:
-        (owed,) = start_revision(
-            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
-        )
-    pipeline.acquire(owed.message.model_dump_json())
+    with maintenance_database.delivery() as connection:
+        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+    pipeline.acquire(due.message.model_dump_json())
 
     (job,), (document,) = rows(admin, "acquisition_job"), rows(admin, "document")
     assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
@@ -280,21 +278,19 @@ def test_repeated_event_assigns_the_new_tenant(
     pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it failed; a redrive acquires it
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it stays failed until it is retried
 
 
 def test_second_failure_notifies_the_late_tenant(
-    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")
     late = make_tenant("late")
     (job,) = rows(admin, "acquisition_job")
-    with keeper_database.delivery() as connection:
-        (owed,) = start_revision(
-            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
-        )
+    with maintenance_database.delivery() as connection:
+        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
 
-    answer = pipeline.acquire(owed.message.model_dump_json())
+    answer = pipeline.acquire(due.message.model_dump_json())
 
     (letter,) = rows(admin, "dead_letter")
     assert answer == {"batchItemFailures": []}

@@ -41,16 +41,16 @@ def s3() -> Mock:
 def handler(
     monkeypatch: pytest.MonkeyPatch, postgres: Any, migrated_database: str, sqs: FakeSqs, s3: Mock
 ) -> Iterator[Callable[[WorkerSpec], ModuleType]]:
-    """`handler(row)` imports a worker's handler with the environment of the table."""
+    """`handler(row)` imports a worker's handler with the environment from the worker table."""
     made: list[ModuleType] = []
 
     def make(row: WorkerSpec) -> ModuleType:
         user = "postgres" if row.database_user == "master" else row.database_user
-        told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+        worker = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
         sources = {
             f"arn:aws:sqs:eu-central-1:000000000000:{of.resource_name}-dlq": of.name for of in mappings(WORKERS, row)
         }
-        monkeypatch.setenv("WORKER", json.dumps(told))
+        monkeypatch.setenv("WORKER", json.dumps(worker))
         monkeypatch.setenv("QUEUE_URLS", json.dumps({to.name: to.resource_name for to in targets(WORKERS, row)}))
         monkeypatch.setenv("DEAD_LETTER_SOURCES", json.dumps(sources))
         if row.uses_bucket:
@@ -71,7 +71,7 @@ def handler(
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_a_real_event_is_taken(
+def test_handler_processes_a_real_event(
     row: WorkerSpec, handler: Callable[[WorkerSpec], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -99,9 +99,7 @@ def test_missing_upload_is_a_dead_letter_of_tenant(
     assert len(rows(admin, "dead_letter")) == 1
 
 
-def test_the_test_event_of_s3_leaves_nothing_behind(
-    handler: Callable[[WorkerSpec], ModuleType], admin: Connection
-) -> None:
+def test_s3_test_event_creates_no_rows(handler: Callable[[WorkerSpec], ModuleType], admin: Connection) -> None:
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
 
     answer = handler(acquisition).handle(read("s3_test_event"), Context())

@@ -1,4 +1,4 @@
-"""Pages are read by rules, by a verified language model, and by OCR."""
+"""Pages are read by rules, by OCR, and by a language model whose answers are verified."""
 
 import io
 import json
@@ -28,7 +28,7 @@ from tests.documents.reading.papers import (
     tiff,
     without_amounts,
 )
-from tests.functions.desk import DONE, QUEUES, Ingestion, asked, desk
+from tests.functions.desk import DONE, QUEUES, Ingestion, desk, requested_document
 from tests.llm.server import Answer, Failure, Request
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -152,7 +152,7 @@ def test_instructions_on_a_page_have_no_effect(desk: Ingestion):
 
     request = desk.model.requests[0]
     assert request.user.count("</document>") == 1
-    assert "Ignore all rules" in asked(request)["pages"][0]["text"]
+    assert "Ignore all rules" in requested_document(request)["pages"][0]["text"]
     assert "Ignore all rules" not in request.system
     data = desk.document(id_)["structured_data"]
     assert (data["invoice_number"], data["total_gross"]) == ("L-2026/118", "1506.00")
@@ -214,7 +214,7 @@ def test_too_long_answer_is_requested_without_line_items(desk: Ingestion):
     assert "Not found on the pages: line_items." in desk.job(id_)["skip_reason"]
 
 
-def test_document_rejected_by_the_model_needs_a_person(desk: Ingestion):
+def test_document_rejected_by_the_model_has_a_reason(desk: Ingestion):
     id_ = desk.file(PAPER)
     desk.model.then(Failure(400))
 
@@ -235,7 +235,7 @@ def test_unavailable_model_parks_documents_without_attempts(desk: Ingestion):
     assert desk.job(second)["next_attempt_at"] is not None
     desk.clock.pass_(minutes=10)
     desk.model.then(said())
-    desk.again(second)
+    desk.redeliver(second)
     desk.ingest()
     assert desk.job(second)["status"] == "succeeded"
 
@@ -251,24 +251,24 @@ def test_answer_is_stored_before_its_use(desk: Ingestion, monkeypatch: pytest.Mo
         patched.setattr("functions.ingestion.work._write", crash)
         desk.ingest()
     assert desk.job(id_)["status"] == "pending"
-    desk.again(id_)
+    desk.redeliver(id_)
     desk.ingest()
 
     assert (desk.job(id_)["status"], len(desk.model.requests)) == ("succeeded", 1)
 
 
-def test_other_model_is_called_once(desk: Ingestion):
+def test_each_model_is_called_once(desk: Ingestion):
     id_ = desk.file(PAPER)
     desk.model.then(said(total_gross="1506.00"), said())
     desk.ingest()
 
-    for name, asked_so_far in (("m", 1), ("a-better-one", 2), ("m", 2)):
+    for name, request_count in (("m", 1), ("a-better-one", 2), ("m", 2)):
         desk.model_name = name
         with desk.admin.transaction():
-            (owed,) = start_revision(desk.admin, "ingestion", [id_], desk.clock())
-        desk.sqs.sent["ingestion"] = [{"MessageBody": owed.message.model_dump_json()}]
+            (due,) = start_revision(desk.admin, "ingestion", [id_], desk.clock())
+        desk.sqs.sent["ingestion"] = [{"MessageBody": due.message.model_dump_json()}]
         desk.ingest()
-        assert (desk.job(id_)["status"], len(desk.model.requests)) == ("succeeded", asked_so_far)
+        assert (desk.job(id_)["status"], len(desk.model.requests)) == ("succeeded", request_count)
 
 
 # Scans
@@ -316,7 +316,7 @@ def test_text_file_named_pdf_is_not_a_pdf(desk: Ingestion):
 
 def test_garbled_page_does_not_block_other_pages(desk: Ingestion):
     id_ = desk.file(bundle([PAPER, NOISE]))
-    desk.model._otherwise = _whole
+    desk.model._otherwise = _answer_one_document
 
     desk.ingest(ocr=False)
 
@@ -347,7 +347,7 @@ def test_recognized_words_are_read_like_a_text_layer(file: bytes, desk: Ingestio
 def test_each_page_of_a_tiff_is_recognized(desk: Ingestion):
     id_ = desk.file(tiff(10, 20))
     desk.textract.then(*recognized(printed([*LASKU[:7], "Sivu 1/2"], ["Sivu 2/2", *LASKU[7:]])))
-    desk.model._otherwise = _whole
+    desk.model._otherwise = _answer_one_document
 
     assert desk.ingest() == DONE
 
@@ -365,7 +365,7 @@ def test_tiff_with_several_documents_is_stored_with_reason(desk: Ingestion):
     desk.ingest(model=False)
 
     assert desk.document(id_)["structured_data"] is None
-    assert desk.job(id_)["skip_reason"] == "The image holds 2 documents; send them as a PDF, which is taken apart."
+    assert desk.job(id_)["skip_reason"] == "The image contains 2 documents. Send them as a PDF, which can be split."
 
 
 def test_rotated_page_is_turned(desk: Ingestion):
@@ -378,7 +378,7 @@ def test_rotated_page_is_turned(desk: Ingestion):
         desk.model.then(said())
         desk.ingest()
         assert desk.job(id_)["status"] == "succeeded"
-    texts = {asked(request)["pages"][0]["text"] for request in desk.model.requests}
+    texts = {requested_document(request)["pages"][0]["text"] for request in desk.model.requests}
     assert len(texts) == 1
 
 
@@ -394,7 +394,7 @@ def test_only_scanned_pages_are_recognized(desk: Ingestion):
     assert desk.job(id_)["status"] == "succeeded"
 
 
-def test_a_recognition_is_paid_for_once(desk: Ingestion):
+def test_retry_reuses_the_ocr_result(desk: Ingestion):
     id_ = desk.file(scanned())
     desk.textract.then(*recognized(PAPER))
     desk.model.then(Failure(503), Failure(503), Failure(503))
@@ -403,7 +403,7 @@ def test_a_recognition_is_paid_for_once(desk: Ingestion):
 
     desk.clock.pass_(minutes=10)
     desk.model.then(said())
-    desk.again(id_)
+    desk.redeliver(id_)
     desk.ingest()
 
     assert (desk.job(id_)["status"], len(desk.textract.requests)) == ("succeeded", 1)
@@ -416,7 +416,7 @@ def test_rejected_page_is_reported_once(desk: Ingestion):
     assert desk.ingest() == DONE
 
     assert desk.job(id_)["status"] is None
-    assert "the recognition of characters refuses them" in desk.job(id_)["skip_reason"]
+    assert "the OCR service rejects their format or size" in desk.job(id_)["skip_reason"]
     assert rows(desk.admin, "page_reading_cache")[0]["answer"] is None
 
 
@@ -435,26 +435,26 @@ def test_pages_without_time_left_use_no_attempt(desk: Ingestion):
     id_ = desk.file(scanned(3))
     desk.textract.then(*recognized(printed(LASKU)))
     context = Context(300)
-    desk.textract._otherwise = lambda _: _over(context)
+    desk.textract._otherwise = lambda _: _answer_late(context)
 
     desk.ingest(context=context)
 
     job = desk.job(id_)
     assert (job["status"], job["attempts"], len(rows(desk.admin, "page_reading_cache"))) == ("pending", 0, 2)
     desk.textract.then(*recognized(printed(["Sivu 3"])))
-    desk.model._otherwise = _whole
-    desk.again(id_)
+    desk.model._otherwise = _answer_one_document
+    desk.redeliver(id_)
     desk.ingest()
     assert (desk.job(id_)["status"], len(desk.textract.requests)) == ("succeeded", 3)
 
 
-def _over(context: Context) -> str:
-    """Return the second page's words when nearly all time has passed."""
+def _answer_late(context: Context) -> str:
+    """Use up nearly all time, and return the words of the second page."""
     context.left = 12.0
     return recognized(printed(["Sivu 2"]))[0].body.decode()
 
 
-def _whole(request: Request) -> str:
+def _answer_one_document(request: Request) -> str:
     """Return an answer that all pages are one document, and its extraction."""
     if "boundaries" not in request.system:
         return said().text

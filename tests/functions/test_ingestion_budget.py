@@ -1,4 +1,4 @@
-"""With an exceeded question budget, documents are read by rules and state the reason."""
+"""Without LLM budget, documents are read by rules and have a reason."""
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
@@ -15,7 +15,7 @@ HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU
 SPENT = "The language model was not asked: today's budget of 0 questions is used up"
 
 
-def test_unreadable_document_states_the_exceeded_budget(desk: Ingestion):
+def test_unreadable_document_names_the_exceeded_budget(desk: Ingestion):
     desk.questions_per_day = 0
     id_ = desk.file(UNREAD)
     assert desk.ingest() == DONE
@@ -25,7 +25,7 @@ def test_unreadable_document_states_the_exceeded_budget(desk: Ingestion):
     assert rows(desk.admin, "dead_letter") == []
 
 
-def test_partially_read_document_states_the_exceeded_budget(desk: Ingestion):
+def test_partially_read_document_names_the_exceeded_budget(desk: Ingestion):
     desk.questions_per_day = 0
     id_ = desk.file(HALF)
     assert desk.ingest() == DONE
@@ -40,10 +40,10 @@ def test_earlier_model_extraction_is_preserved(desk: Ingestion):
     desk.model.then(said())
     desk.ingest()
     before = desk.document(id_)
-    desk.admin.execute("TRUNCATE page_reading_cache")  # forget the answer, as after a change of the model
+    desk.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
     desk.questions_per_day = 1  # already used
     start_revision(desk.admin, "ingestion", [id_], desk.clock())
-    desk.again(id_)
+    desk.redeliver(id_)
     assert desk.ingest() == DONE
     after, job = desk.document(id_), desk.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
@@ -59,7 +59,7 @@ def test_cached_answer_uses_no_budget(desk: Ingestion):
     desk.ingest()
     desk.questions_per_day = 0
     start_revision(desk.admin, "ingestion", [id_], desk.clock())
-    desk.again(id_)
+    desk.redeliver(id_)
     assert desk.ingest() == DONE
     assert (desk.document(id_)["method"], desk.job(id_)["skip_reason"]) == ("model", None)
 

@@ -1,4 +1,4 @@
-"""A long document fits into its function and leaves no file."""
+"""Long documents are ingested within the memory limit and leave no temporary file."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def test_file_of_200_pages_uses_little_memory(
     database_url: str,
     tmp_path: Path,
 ):
-    found = ingested(make(), admin, make_tenant("acme"), database_url, tmp_path)
+    found = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
 
     assert found["peak"] < MOST_MEBIBYTES
     assert (found["outcome"], found["written"]) == (outcome, stored)
@@ -66,7 +66,7 @@ def test_file_of_200_pages_uses_little_memory(
 def test_decompression_bomb_is_rejected_in_little_memory(
     make: Callable[[], bytes], admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingested(make(), admin, make_tenant("acme"), database_url, tmp_path)
+    found = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
 
     assert found["peak"] < 300
     assert found["child"] < MEMORY_BYTES / 1024**2
@@ -77,7 +77,7 @@ def test_decompression_bomb_is_rejected_in_little_memory(
 def test_file_of_many_words_uses_little_memory(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingested(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
+    found = ingest_in_subprocess(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
 
     assert found["outcome"] == "Skipped"
     assert found["peak"] < 300
@@ -88,15 +88,17 @@ def test_file_of_many_words_uses_little_memory(
 def test_file_of_too_many_words_is_rejected(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingested(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
+    found = ingest_in_subprocess(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
 
     assert found["outcome"] == "InvalidDocumentError"
     assert found["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."
     assert found["peak"] < 150
 
 
-def ingested(content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path) -> dict[str, Any]:
-    """Ingest one file in another process and return its figures. No temporary file may be left."""
+def ingest_in_subprocess(
+    content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path
+) -> dict[str, Any]:
+    """Ingest one file in another process, check for temporary files, and return the measurements."""
     file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"
     temporary.mkdir()
     file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Functions register the kinds of work items that they send messages about."""
+"""Functions register the kinds of work items that they send messages for."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ print(*WORK_KINDS)
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.sends_to], ids=lambda row: row.name)
-def test_functions_know_the_kinds_they_send(row: WorkerSpec):
+def test_functions_register_kinds_of_sent_messages(row: WorkerSpec):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(name=row.name)], capture_output=True, text=True, check=True
     )

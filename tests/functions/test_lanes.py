@@ -1,4 +1,4 @@
-"""A slow destination leaves permits to others and loses no attempt."""
+"""A slow destination cannot use all permits. Deferred deliveries lose no attempt."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -20,7 +20,7 @@ NOW = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 class Seconds:
-    """A clock in seconds, set by the test."""
+    """A clock in seconds that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,75 +29,75 @@ class Seconds:
         return self.now
 
 
-def call(lanes: DestinationLimiter, seconds: Seconds, destination: UUID, took: float) -> None:
-    with lanes.slot(destination, "office", NOW):
+def call(limiter: DestinationLimiter, seconds: Seconds, destination: UUID, took: float) -> None:
+    with limiter.slot(destination, "office", NOW):
         seconds.now += took
 
 
-def held(lanes: DestinationLimiter, destination: UUID, wanted: int) -> int:
-    """Return how many of the requested concurrent calls a destination gets."""
-    with ExitStack() as under_way:
+def granted(limiter: DestinationLimiter, destination: UUID, wanted: int) -> int:
+    """Return how many of `wanted` concurrent calls a destination may make."""
+    with ExitStack() as open_slots:
         for number in range(wanted):
             try:
-                under_way.enter_context(lanes.slot(destination, "office", NOW))
+                open_slots.enter_context(limiter.slot(destination, "office", NOW))
             except DeferredError:
                 return number
     return wanted
 
 
-def test_the_part_of_a_slow_destination_is_half():
+def test_slow_destination_may_use_half_the_permits():
     (row,) = [row for row in WORKERS if row.name == "document_output"]
     assert row.permits == 2 * MAX_SLOW_CALLS
 
 
-def test_slow_destination_gets_a_share_of_the_slots():
-    lanes = DestinationLimiter(seconds := Seconds())
-    call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
-    call(lanes, seconds, QUICK, SLOW_SECONDS - 1)
-    assert (held(lanes, SLOW, 4), held(lanes, QUICK, 4)) == (MAX_SLOW_CALLS, 4)
+def test_slow_destination_is_limited_and_others_are_not():
+    limiter = DestinationLimiter(seconds := Seconds())
+    call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
+    call(limiter, seconds, QUICK, SLOW_SECONDS - 1)
+    assert (granted(limiter, SLOW, 4), granted(limiter, QUICK, 4)) == (MAX_SLOW_CALLS, 4)
 
 
 @pytest.mark.parametrize("later", [True, False])
 def test_fast_response_or_a_minute_restores_all_slots(later: bool):
-    lanes = DestinationLimiter(seconds := Seconds())
-    call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
+    limiter = DestinationLimiter(seconds := Seconds())
+    call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
     if later:
         seconds.now += SLOW_MEMORY_SECONDS
     else:
-        call(lanes, seconds, SLOW, 0.1)
-    assert held(lanes, SLOW, 4) == 4
+        call(limiter, seconds, SLOW, 0.1)
+    assert granted(limiter, SLOW, 4) == 4
 
 
 def test_skipped_call_is_not_a_fast_response():
     """The breaker was open, or no time was left."""
-    lanes = DestinationLimiter(seconds := Seconds())
-    call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
-    with pytest.raises(BreakerOpenError), lanes.slot(SLOW, "office", NOW):
-        raise BreakerOpenError("It is away", until=NOW)
-    assert held(lanes, SLOW, 4) == MAX_SLOW_CALLS
+    limiter = DestinationLimiter(seconds := Seconds())
+    call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
+    with pytest.raises(BreakerOpenError), limiter.slot(SLOW, "office", NOW):
+        raise BreakerOpenError("Unavailable", until=NOW)
+    assert granted(limiter, SLOW, 4) == MAX_SLOW_CALLS
 
 
-def test_a_call_that_fails_slowly_is_slow():
-    lanes = DestinationLimiter(seconds := Seconds())
-    with suppress(ServiceUnavailableError), lanes.slot(SLOW, "office", NOW):
+def test_slow_failure_counts_as_a_slow_call():
+    limiter = DestinationLimiter(seconds := Seconds())
+    with suppress(ServiceUnavailableError), limiter.slot(SLOW, "office", NOW):
         seconds.now += SLOW_SECONDS + 1
         raise ServiceUnavailableError("No answer within 20 seconds")
-    assert held(lanes, SLOW, 4) == MAX_SLOW_CALLS
+    assert granted(limiter, SLOW, 4) == MAX_SLOW_CALLS
 
 
-def test_delivery_without_a_slot_waits_without_an_attempt(
+def test_delivery_without_a_slot_loses_no_attempt(
     database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs
 ):
     world = World(database, admin, clock, tenant)
-    lanes = DestinationLimiter(seconds := Seconds())
-    world.ways = replace(world.ways, lanes=lanes)
-    with Server() as slow, Server() as quick, ExitStack() as under_way:
+    limiter = DestinationLimiter(seconds := Seconds())
+    world.dependencies = replace(world.dependencies, lanes=limiter)
+    with Server() as slow, Server() as quick, ExitStack() as open_slots:
         world.webhook(slow.url, "slow")
         world.webhook(quick.url, "quick")
         ids: dict[str, UUID] = dict(admin.execute("SELECT name, id FROM destination").fetchall())
-        call(lanes, seconds, ids["slow"], SLOW_SECONDS + 1)
+        call(limiter, seconds, ids["slow"], SLOW_SECONDS + 1)
         for _ in range(MAX_SLOW_CALLS):
-            under_way.enter_context(lanes.slot(ids["slow"], "slow", NOW))
+            open_slots.enter_context(limiter.slot(ids["slow"], "slow", NOW))
         quick.then(Raw(204))
         world.result()
         assert world.run() == {"batchItemFailures": []}
@@ -106,7 +106,7 @@ def test_delivery_without_a_slot_waits_without_an_attempt(
         waiting = jobs[str(ids["slow"])]
         assert (waiting["status"], waiting["attempts"], slow.requests) == ("pending", 0, [])
         assert datetime.fromisoformat(waiting["next_attempt_at"]) == clock() + WAIT
-        under_way.close()
+        open_slots.close()
         clock.pass_(seconds=30)
         slow.then(Raw(204))
         world.run()

@@ -28,7 +28,7 @@ EVENTS = Path(__file__).parent.parent / "events"
 
 
 class Mailbox:
-    """Mail for the pipeline, and its jobs."""
+    """Mail that the pipeline receives, and its jobs."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
         self.pipeline, self.admin, self._make_tenant = pipeline, admin, make_tenant
@@ -44,31 +44,31 @@ class Mailbox:
         self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
 
     def receive(self, content: bytes, key: str | None = None) -> None:
-        """Store a mail and process all its messages."""
+        """Store a mail and process all of its messages."""
         self._number += 1
-        assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == NOTHING_KEPT
+        assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == ALL_ACKNOWLEDGED
         self.work()
 
     def work(self) -> None:
-        while owed := self.pipeline.sqs.sent.pop("acquisition", []):
-            for entry in owed:
-                assert self.pipeline.acquire(entry["MessageBody"]) == NOTHING_KEPT
+        while due := self.pipeline.sqs.sent.pop("acquisition", []):
+            for entry in due:
+                assert self.pipeline.acquire(entry["MessageBody"]) == ALL_ACKNOWLEDGED
 
-    def send_again(self, keeper_database: Database) -> None:
+    def retry_dead_letter(self, maintenance_database: Database) -> None:
         """Retry the only dead letter, as an operator does."""
         (letter,) = rows(self.admin, "dead_letter")
-        with keeper_database.delivery() as connection:
-            (owed,) = start_revision(
+        with maintenance_database.delivery() as connection:
+            (due,) = start_revision(
                 connection, "acquisition", [letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
             )
-        self.pipeline.acquire(owed.message.model_dump_json())
+        self.pipeline.acquire(due.message.model_dump_json())
 
-    def read_anew(self, keeper_database: Database) -> None:
+    def reprocess(self, maintenance_database: Database) -> None:
         """Start a new revision of every job, and process it."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
-        with keeper_database.delivery() as connection:
-            owed = start_revision(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
-        for send in owed:
+        with maintenance_database.delivery() as connection:
+            due = start_revision(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
+        for send in due:
             self.pipeline.acquire(send.message.model_dump_json())
         self.work()
 
@@ -78,7 +78,7 @@ class Mailbox:
         return {one["Key"]: s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read() for one in listed}
 
 
-NOTHING_KEPT: dict[str, Any] = {"batchItemFailures": []}
+ALL_ACKNOWLEDGED: dict[str, Any] = {"batchItemFailures": []}
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def packed(*files: tuple[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("Rechnung Müller € 17.pdf", PDF), ("invoice.xml", INVOICE))))
 
     (source,) = rows(admin, "source")
@@ -119,7 +119,7 @@ def test_a_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Co
         f"attachments/{acme}/{hashlib.sha256(content).hexdigest()}": content for content in (PDF, INVOICE)
     }
     assert len(mailbox.pipeline.sqs.sent["ingestion"]) == 2
-    assert mailbox.pipeline.ingest() == NOTHING_KEPT
+    assert mailbox.pipeline.ingest() == ALL_ACKNOWLEDGED
     assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
 
 
@@ -132,7 +132,7 @@ def test_mail_job_is_global_and_recipients_have_own(mailbox: Mailbox, admin: Con
     jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
     assert set(jobs) == {None, str(acme), str(zenith)}
     assert {job["status"] for job in jobs.values()} == {"succeeded"}
-    assert jobs[None]["skip_reason"] == "Passed on to 2 tenants"
+    assert jobs[None]["skip_reason"] == "Forwarded to 2 tenants"
     assert files_of(admin, acme) == files_of(admin, zenith) == ["a.pdf"]
     assert {key.split("/")[1] for key in mailbox.objects()} == {str(acme), str(zenith)}
     assert {(row["tenant_id"], row["key"].split("/")[1]) for row in rows(admin, "document")} == {
@@ -156,7 +156,7 @@ def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin:
 
 
 def test_mail_without_recipient_is_a_retryable_dead_letter(
-    mailbox: Mailbox, admin: Connection, keeper_database: Database
+    mailbox: Mailbox, admin: Connection, maintenance_database: Database
 ):
     late = mailbox.tenant("late")
     content = received(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
@@ -166,18 +166,18 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
     (letter,) = rows(admin, "dead_letter")
     assert (letter["dlq_reason"], letter["tenant_id"]) == ("non_retriable_error", None)
     assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
-    said = letter["metadata"]["last_error"]["message"]
-    assert "counterfoil tenants addresses TENANT --add ADDRESS" in said
-    assert "'neu@late.example'" in said
-    (told,) = rows(admin, "failure_event")
-    assert "late.example" not in told["payload"]["error"]
+    error = letter["metadata"]["last_error"]["message"]
+    assert "counterfoil tenants addresses TENANT --add ADDRESS" in error
+    assert "'neu@late.example'" in error
+    (event,) = rows(admin, "failure_event")
+    assert "late.example" not in event["payload"]["error"]
 
     mailbox.write_to(late, "neu@late.example")
-    with keeper_database.delivery() as connection:
-        (owed,) = start_revision(
+    with maintenance_database.delivery() as connection:
+        (due,) = start_revision(
             connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
         )
-    mailbox.pipeline.acquire(owed.message.model_dump_json())
+    mailbox.pipeline.acquire(due.message.model_dump_json())
     mailbox.work()
 
     assert files_of(admin, late) == ["a.pdf"]
@@ -186,7 +186,7 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
 def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
     mailbox.receive(received(first))
-    mailbox.receive(received(first))  # another copy
+    mailbox.receive(received(first))  # delivered to S3 again
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
@@ -207,32 +207,32 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
     assert document["duplicate_uploads"] == 1
-    (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
+    (letter,), (notification,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
     assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
     assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
-    assert told["payload"]["error"] == str(OtherFilesError())
+    assert notification["payload"]["error"] == str(OtherFilesError())
     (later,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
     assert later["rejection_reason"] == "duplicate"
     assert [(part["name"], part["document"]) for part in later["attachments"]] == [("a.pdf", None), ("b.pdf", None)]
 
 
-def test_other_mail_with_known_id_passes_on_retry(
-    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+def test_mail_with_known_id_is_accepted_on_retry(
+    mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
-    mailbox.send_again(keeper_database)
+    mailbox.retry_dead_letter(maintenance_database)
 
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
     assert [document["duplicate_uploads"] for document in rows(admin, "document")] == [1, 0]
     assert [source["rejection_reason"] for source in rows(admin, "source")] == [None, None]
     before = rows(admin, "source"), rows(admin, "document")
-    mailbox.read_anew(keeper_database)
+    mailbox.reprocess(maintenance_database)
     assert (rows(admin, "source"), rows(admin, "document")) == before
 
 
 def test_retry_after_another_failure_is_not_a_conflict(
-    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+    mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     changed = received(mail(("a.pdf", PDF), ("b.pdf", CHANGED)))
@@ -241,16 +241,16 @@ def test_retry_after_another_failure_is_not_a_conflict(
     mailbox.work()
     mailbox.pipeline.s3.put_object(Bucket=BUCKET, Key="inbox/late", Body=changed)
 
-    mailbox.send_again(keeper_database)
+    mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf"]
     (letter,) = rows(admin, "dead_letter")
     assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
 
-    mailbox.send_again(keeper_database)
+    mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
 
 
-def test_constant_message_id_of_scanner_loses_nothing(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: Connection, acme: UUID):
     for number in range(3):
         mailbox.receive(received(mail(("scan.pdf", PDF + bytes([number])))))
 
@@ -308,10 +308,10 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
 
 
 @pytest.mark.parametrize(
-    ("content", "refusal", "said"),
+    ("content", "refusal", "expected"),
     [
         (received(mail()), "no_files", "holds no file"),
-        (received(mail(inline=[("logo.png", LOGO)])), "no_documents", "'logo.png': It is a small image that the text"),
+        (received(mail(inline=[("logo.png", LOGO)])), "no_documents", "'logo.png': It is a small image in the text"),
         (
             received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))),
             "no_documents",
@@ -322,14 +322,14 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
     ],
 )
 def test_mail_without_a_document_has_a_reason(
-    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, refusal: str, said: str
+    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, refusal: str, expected: str
 ):
     mailbox.receive(content)
 
     (source,) = rows(admin, "source")
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
     assert (job["status"], source["rejection_reason"]) == (None, refusal)
-    assert said in job["skip_reason"]
+    assert expected in job["skip_reason"]
     assert source["sender"] == "Nordwind GmbH <buchhaltung@nordwind.example>"
     assert rows(admin, "document") == rows(admin, "dead_letter") == []
     assert mailbox.objects() == {}
@@ -351,7 +351,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
     (source,) = rows(admin, "source")
     assert [part["reason"] for part in source["attachments"]] == [
         *[None] * 3,
-        "It is a small image that the text of the mail shows.",
+        "It is a small image in the text of the mail.",
     ]
 
 
@@ -384,7 +384,7 @@ def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection
     assert source["kind"] == ("upload" if name == "upload.zip" else "mail")
 
 
-def test_an_office_document_is_one_file(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(packed(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
 
     (document,) = rows(admin, "document")
@@ -392,23 +392,23 @@ def test_an_office_document_is_one_file(mailbox: Mailbox, admin: Connection, acm
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "said"),
+    ("content", "status", "expected"),
     [
         (packed(("a.txt", b"nothing")), None, "no file that could be a document"),
-        (packed(), None, "It holds no file."),
+        (packed(), None, "It contains no files."),
         (packed(("a.pdf", PDF))[:-30], "failed", "damaged"),
         (packed(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
         (packed(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),
     ],
 )
 def test_archive_without_a_document_has_a_reason(
-    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, status: str | None, said: str
+    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, status: str | None, expected: str
 ):
     mailbox.receive(content, "uploads/acme/1/a.zip")
 
     (job,) = rows(admin, "acquisition_job")
     assert job["status"] == status
-    assert said in (job["error"] or job["skip_reason"])
+    assert expected in (job["error"] or job["skip_reason"])
 
 
 def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
@@ -420,7 +420,7 @@ def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
 
 
 def test_mail_reprocessed_by_a_later_revision_counts_once(
-    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+    mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
@@ -428,7 +428,7 @@ def test_mail_reprocessed_by_a_later_revision_counts_once(
     before = {table: rows(admin, table) for table in ("source", "document", "ingestion_job")}
     reasons = {job["id"]: job["skip_reason"] for job in rows(admin, "acquisition_job")}
 
-    mailbox.read_anew(keeper_database)
+    mailbox.reprocess(maintenance_database)
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"succeeded"}
     assert {job["id"]: job["skip_reason"] for job in rows(admin, "acquisition_job")} == reasons
@@ -437,7 +437,7 @@ def test_mail_reprocessed_by_a_later_revision_counts_once(
 
 @pytest.mark.parametrize("by_mail", [True, False])
 def test_removed_document_is_not_restored_by_reprocessing(
-    mailbox: Mailbox, database: Database, admin: Connection, acme: UUID, keeper_database: Database, by_mail: bool
+    mailbox: Mailbox, database: Database, admin: Connection, acme: UUID, maintenance_database: Database, by_mail: bool
 ):
     if by_mail:
         mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
@@ -447,7 +447,7 @@ def test_removed_document_is_not_restored_by_reprocessing(
     with database.tenant(acme) as connection:
         delete_document(connection, acme, document_id, mailbox.pipeline.consumers["acquisition"].clock(), by="ann")
 
-    mailbox.read_anew(keeper_database)
+    mailbox.reprocess(maintenance_database)
 
     assert files_of(admin, acme) == (["b.xml"] if by_mail else [])
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
@@ -455,12 +455,12 @@ def test_removed_document_is_not_restored_by_reprocessing(
     assert (job["status"], job["skip_reason"]) == ("succeeded", None if by_mail else REMOVED)
     assert source["attachments"] is None or [part["reason"] for part in source["attachments"]] == [REMOVED, None]
 
-    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # sent again by a user
+    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # uploaded again by a user
 
     assert "a.pdf" in files_of(admin, acme)
 
 
-def test_repeated_mail_event_names_one_job(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.pipeline.acquire(s3_event("inbox/1", "01"))
     mailbox.work()
@@ -481,7 +481,7 @@ def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme
     event["Records"][0]["body"] = event["Records"][0]["body"].replace(thing["versionId"], stored["VersionId"])
     s3.put_object(Bucket=entity, Key=thing["key"], Body=b"written there later")
 
-    assert mailbox.pipeline.consumers["acquisition"].handle(event, Context()) == NOTHING_KEPT
+    assert mailbox.pipeline.consumers["acquisition"].handle(event, Context()) == ALL_ACKNOWLEDGED
     mailbox.work()
 
     assert thing["size"] == len(content)

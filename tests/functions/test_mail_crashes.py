@@ -1,6 +1,6 @@
-"""Acquisition with a crash at any call has the rows and objects of an undisturbed run.
+"""A crash at any call of an acquisition leaves the same rows and objects as an undisturbed run.
 
-A process ends after a call to S3, SQS or PostgreSQL, including commits, and has no further effect. SQS redelivers the
+A process ends after a call to S3, SQS or PostgreSQL, including commits, and has no further effects. SQS redelivers the
 message to a new process. At the end the watchdog sends messages that a crash left in the outbox.
 """
 
@@ -191,7 +191,7 @@ class Scene:
 
     def snapshot(self) -> dict[str, Any]:
         """Return all rows, objects and messages of a run."""
-        found: dict[str, Any] = {name: self.rows(statement) for name, statement in LEFT.items()}
+        found: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
         prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
         for prefix in prefixes:
             for one in self.world.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
@@ -201,7 +201,7 @@ class Scene:
 
 
 OF_RUN = "tenant_id = ANY (%(tenants)s)"
-LEFT = {
+QUERIES = {
     "jobs": f"SELECT tenant_id, key, status, revision, error, skip_reason FROM acquisition_job WHERE {OF_RUN}",
     "sources": f"""SELECT tenant_id, kind, key, sender, subject, message_id, rejection_reason,
                           (SELECT string_agg(p ->> 'name' || coalesce(d.file_name, p ->> 'reason'), ',' ORDER BY n)
@@ -213,12 +213,12 @@ LEFT = {
                      FROM document WHERE {OF_RUN}""",
     "ingestion": f"""SELECT tenant_id, (SELECT file_name FROM document d WHERE d.id = i.id), status, revision,
                             send_number FROM ingestion_job i WHERE {OF_RUN}""",
-    "owed": f"""SELECT tenant_id, worker, revision, send_number, sent_at IS NOT NULL,
+    "outbox": f"""SELECT tenant_id, worker, revision, send_number, sent_at IS NOT NULL,
                        (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {OF_RUN}""",
     "dead": f"""SELECT tenant_id, worker, revision, dlq_reason, status FROM dead_letter
                 WHERE {OF_RUN} OR tenant_id IS NULL""",
-    "told": f"SELECT tenant_id, worker, revision FROM failure_event WHERE {OF_RUN} OR tenant_id IS NULL",
-    "of nobody": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
+    "failure_event": f"SELECT tenant_id, worker, revision FROM failure_event WHERE {OF_RUN} OR tenant_id IS NULL",
+    "unassigned jobs": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
 }
 
 INVOICES = mail(
@@ -242,12 +242,12 @@ def two_tenants(scene: Scene) -> str:
     return scene.put("inbox/*/1", mail_of(scene))
 
 
-def the_same_mail_again(scene: Scene) -> str:
+def repeated_mail(scene: Scene) -> str:
     scene.world.go(two_tenants(scene), None)
     return scene.put("inbox/*/2", mail_of(scene))
 
 
-def the_same_mail_with_another_file(scene: Scene) -> str:
+def repeated_mail_with_another_file(scene: Scene) -> str:
     scene.world.go(two_tenants(scene), None)
     return scene.put("inbox/*/2", mail_of(scene, CHANGED))
 
@@ -256,22 +256,22 @@ def spam(scene: Scene) -> str:
     return scene.put("inbox/*/1", mail_of(scene, spam="FAIL"))
 
 
-def an_archive(scene: Scene) -> str:
+def archive(scene: Scene) -> str:
     return scene.put(f"uploads/acme{scene.run}/*/a.zip", packed(("a.pdf", PDF), ("b.xml", XML), ("c.txt", b"c")))
 
 
-def a_file_that_is_there(scene: Scene) -> str:
+def known_file(scene: Scene) -> str:
     scene.world.go(scene.put(f"uploads/acme{scene.run}/*/a.xml", XML), None)
     return scene.put(f"uploads/acme{scene.run}/*/b.xml", XML)
 
 
 SCENARIOS: list[Callable[[Scene], str]] = [
     two_tenants,
-    the_same_mail_again,
-    the_same_mail_with_another_file,
+    repeated_mail,
+    repeated_mail_with_another_file,
     spam,
-    an_archive,
-    a_file_that_is_there,
+    archive,
+    known_file,
 ]
 STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
 """A process ends at every fifth call of a scenario, with `make soak` at each call."""
@@ -300,9 +300,9 @@ def test_crash_at_any_call_has_the_same_outcome(
     calls, undisturbed = run(100, None)
 
     assert {"get_object", "execute", "commit", "change_message_visibility_batch"} <= set(calls)
-    assert ("put_object" in calls) == (scenario not in {spam, a_file_that_is_there})
-    assert len(undisturbed["dead"]) == (scenario is the_same_mail_with_another_file)
+    assert ("put_object" in calls) == (scenario not in {spam, known_file})
+    assert len(undisturbed["dead"]) == (scenario is repeated_mail_with_another_file)
     for end_at in range(1 + SCENARIOS.index(scenario) % STEP, len(calls) + 1, STEP):
         ended, found = run(100 + end_at, end_at)
-        assert len(ended) == end_at, "the process did not end where it was to"
+        assert len(ended) == end_at, "the process did not end after the expected call"
         assert found == undisturbed, f"ended after call {end_at}, {ended[-1]}"

@@ -105,13 +105,13 @@ def test_released_mail_is_acquired_exactly_once(
 
 
 def test_rejected_mail_stays_without_documents(
-    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, keeper_database: Database
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, maintenance_database: Database
 ) -> None:
     mailbox.receive(FORGED)
 
     assert decide(database, acme, holds.reject, source_of(admin))
     assert not decide(database, acme, holds.release, source_of(admin))
-    mailbox.read_anew(keeper_database)
+    mailbox.reprocess(maintenance_database)
 
     assert (source_of(admin)["hold"], source_of(admin)["rejection_reason"]) == ("rejected", "rejected")
     assert job_of(admin, acme)["skip_reason"] == REFUSALS[Refusal.REJECTED]

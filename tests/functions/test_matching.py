@@ -1,4 +1,4 @@
-"""A matching attempt calls the language model within its time and reports failures."""
+"""A matching attempt calls the language model within its time limit and raises its errors."""
 
 import gc
 import json
@@ -26,7 +26,7 @@ from tests.documents.matching.test_judge import CHOICE, TWICE, again, billed
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Answer, Failure, Request, Server
 
-AWAY = ClientError({"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "Get")  # type: ignore[typeddict-item]
+OUTAGE = ClientError({"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "Get")  # type: ignore[typeddict-item]
 REFUSED = ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Get")  # type: ignore[typeddict-item]
 
 
@@ -51,7 +51,7 @@ def language_model(scripted: Server) -> Callable[[Database], Llm]:
 
 
 @pytest.fixture
-def doubtful(database: Database, admin: Connection) -> Office:
+def office(database: Database, admin: Connection) -> Office:
     office = Office(database, admin, TWICE)
     office.match_all([0, 1])
     return office
@@ -61,33 +61,33 @@ def attempt(office: Office, position: int, **more: Any) -> TenantAttempt:
     return TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW, **more)
 
 
-def test_a_doubtful_pair_is_decided_before_the_effects(
-    doubtful: Office, scripted: Server, language_model: Any, admin: Connection
+def test_ambiguous_match_is_judged_before_the_write(
+    office: Office, scripted: Server, language_model: Any, admin: Connection
 ):
     scripted.then(Answer(json.dumps({"matches": [CHOICE]})))
-    outcome = match(attempt(doubtful, 2), language_model)
+    outcome = match(attempt(office, 2), language_model)
     assert isinstance(outcome, Succeeded)
-    assert (doubtful.links(), len(scripted.requests)) == (set(), 1)
-    with doubtful.database.tenant(doubtful.tenant_id) as connection:
+    assert (office.links(), len(scripted.requests)) == (set(), 1)
+    with office.database.tenant(office.tenant_id) as connection:
         effects = outcome.effects(connection)
-    assert (doubtful.links(), effects.remark, len(scripted.requests)) == ({(0, 2)}, None, 1)
-    assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(doubtful.ids[2], "matching")]
+    assert (office.links(), effects.remark, len(scripted.requests)) == ({(0, 2)}, None, 1)
+    assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(office.ids[2], "matching")]
 
 
-def test_the_model_s_failure_is_the_try_s(doubtful: Office, scripted: Server, language_model: Any):
+def test_model_failure_fails_the_attempt(office: Office, scripted: Server, language_model: Any):
     scripted.then(Failure(503), Failure(503), Failure(503))
     with pytest.raises(ServiceUnavailableError):
-        match(attempt(doubtful, 2), language_model)
+        match(attempt(office, 2), language_model)
 
 
 @pytest.mark.parametrize("left", [0.5, -1.0])
-def test_a_try_without_time_left_asks_nothing(left: float, doubtful: Office, scripted: Server, language_model: Any):
+def test_attempt_without_time_left_calls_no_model(left: float, office: Office, scripted: Server, language_model: Any):
     with pytest.raises(CancelledError):
-        match(attempt(doubtful, 2, deadline=Deadline(lambda: left)), language_model)
+        match(attempt(office, 2, deadline=Deadline(lambda: left)), language_model)
     assert scripted.requests == []
 
 
-def test_a_canceled_try_asks_nothing(doubtful: Office, scripted: Server, language_model: Any):
+def test_canceled_attempt_calls_no_model(office: Office, scripted: Server, language_model: Any):
     canceled = Event()
 
     def make(database: Database) -> Llm:
@@ -96,15 +96,15 @@ def test_a_canceled_try_asks_nothing(doubtful: Office, scripted: Server, languag
         return made
 
     with pytest.raises(CancelledError):
-        match(attempt(doubtful, 2, deadline=Deadline(canceled=canceled)), make)
+        match(attempt(office, 2, deadline=Deadline(canceled=canceled)), make)
     assert scripted.requests == []
 
 
 def test_superseded_attempt_with_new_answers_is_not_deferred(
-    doubtful: Office, scripted: Server, language_model: Any, admin: Connection
+    office: Office, scripted: Server, language_model: Any, admin: Connection
 ):
-    doubtful.match_all([doubtful.file(billed(0)), doubtful.file(billed(1))])
-    third, superseded = doubtful.file(again(2)), Event()
+    office.match_all([office.file(billed(0)), office.file(billed(1))])
+    third, superseded = office.file(again(2)), Event()
 
     def answered(_: Request) -> str:
         superseded.set()
@@ -112,11 +112,11 @@ def test_superseded_attempt_with_new_answers_is_not_deferred(
 
     scripted._otherwise = answered
     with pytest.raises(StaleClaimError):
-        match(attempt(doubtful, third, deadline=Deadline(superseded=superseded)), language_model)
+        match(attempt(office, third, deadline=Deadline(superseded=superseded)), language_model)
     assert (len(scripted.requests), len(admin.execute("SELECT FROM llm_judgment").fetchall())) == (1, 1)
 
 
-def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, language_model: Any):
+def test_superseded_attempt_stops_calling_the_model(office: Office, scripted: Server, language_model: Any):
     superseded = Event()
 
     def make(database: Database) -> Llm:
@@ -126,18 +126,18 @@ def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, langu
 
     scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
     with pytest.raises(StaleClaimError):
-        match(attempt(doubtful, 2, deadline=Deadline(superseded=superseded)), make)
+        match(attempt(office, 2, deadline=Deadline(superseded=superseded)), make)
     assert len(scripted.requests) == 1
 
 
-def test_unused_model_is_not_created(doubtful: Office):
+def test_unused_model_is_not_created(office: Office):
     def never(_: Database) -> Llm:
         raise AssertionError
 
-    assert isinstance(match(attempt(doubtful, 0), never), Succeeded)
+    assert isinstance(match(attempt(office, 0), never), Succeeded)
 
 
-def test_a_document_is_embedded_before_it_is_matched(
+def test_document_is_embedded_before_matching(
     database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted))
@@ -152,7 +152,7 @@ def test_a_document_is_embedded_before_it_is_matched(
     assert (office.links(), len(scripted.requests)) == ({(0, 1)}, 2)
 
 
-def test_unavailable_embedding_model_fails_no_attempt(
+def test_unavailable_embedding_model_does_not_fail_attempts(
     database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted, LLM_RETRY_BASE_SECONDS="0"))
@@ -161,10 +161,10 @@ def test_unavailable_embedding_model_fails_no_attempt(
     assert isinstance(match(attempt(office, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
 
 
-@pytest.mark.parametrize("empty", ["{}", "sk-1", AWAY, REFUSED])
+@pytest.mark.parametrize("empty", ["{}", "sk-1", OUTAGE, REFUSED])
 def test_missing_or_changed_key_is_read_again(
     empty: str | Exception,
-    doubtful: Office,
+    office: Office,
     scripted: Server,
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,20 +184,20 @@ def test_missing_or_changed_key_is_read_again(
     stored(empty)
     for _ in range(2):
         with pytest.raises(ServiceUnavailableError):
-            match(attempt(doubtful, 2), handler.language_model)
+            match(attempt(office, 2), handler.language_model)
     assert (scripted.requests, admin.execute("SELECT FROM breaker").fetchall()) == ([], [])
-    for key, position in (("k-1", 2), ("k-2", doubtful.file(again(2)))):
+    for key, position in (("k-1", 2), ("k-2", office.file(again(2)))):
         stored(json.dumps({"LLM_API_KEY": key}))
         scripted.then(Answer(json.dumps({"matches": []})))
-        assert isinstance(match(attempt(doubtful, position), handler.language_model), Succeeded)
+        assert isinstance(match(attempt(office, position), handler.language_model), Succeeded)
     assert [request.headers["authorization"] for request in scripted.requests] == ["Bearer k-1", "Bearer k-2"]
 
 
-def test_empty_key_is_named(doubtful: Office, monkeypatch: pytest.MonkeyPatch):
+def test_missing_key_is_reported_with_the_remedy(office: Office, monkeypatch: pytest.MonkeyPatch):
     chosen = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
     monkeypatch.setattr(handler, "settings", lambda: chosen)
-    with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: fill it into the secret"):
-        match(attempt(doubtful, 2), handler.language_model)
+    with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: add it to the secret"):
+        match(attempt(office, 2), handler.language_model)
 
 
 @pytest.fixture
@@ -211,9 +211,7 @@ def collector() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_the_function_has_python_look_for_garbage_rarely(
-    collector: None, database_url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_handler_reduces_garbage_collection(collector: None, database_url: str, monkeypatch: pytest.MonkeyPatch):
     environment = {
         "DATABASE_URL": database_url,
         "WORKER": '{"name": "matching", "timeout": 300, "permits": 1, "start_margin": 30}',

@@ -67,7 +67,7 @@ def written(admin: Connection) -> dict[str, Any]:
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Make PostgreSQL end every transaction that reaches this step."""
+    """Make PostgreSQL abort every transaction that reaches this step."""
     module, name = STEPS[step]
     real = getattr(module, name)
 

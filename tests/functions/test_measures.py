@@ -23,14 +23,14 @@ Measure = Callable[[], dict[Metric, float]]
 
 
 @pytest.fixture
-def measured(keeper_database: Database, clock: Clock) -> Measure:
+def measured(maintenance_database: Database, clock: Clock) -> Measure:
     """Return the current measurements of matching."""
 
-    def look() -> dict[Metric, float]:
-        found = measure(keeper_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
+    def measure_matching() -> dict[Metric, float]:
+        found = measure(maintenance_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
         return dict(found["matching"])
 
-    return look
+    return measure_matching
 
 
 def work(admin: Connection, message: Message, **columns: Any) -> None:
@@ -89,14 +89,16 @@ def test_scheduled_work_is_not_due(measured: Measure, admin: Connection, clock: 
     assert measured()[Metric.OLDEST_PENDING_SECONDS] == 10
 
 
-def test_resend_does_not_rejuvenate_work(
-    measured: Measure, keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+def test_resend_does_not_reset_the_age(
+    measured: Measure, maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     chosen = settings()
-    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    watchdog = Watchdog(
+        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    )
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)
-    assert watchdog.run().sent == 1  # its message is lost
+    assert watchdog.run().sent == 1  # this message gets lost
     clock.pass_(minutes=20)
     assert watchdog.run().resent == {"matching": 1}
 
@@ -121,7 +123,7 @@ def test_overdue_message_counts_as_unsent_after_a_margin(
     assert measured()[Metric.OUTBOX_OVERDUE] == 0
 
 
-def letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, status: str = "pending") -> None:
+def add_dead_letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, status: str = "pending") -> None:
     admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
@@ -136,10 +138,10 @@ def test_dead_letters_count_while_they_are_pending(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID
 ) -> None:
     for _ in range(2):
-        letter(admin, tenant, "matching", at=clock())
+        add_dead_letter(admin, tenant, "matching", at=clock())
     for status in ("retried", "resolved", "ignored"):
-        letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
-    letter(admin, tenant, "ingestion", at=clock())
+        add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
+    add_dead_letter(admin, tenant, "ingestion", at=clock())
 
     assert measured()[Metric.PENDING_DEAD_LETTERS] == 2
 
@@ -147,8 +149,8 @@ def test_dead_letters_count_while_they_are_pending(
 def test_dead_letters_of_a_missed_minute_are_measured(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for seconds in (0, 59, 60, 61, 119, 300):  # two, three and one are too old
-        letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
+    for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the previous one, 1 too old
+        add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
 
     measured()
 
@@ -160,8 +162,8 @@ def test_dead_letter_rate_covers_five_minutes(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for status in ("pending", "retried", "ignored"):
-        letter(admin, tenant, "matching", at=clock() - timedelta(seconds=299), status=status)
-    letter(admin, tenant, "matching", at=clock() - timedelta(minutes=5))
+        add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=299), status=status)
+    add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(minutes=5))
 
     measured()
 
@@ -170,7 +172,7 @@ def test_dead_letter_rate_covers_five_minutes(
 
 
 def test_kinds_of_work_are_measured_separately(
-    keeper_database: Database, admin: Connection, clock: Clock, pending: Pending, tenant: UUID
+    maintenance_database: Database, admin: Connection, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     document = pending(status="succeeded").work_id
     admin.execute(
@@ -182,7 +184,7 @@ def test_kinds_of_work_are_measured_separately(
         {"at": clock() - timedelta(hours=1)},
     )
 
-    found = measure(keeper_database, list(WORK_KINDS), now=clock(), unsent_after=timedelta(0))
+    found = measure(maintenance_database, list(WORK_KINDS), now=clock(), unsent_after=timedelta(0))
 
     assert set(found) == set(WORK_KINDS)
     assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in found.items()} == dict.fromkeys(
@@ -206,7 +208,7 @@ def test_measurements_are_emitted_to_cloudwatch(measured: Measure, capsys: pytes
 
 
 def test_orphaned_messages_require_both_queues_to_be_empty(
-    keeper_database: Database,
+    maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -214,8 +216,8 @@ def test_orphaned_messages_require_both_queues_to_be_empty(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
-    outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
-    watchdog = Watchdog(chosen, keeper_database, outbox, clock)
+    outbox = Outbox(maintenance_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(chosen, maintenance_database, outbox, clock)
     start_revision(admin, "tasks", [make_task(admin, tenant)], clock())
     clock.pass_(minutes=1)
     watchdog.run()
@@ -234,7 +236,7 @@ def test_orphaned_messages_require_both_queues_to_be_empty(
 
 
 def test_recovery_reports_depths_and_lost_messages(
-    keeper_database: Database,
+    maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -242,13 +244,15 @@ def test_recovery_reports_depths_and_lost_messages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chosen = settings()
-    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    watchdog = Watchdog(
+        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    )
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)
     watchdog.run()
     capsys.readouterr()
 
-    sqs.depths[QUEUE_URL] = 7  # for each of the three numbers of SQS
+    sqs.depths[QUEUE_URL] = 7  # for each of the three message counts of SQS
     watchdog.run()
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
 

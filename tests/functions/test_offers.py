@@ -40,11 +40,11 @@ def test_users_get_the_five_best_others(day: Day, admin: Connection):
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
     external_ids = {str(row["user_id"]): str(row["external_id"]) for row in rows(admin, "profile")}
     for row in rows(admin, "matchmaking_jobs"):
-        said = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
+        shown = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
         kept = sorted(
             (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
         )
-        assert said == [(external_ids[one["candidate_id"]], one["score"]) for one in kept]
+        assert shown == [(external_ids[one["candidate_id"]], one["score"]) for one in kept]
         assert [one["id"] for one in row["offers"]] == [one["id"] for one in kept]
         assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
     assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
@@ -105,7 +105,7 @@ def test_broken_profile_fails_alone(day: Day, admin: Connection):
     assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
     row = day.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
-    assert row["skip_reason"] == "1 of 8 users could not be served and are quarantined."
+    assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
 
 
 def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Connection):
@@ -192,7 +192,7 @@ def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, 
 
 def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: Connection, clock: Clock):
     def fail(attempt: TenantAttempt) -> Outcome:
-        raise DatabaseUnavailableError("away")
+        raise DatabaseUnavailableError("unavailable")
 
     day.pin(shards=1)
     waits, statuses = [], []
@@ -211,16 +211,16 @@ def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: C
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
-def test_subscribed_destinations_learn_of_offers_without_names(day: Day, admin: Connection, tenant: UUID):
+def test_offer_notifications_contain_no_user_ids(day: Day, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
     day.spoil(8)
 
     day.deliver(*day.pin())
 
-    told = sorted(rows(admin, "output_job"), key=lambda row: str(row["payload"]["shard"]))
-    assert [row["subject"] for row in told] == ["offers", "offers"]
-    assert told[1]["payload"] == {
+    output_jobs = sorted(rows(admin, "output_job"), key=lambda row: str(row["payload"]["shard"]))
+    assert [row["subject"] for row in output_jobs] == ["offers", "offers"]
+    assert output_jobs[1]["payload"] == {
         "date": str(DAY),
         "timezone": "Europe/Berlin",
         "shard": "1",
@@ -229,14 +229,14 @@ def test_subscribed_destinations_learn_of_offers_without_names(day: Day, admin: 
         "failed": 1,
         "fetch": f"/api/users/{{user_id}}/offers?date={DAY}",
     }
-    assert not any(str(user(number)) in json.dumps(told[0]["payload"]) for number in PEOPLE)
+    assert not any(str(user(number)) in json.dumps(output_jobs[0]["payload"]) for number in PEOPLE)
 
 
 class Crash(BaseException):
     """Ends a process between two steps."""
 
 
-STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "told", "commit")
+STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commit")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -259,8 +259,8 @@ def test_crash_at_any_step_serves_each_user_once(
         if step == "commit":
             _break_commits(patch, break_)
         else:
-            where, name = (offers_work, "enqueue") if step == "told" else (store, step)
-            patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("away")))
+            where, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
+            patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("unavailable")))
         for _ in range(3):
             assert day.deliver(*day.owed()) == []
             clock.pass_(minutes=6)
@@ -273,7 +273,7 @@ def test_crash_at_any_step_serves_each_user_once(
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
-    """Lose the connection in the commit of a shard's results, which may or may not have happened."""
+    """Lose the connection before or after the commit of a shard's results."""
     real = store.write
 
     def write(connection: Connection, *given: Any) -> Any:

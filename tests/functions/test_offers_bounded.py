@@ -1,4 +1,4 @@
-"""With a cap on exposure, shards and late users share the slots."""
+"""With an exposure cap, shards and late users share the slots."""
 
 from typing import Any
 from uuid import UUID
@@ -34,18 +34,18 @@ def most_offered(admin: Connection) -> int:
     return int(found[0])
 
 
-def comes_first(day: Day, other: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+def serve_before_write(day: Day, other: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve another shard between computing and writing the next one."""
     met: list[bool] = []
     hold = store.reserve_exposure
 
-    def other_comes_first(connection: Connection, *arguments: Any) -> None:
+    def serve_other_and_reserve(connection: Connection, *arguments: Any) -> None:
         if not met:
             met.append(True)
             day.deliver(other)
         hold(connection, *arguments)
 
-    monkeypatch.setattr(store, "reserve_exposure", other_comes_first)
+    monkeypatch.setattr(store, "reserve_exposure", serve_other_and_reserve)
 
 
 def test_late_user_gets_candidates_below_their_cap(day: Day, admin: Connection, tenant: UUID):
@@ -65,7 +65,7 @@ def test_concurrent_late_users_share_no_slot(
 ):
     day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
     first, second = (late_shard(admin, tenant, f"late/{number}/0", number) for number in (5, 6))
-    comes_first(day, second, monkeypatch)
+    serve_before_write(day, second, monkeypatch)
     day.deliver(first)
     assert day.shard("late/5/0")["status"] == "pending"
     assert "Another shard of the pool" in day.shard("late/5/0")["error"]
@@ -92,7 +92,7 @@ def test_capped_shards_are_independent_of_their_order(day: Day, admin: Connectio
 
 def test_concurrent_shards_keep_their_slots(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     first, second = day.pin(shards=2, rules=Jsonb(RULES))
-    comes_first(day, second, monkeypatch)
+    serve_before_write(day, second, monkeypatch)
 
     day.deliver(first)
 
@@ -132,7 +132,7 @@ def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
 def test_capped_pools_of_two_zones_are_independent(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
     (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
-    comes_first(day, paris, monkeypatch)
+    serve_before_write(day, paris, monkeypatch)
 
     day.deliver(berlin)
 

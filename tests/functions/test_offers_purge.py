@@ -1,11 +1,11 @@
-"""Offers are retained for a season, and their profiles for a week."""
+"""Offers are retained for 90 days, and their profiles for a week."""
 
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.errors import RejectedStatementError
 from functions.watchdog.retention import OFFERS_RETENTION, Purged, purge
 from tests.delivery.harness import rows
@@ -40,7 +40,7 @@ def serve(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
     return shards
 
 
-def kept(admin: Connection) -> dict[str, int]:
+def row_counts(admin: Connection) -> dict[str, int]:
     tables = ("offer_pool", "offer_shard", "matchmaking_jobs", "offers")
     return {table: len(rows(admin, table)) for table in tables}
 
@@ -49,48 +49,48 @@ def numbers(purged: Purged) -> tuple[int, int, int]:
     return purged.matchmaking_jobs, purged.offer_pool, purged.offer_shard
 
 
-def test_old_offers_go_with_their_jobs_and_pools(keeper_database: Database, admin: Connection, people: list[UUID]):
+def test_old_offers_are_deleted_with_their_pools(maintenance_database: Database, admin: Connection, people: list[UUID]):
     serve(admin, people, OLD)
     serve(admin, people, YOUNG)
 
-    assert numbers(purge(keeper_database, lambda: NOW))[:2] == (4, 1)
+    assert numbers(purge(maintenance_database, lambda: NOW))[:2] == (4, 1)
 
-    assert kept(admin) == {"offer_pool": 1, "offer_shard": 2, "matchmaking_jobs": 4, "offers": 12}
+    assert row_counts(admin) == {"offer_pool": 1, "offer_shard": 2, "matchmaking_jobs": 4, "offers": 12}
     assert {row["date"] for row in rows(admin, "offers")} == {str(YOUNG)}
     assert len(rows(admin, "profile")) == 4
 
 
-def test_they_go_bit_by_bit(keeper_database: Database, admin: Connection, people: list[UUID]):
+def test_old_offers_are_deleted_in_steps(maintenance_database: Database, admin: Connection, people: list[UUID]):
     serve(admin, people, OLD)
 
-    assert numbers(purge(keeper_database, lambda: NOW, at_once=3))[0] == 3
-    assert kept(admin)["offers"] == 3
-    assert numbers(purge(keeper_database, lambda: NOW, at_once=3))[0] == 1
+    assert numbers(purge(maintenance_database, lambda: NOW, at_once=3))[0] == 3
+    assert row_counts(admin)["offers"] == 3
+    assert numbers(purge(maintenance_database, lambda: NOW, at_once=3))[0] == 1
 
 
 def test_wrong_watchdog_clock_deletes_no_recent_offers(
-    keeper_database: Database, admin: Connection, people: list[UUID]
+    maintenance_database: Database, admin: Connection, people: list[UUID]
 ):
     serve(admin, people, YOUNG)
 
-    assert numbers(purge(keeper_database, lambda: NOW + 10 * OFFERS_RETENTION))[:2] == (0, 0)
+    assert numbers(purge(maintenance_database, lambda: NOW + 10 * OFFERS_RETENTION))[:2] == (0, 0)
 
 
-def test_profiles_are_deleted_after_a_week(keeper_database: Database, admin: Connection, people: list[UUID]):
+def test_profiles_are_deleted_after_a_week(maintenance_database: Database, admin: Connection, people: list[UUID]):
     week, less = (NOW - 9 * A_DAY).date(), (NOW - 5 * A_DAY).date()
     for day in (week, less):
         serve(admin, people, day)
 
-    assert numbers(purge(keeper_database, lambda: NOW, at_once=1)) == (0, 0, 1)
-    assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 1)
-    assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 0)
+    assert numbers(purge(maintenance_database, lambda: NOW, at_once=1)) == (0, 0, 1)
+    assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 1)
+    assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 0)
 
     held = {(row["date"], row["profiles"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")}
     assert held == {(str(week), True, True), (str(less), False, False)}
-    assert kept(admin)["offers"] == 24
+    assert row_counts(admin)["offers"] == 24
 
 
-def test_watchdog_cannot_read_profiles(keeper_database: Database, admin: Connection, people: list[UUID]):
+def test_watchdog_cannot_read_profiles(maintenance_database: Database, admin: Connection, people: list[UUID]):
     serve(admin, people, OLD)
     for what in (
         "profiles FROM offer_shard",
@@ -98,5 +98,8 @@ def test_watchdog_cannot_read_profiles(keeper_database: Database, admin: Connect
         "offers FROM matchmaking_jobs",
         "* FROM offers",
     ):
-        with pytest.raises(RejectedStatementError, match="42501"), keeper_connection(keeper_database) as connection:
+        with (
+            pytest.raises(RejectedStatementError, match="42501"),
+            maintenance_connection(maintenance_database) as connection,
+        ):
             connection.execute(f"SELECT {what}".encode())

@@ -1,4 +1,4 @@
-"""Users, programs and alarms see the offers that the worker wrote."""
+"""Offers that the worker wrote, as the API and the watchdog report them."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -17,7 +17,7 @@ BROKEN = 3
 
 
 def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
-    """Pin a pool of six people in one shard and serve it. Returns their external ids."""
+    """Pin a pool of six users in one shard and serve it. Returns their external ids."""
     external_ids = [UUID(int=number) for number in range(1, 7)]
     users = [
         make_profile(day.admin, day.tenant_id, external_id=one, traits=NO_NUMBER if one == broken else [])
@@ -38,13 +38,13 @@ def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
     return found.pending, found.running, found.completed, found.failed
 
 
-def standing(day: Day, keeper_database: Database) -> OfferStats:
-    with keeper_database.delivery() as connection:
+def offer_stats(day: Day, maintenance_database: Database) -> OfferStats:
+    with maintenance_database.delivery() as connection:
         assert pool_list.duplicates(connection, NOW - timedelta(days=1), 60) == 0
         return pool_list.current_stats(connection, NOW + timedelta(minutes=30))
 
 
-def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, keeper_database: Database) -> None:
+def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, maintenance_database: Database) -> None:
     day.spoil(BROKEN)
     first, second = day.pin()
     assert counts(day, database) == (8, 0, 0, 0)
@@ -52,12 +52,12 @@ def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, 
     assert counts(day, database) == (5, 0, 3, 0)
     day.deliver(second)
     assert counts(day, database) == (1, 0, 7, 0)
-    assert standing(day, keeper_database) == OfferStats(completed=7, pending=1, failed=0, late_users=0)
+    assert offer_stats(day, maintenance_database) == OfferStats(completed=7, pending=1, failed=0, late_users=0)
 
     day.deliver(*day.owed())
 
     assert counts(day, database) == (0, 0, 7, 1)
-    assert standing(day, keeper_database) == OfferStats(completed=7, pending=0, failed=1, late_users=0)
+    assert offer_stats(day, maintenance_database) == OfferStats(completed=7, pending=0, failed=1, late_users=0)
     found = pool(day, database)
     assert (found.state, found.user_count, found.ended_at is None) == ("failed", len(PEOPLE), False)
 
@@ -72,15 +72,15 @@ def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) 
         (failed,) = pool_list.failed(connection, day.tenant_id, found, None, 10)
         job = pool_list.job(connection, day.tenant_id, found, broken)
         letters = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, found.id)}
-        told = profiles.get_offers(connection, day.tenant_id, broken, DAY, NOW)
+        user_offers = profiles.get_offers(connection, day.tenant_id, broken, DAY, NOW)
 
     assert (failed.user_id, failed.shard) == (broken, "0/failed")
     assert failed.error
     assert letters == {"0": False, "0/failed": True}
     assert job is not None
     assert job.letter is not None
-    assert told is not None
-    assert (told.state, told.offers, told.error) == ("failed", [], failed.error)
+    assert user_offers is not None
+    assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 
 
 def test_offers_are_returned_as_stored_with_block_marks(day: Day, database: Database) -> None:

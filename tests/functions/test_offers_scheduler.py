@@ -1,4 +1,4 @@
-"""The scheduler queues due offers once, and a failure blocks nothing else."""
+"""The scheduler queues due offers once. A failed pool blocks no other."""
 
 import importlib
 import json
@@ -40,14 +40,14 @@ class Office:
         outbox = Outbox(database, {"offers": QUEUE}, clock=lambda: self.now, random=lambda: 0.0)
         self.scheduler = Scheduler(database, outbox, lambda: self.now, Rules(5, 1000, None, 30), 2)
 
-    def settle(self, zone: str, tenant: str = "acme", number: int = 1) -> list[UUID]:
+    def add_users(self, zone: str, tenant: str = "acme", number: int = 1) -> list[UUID]:
         return [make_profile(self.admin, self.tenants[tenant], timezone=zone) for _ in range(number)]
 
     def tick(self, left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
         return self.scheduler.tick(left)
 
-    def run(self, **asked: str) -> dict[str, Any]:
-        return self.scheduler.run(OffersRequest.of({"by": "ada", **asked}), lambda: 800.0)
+    def run(self, **request_fields: str) -> dict[str, Any]:
+        return self.scheduler.run(OffersRequest.of({"by": "ada", **request_fields}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
         found = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
@@ -69,9 +69,9 @@ def emitted(output: str) -> list[dict[str, Any]]:
 
 
 def test_run_pins_and_sends_all_due_pools(office: Office, sqs: FakeSqs):
-    office.settle("Europe/Berlin", number=5)
-    office.settle("Pacific/Kiritimati")
-    office.settle("America/New_York", "umbrella")
+    office.add_users("Europe/Berlin", number=5)
+    office.add_users("Pacific/Kiritimati")
+    office.add_users("America/New_York", "umbrella")
 
     assert office.tick() == {"pools": 3, "shards": 5, "people": 7}
 
@@ -87,8 +87,8 @@ def test_run_pins_and_sends_all_due_pools(office: Office, sqs: FakeSqs):
 
 
 def test_second_run_adds_nothing_until_next_nine(office: Office, sqs: FakeSqs):
-    office.settle("Europe/Berlin", number=3)
-    office.settle("America/New_York")
+    office.add_users("Europe/Berlin", number=3)
+    office.add_users("America/New_York")
     office.tick()
     assert office.tick() == {"pools": 0, "shards": 0, "people": 0}
     office.now += HOUR
@@ -100,19 +100,19 @@ def test_second_run_adds_nothing_until_next_nine(office: Office, sqs: FakeSqs):
 
 
 def test_new_and_moved_users_are_added_once(office: Office):
-    (mover,) = office.settle("Asia/Tokyo")
-    office.settle("Europe/Berlin", number=2)
+    (mover,) = office.add_users("Asia/Tokyo")
+    office.add_users("Europe/Berlin", number=2)
     office.tick()
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
     office.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
     office.now += HOUR
-    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the mover already has the date
+    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the moved user already has offers for this date
     assert office.jobs() == 4
     assert office.tick()["pools"] == 0
 
 
 def test_missed_dates_are_caught_up_within_a_day(office: Office):
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
     office.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
     office.tick()
     assert office.pools() == {("Europe/Berlin", "2026-01-05")}
@@ -122,7 +122,7 @@ def test_missed_dates_are_caught_up_within_a_day(office: Office):
 
 
 def test_unknown_zone_is_queued_at_nine_utc(office: Office):
-    office.settle("Mars/Olympus")
+    office.add_users("Mars/Olympus")
     office.tick()
     assert office.pools() == {("Mars/Olympus", "2026-01-05")}
 
@@ -134,7 +134,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
     caplog: pytest.LogCaptureFixture,
 ):
     for zone in ("Asia/Tokyo", "Europe/Berlin", "Europe/Lisbon"):
-        office.settle(zone)
+        office.add_users(zone)
     pin = pinning.pin
 
     def fails(connection: Connection, tenant_id: UUID, due: Any, *given: Any) -> Any:
@@ -156,13 +156,13 @@ def test_failed_pool_blocks_no_other_and_is_reported(
 
 
 def test_unreadable_tenant_blocks_no_other(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.settle("Europe/Berlin")
-    office.settle("Europe/Berlin", "umbrella")
+    office.add_users("Europe/Berlin")
+    office.add_users("Europe/Berlin", "umbrella")
     zones = pinning.zones
 
     def fails(connection: Connection, tenant_id: UUID) -> list[str]:
         if tenant_id == office.tenants["acme"]:
-            raise DatabaseUnavailableError("away")
+            raise DatabaseUnavailableError("unavailable")
         return zones(connection, tenant_id)
 
     monkeypatch.setattr(pinning, "zones", fails)
@@ -172,22 +172,22 @@ def test_unreadable_tenant_blocks_no_other(office: Office, monkeypatch: pytest.M
 
 
 def test_pool_with_a_transaction_conflict_is_retried(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
     pin, lost = pinning.pin, [1, 2]
 
-    def loses(*given: Any) -> Any:
+    def conflict_twice(*given: Any) -> Any:
         if lost:
             raise ConflictError(f"the {lost.pop()}. time")
         return pin(*given)
 
-    monkeypatch.setattr(pinning, "pin", loses)
+    monkeypatch.setattr(pinning, "pin", conflict_twice)
     assert office.tick()["pools"] == 1
 
 
-def test_pools_without_time_left_follow_largest_last(office: Office):
-    office.settle("Asia/Tokyo", number=3)
-    office.settle("Europe/Berlin", number=1)
-    office.settle("Europe/Lisbon", number=2)
+def test_remaining_pools_follow_in_the_next_run(office: Office):
+    office.add_users("Asia/Tokyo", number=3)
+    office.add_users("Europe/Berlin", number=1)
+    office.add_users("Europe/Lisbon", number=2)
     times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
 
     with pytest.raises(UnfinishedError, match="0 pools failed and 2 are left"):
@@ -197,31 +197,31 @@ def test_pools_without_time_left_follow_largest_last(office: Office):
     assert office.tick() == {"pools": 2, "shards": 3, "people": 5}
 
 
-def test_postgresql_ends_a_transaction_before_the_call_ends(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.settle("Europe/Berlin")
+def test_transaction_times_out_before_the_invocation(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.add_users("Europe/Berlin")
     bounds: list[str] = []
 
-    def looks(connection: Connection, *_: Any) -> list[Any]:
+    def record_timeout(connection: Connection, *_: Any) -> list[Any]:
         bounds.extend(connection.execute("SHOW transaction_timeout").fetchone() or ())
         return []
 
-    monkeypatch.setattr(pinning, "pin", looks)
+    monkeypatch.setattr(pinning, "pin", record_timeout)
     office.tick(lambda: 55.0)
     assert bounds == ["45s"]
 
 
-def test_large_pool_may_exceed_the_usual_timeout(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.settle("Europe/Berlin")
+def test_large_pool_may_exceed_the_default_timeout(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.add_users("Europe/Berlin")
     pin = pinning.pin
 
-    def takes_its_time(connection: Connection, *given: Any) -> Any:
+    def pin_slowly(connection: Connection, *given: Any) -> Any:
         connection.execute("SELECT pg_sleep(1.5)")
         return pin(connection, *given)
 
     monkeypatch.setattr("counterfoil.db.TRANSACTION_SECONDS", 1)
-    monkeypatch.setattr(pinning, "pin", takes_its_time)
+    monkeypatch.setattr(pinning, "pin", pin_slowly)
     assert office.tick()["pools"] == 1
-    office.settle("Europe/Lisbon")
+    office.add_users("Europe/Lisbon")
     monkeypatch.setattr("functions.offers_scheduler.scheduler.RESERVED_SECONDS", 799)
     with pytest.raises(UnfinishedError):
         office.tick()
@@ -229,12 +229,12 @@ def test_large_pool_may_exceed_the_usual_timeout(office: Office, monkeypatch: py
 
 def test_request_queues_one_date_of_one_zone(office: Office):
     for tenant in ("acme", "umbrella"):
-        office.settle("Europe/Berlin", tenant, 2)
-        office.settle("Europe/Lisbon", tenant)
-    asked = {"date": "2026-01-04", "timezone": "Europe/Berlin"}
-    assert office.run(**asked, tenant="acme") == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
-    assert office.run(**asked) == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
-    assert office.run(**asked) == {"date": "2026-01-04", "pools": 0, "shards": 0, "people": 0}
+        office.add_users("Europe/Berlin", tenant, 2)
+        office.add_users("Europe/Lisbon", tenant)
+    request_fields = {"date": "2026-01-04", "timezone": "Europe/Berlin"}
+    assert office.run(**request_fields, tenant="acme") == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert office.run(**request_fields) == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert office.run(**request_fields) == {"date": "2026-01-04", "pools": 0, "shards": 0, "people": 0}
     assert office.pools() == {("Europe/Berlin", "2026-01-04")}
 
 
@@ -243,7 +243,7 @@ def test_request_queues_one_date_of_one_zone(office: Office):
     [("UTC", "2026-01-05"), ("Pacific/Kiritimati", "2026-01-05"), ("America/Los_Angeles", "2026-01-04")],
 )
 def test_default_date_is_the_last_one_due(zone: str, date: str, office: Office):
-    office.settle(zone)
+    office.add_users(zone)
 
     assert office.run(timezone=zone) == {"date": date, "pools": 1, "shards": 1, "people": 1}
     assert office.pools() == {(zone, date)}
@@ -251,9 +251,9 @@ def test_default_date_is_the_last_one_due(zone: str, date: str, office: Office):
 
 def test_requested_offers_reach_the_audit_trail(office: Office):
     for tenant in ("acme", "umbrella"):
-        office.settle("Europe/Berlin", tenant)
+        office.add_users("Europe/Berlin", tenant)
     office.tick()
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
     office.run(date="2026-01-05", timezone="Europe/Berlin", by="ada")
     office.run(date="2026-01-04", timezone="Europe/Berlin", by="bob", tenant="umbrella")
     office.run(date="2026-01-04", timezone="Europe/Berlin", by="cem", tenant="umbrella")
@@ -270,7 +270,7 @@ def test_requested_offers_reach_the_audit_trail(office: Office):
 
 
 def test_failed_audit_entry_queues_no_offers(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
 
     def refused(*_: Any) -> int:
         raise ConflictError("The trail is locked")
@@ -283,15 +283,15 @@ def test_failed_audit_entry_queues_no_offers(office: Office, monkeypatch: pytest
 
 
 def test_request_adds_late_users_until_expiry(office: Office):
-    office.settle("Europe/Berlin")
+    office.add_users("Europe/Berlin")
     for day, people in (("2026-01-05", 1), ("2026-01-04", 0)):
         office.run(date=day, timezone="Europe/Berlin")
-        office.settle("Europe/Berlin")
+        office.add_users("Europe/Berlin")
         assert office.run(date=day, timezone="Europe/Berlin")["people"] == people
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("request_fields", "message"),
     [
         (
             {"date": "2026-01-06", "timezone": "Europe/Berlin"},
@@ -319,24 +319,22 @@ def test_request_adds_late_users_until_expiry(office: Office):
         ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
     ],
 )
-def test_requests_of_no_offers_are_refused(office: Office, asked: dict[str, str], sentence: str):
-    office.settle("Europe/Berlin")
+def test_invalid_request_queues_no_offers(office: Office, request_fields: dict[str, str], message: str):
+    office.add_users("Europe/Berlin")
     with pytest.raises(PermanentError) as raised:
-        office.run(**asked)
-    assert str(raised.value).startswith(sentence)
+        office.run(**request_fields)
+    assert str(raised.value).startswith(message)
     assert office.pools() == set()
 
 
-def test_a_date_that_its_zone_skipped_is_refused(office: Office):
-    office.settle("Pacific/Apia")
+def test_date_skipped_by_its_zone_is_rejected(office: Office):
+    office.add_users("Pacific/Apia")
     office.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
     with pytest.raises(NoSuchDateError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
         office.run(date="2011-12-30", timezone="Pacific/Apia")
 
 
-def test_without_tenants_there_is_nothing_to_run(
-    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
+def test_run_without_tenants_is_rejected(database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     office = Office(admin, database, {})
     with pytest.raises(InvalidRunError, match=r"^No tenant exists$"):
         office.run(date="2026-01-05", timezone="UTC")
@@ -356,8 +354,8 @@ def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) ->
     module.function.cache_clear()
 
 
-def test_a_call_with_a_zone_is_a_request(handler: ModuleType, office: Office):
-    office.settle("UTC")
+def test_event_with_a_zone_is_a_request(handler: ModuleType, office: Office):
+    office.add_users("UTC")
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
     with pytest.raises(NotDueError):
         handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())
@@ -366,7 +364,7 @@ def test_a_call_with_a_zone_is_a_request(handler: ModuleType, office: Office):
     assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}
 
 
-def test_without_a_database_the_call_fails(handler: ModuleType, monkeypatch: pytest.MonkeyPatch):
+def test_database_outage_fails_the_invocation(handler: ModuleType, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()

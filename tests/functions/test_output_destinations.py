@@ -1,4 +1,4 @@
-"""Deliveries to destinations that fail, are removed, or change or lose their secrets."""
+"""Deliveries to destinations that fail, are removed, or rotate or lose their secrets."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_failing_destination_is_paused_and_others_are_not(world: World, server: 
         server.then(*[Raw(200)] * 5)
         for _ in range(FAILURES):
             world.result()
-        world.run()  # opens the breaker of one
+        world.run()  # opens the breaker of one destination
         for _ in range(2):
             world.result()
         world.run()
@@ -55,7 +55,7 @@ def test_parked_deliveries_resume_with_their_destination(world: World, server: S
     world.run()
     assert len(server.requests) == FAILURES
     world.clock.pass_(minutes=10)
-    world.run()  # one delivery tries, and the others wait unless they start after its answer
+    world.run()  # one delivery probes; others wait unless they start after its response
     world.clock.pass_(minutes=10)
     world.run()
     assert {job["status"] for job in world.jobs()} == {"succeeded"}
@@ -110,7 +110,7 @@ def destination_id_of(world: World, name: str) -> str:
     return str(row[0])
 
 
-def test_while_a_secret_is_rotated_both_sign(world: World, server: Server):
+def test_both_secrets_sign_during_a_rotation(world: World, server: Server):
     old = world.webhook(server.url)
     new = destinations.rotate(world.admin, world.change(), "office")
     assert new is not None
@@ -125,7 +125,7 @@ def test_while_a_secret_is_rotated_both_sign(world: World, server: Server):
         assert signature.count("v1=") == len(expected)
 
 
-def test_a_second_rotation_ends_the_first_secret(world: World):
+def test_second_rotation_invalidates_the_first_secret(world: World):
     first = world.webhook("http://127.0.0.1:1")
     rotations = [destinations.rotate(world.admin, world.change(), "office") for _ in range(2)]
     (row,) = rows(world.admin, "destination")
@@ -141,13 +141,13 @@ def test_a_second_rotation_ends_the_first_secret(world: World):
 def test_missing_internet_access_names_the_remedy(world: World, server: Server):
     world.webhook(server.url)
     world.result()
-    world.ways = OutputDependencies(world.ways.breakers, None, None)
+    world.dependencies = OutputDependencies(world.dependencies.breakers, None, None)
     world.run()
     assert world.job()["status"] == "failed"
     assert "Deploy with -c enableWebhooks=true" in world.job()["error"]
 
 
-def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
+def test_missing_secret_sends_no_unsigned_request(world: World, server: Server):
     world.webhook(server.url)
     world.admin.execute("DELETE FROM destination_secret")
     world.result()
@@ -159,7 +159,7 @@ def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
 def test_call_without_time_left_is_not_made(world: World, server: Server):
     world.webhook(server.url)
     world.result()
-    (message,) = world.owed()
+    (message,) = world.due_messages()
     canceled: list[type[BaseException]] = []
 
     def hurried(attempt: TenantAttempt) -> Outcome:
@@ -183,16 +183,16 @@ def test_logs_and_errors_contain_no_secret_or_path(
     world.run()
     world.clock.pass_(minutes=5)
     world.run(receives=2)
-    said = capsys.readouterr().out + str([vars(line) for line in caplog.records])
-    assert "HTTP 500" in said
+    logs = capsys.readouterr().out + str([vars(line) for line in caplog.records])
+    assert "HTTP 500" in logs
     kept = json.dumps([rows(world.admin, name) for name in ("dead_letter", "failure_event", "dead_letter_audit")])
-    for text in (said, kept, world.job()["error"]):
+    for text in (logs, kept, world.job()["error"]):
         assert "t0ken" not in text
         assert secret not in text
         assert "R-1" not in text
 
 
-def test_results_of_other_tenants_stay_with_them(
+def test_results_are_not_delivered_to_other_tenants(
     world: World, server: Server, make_tenant: Callable[..., UUID], clock: Clock
 ):
     world.webhook(server.url)
@@ -205,7 +205,7 @@ def test_results_of_other_tenants_stay_with_them(
     assert server.requests == []
 
 
-def test_the_wait_between_tries_is_the_engine_s(world: World, server: Server):
+def test_repeated_failure_waits_half_an_hour(world: World, server: Server):
     world.webhook(server.url)
     world.result()
     server.then(Raw(500), Raw(500))

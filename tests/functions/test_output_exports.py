@@ -1,4 +1,4 @@
-"""Results are exported to S3 as JSON and CSV under stable keys, in the latest state."""
+"""The latest results are exported to S3 as JSON and CSV under stable keys."""
 
 import csv
 import io
@@ -43,8 +43,8 @@ class S3:
         if "put" in self.refuse:
             raise self.refuse["put"]
         if self.before_put is not None:
-            intruder, self.before_put = self.before_put, None
-            intruder()
+            concurrent_write, self.before_put = self.before_put, None
+            concurrent_write()
         return self.real.put_object(**about)
 
     def text(self, key: str) -> str:
@@ -81,8 +81,8 @@ def test_result_is_two_files_per_tenant_and_cluster(world: World, s3: S3):
     assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", None)
     at = f"exports/acme/erp/in/clusters/{cluster}"
     assert s3.keys() == [f"{at}.csv", f"{at}.json"]
-    told = json.loads(s3.text(f"{at}.json"))
-    assert (told["id"], told["data"]["outcome"]) == (f"{world.job()['id']}:1", "matched")
+    exported = json.loads(s3.text(f"{at}.json"))
+    assert (exported["id"], exported["data"]["outcome"]) == (f"{world.job()['id']}:1", "matched")
     (line,) = csv.DictReader(io.StringIO(s3.text(f"{at}.csv")))
     assert (line["number"], line["outcome"], line["subject_id"]) == ("R-1", "matched", str(cluster))
 
@@ -97,18 +97,18 @@ def test_offers_are_exported_to_subscribed_destinations(world: World, s3: S3):
     world.run()
     (key,) = s3.keys()
     assert key == f"exports/acme/erp/in/offers/{shard}.json"
-    told = json.loads(s3.text(key))
-    assert (told["event"], told["subject_id"], told["data"]) == ("offers", str(shard), {"completed": 3})
+    exported = json.loads(s3.text(key))
+    assert (exported["event"], exported["subject_id"], exported["data"]) == ("offers", str(shard), {"completed": 3})
 
 
-def test_the_newest_revision_is_under_the_same_keys(world: World, s3: S3):
+def test_newer_revision_overwrites_the_same_keys(world: World, s3: S3):
     cluster = world.result("incomplete")
     world.run()
     world.result("matched", cluster)
     world.run()
     assert len(s3.keys()) == 2
-    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
-    assert (told["revision"], told["data"]["outcome"]) == (2, "matched")
+    exported = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (exported["revision"], exported["data"]["outcome"]) == (2, "matched")
 
 
 def test_removed_cluster_is_exported_as_removed(world: World, s3: S3):
@@ -124,7 +124,7 @@ def test_removed_cluster_is_exported_as_removed(world: World, s3: S3):
 def test_slow_older_revision_overwrites_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
-    def overtaken(attempt: TenantAttempt) -> Outcome:
+    def supersede(attempt: TenantAttempt) -> Outcome:
 
         with attempt.database.tenant(world.tenant_id) as connection:
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
@@ -134,9 +134,9 @@ def test_slow_older_revision_overwrites_nothing(world: World, s3: S3):
         export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
-    world.run(work=overtaken)
-    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
-    assert (told["revision"], told["data"]["outcome"]) == (2, "matched")
+    world.run(work=supersede)
+    exported = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (exported["revision"], exported["data"]["outcome"]) == (2, "matched")
     assert world.job()["status"] == "succeeded"
 
 
@@ -164,14 +164,14 @@ def test_recreated_destination_gets_the_latest_state(world: World, s3: S3):
     world.clock.pass_(seconds=1)
     world.result("matched", cluster)
     world.run()
-    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
-    assert (told["revision"], told["data"]["outcome"]) == (1, "matched")
+    exported = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (exported["revision"], exported["data"]["outcome"]) == (1, "matched")
 
 
 def test_slow_attempt_for_recreated_destination_overwrites_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
-    def overtaken(attempt: TenantAttempt) -> Outcome:
+    def supersede(attempt: TenantAttempt) -> Outcome:
         with attempt.database.tenant(world.tenant_id) as connection:
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
@@ -183,12 +183,12 @@ def test_slow_attempt_for_recreated_destination_overwrites_nothing(world: World,
         export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
-    world.run(work=overtaken)
-    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
-    assert told["data"]["outcome"] == "matched"
+    world.run(work=supersede)
+    exported = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert exported["data"]["outcome"] == "matched"
 
 
-def test_the_same_revision_again_is_written_again(world: World, s3: S3):
+def test_repeated_delivery_writes_the_same_files(world: World, s3: S3):
     cluster = world.result()
     world.run()
     world.admin.execute("UPDATE output_job SET status = 'pending'")
@@ -206,7 +206,7 @@ def test_missing_file_without_list_permission_is_written(world: World, s3: S3):
 
 
 @pytest.mark.parametrize("call", ["head", "put"])
-def test_while_s3_is_away_the_export_waits(call: str, world: World, s3: S3):
+def test_export_is_retried_after_an_s3_outage(call: str, world: World, s3: S3):
     s3.refuse[call] = refusal("SlowDown", 503)
     world.result()
     world.run()
@@ -226,7 +226,7 @@ def test_denied_export_is_a_dead_letter(world: World, s3: S3):
 
 
 def test_missing_bucket_is_named(world: World):
-    world.ways = OutputDependencies(world.ways.breakers, None, None)
+    world.dependencies = OutputDependencies(world.dependencies.breakers, None, None)
     world.result()
     world.run()
     assert world.job()["error"].startswith("UPLOADS_BUCKET is not set")

@@ -1,4 +1,4 @@
-"""The watchdog deletes payloads of deleted tasks from S3, never earlier."""
+"""The watchdog deletes payloads from S3 only after their tasks are deleted."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -23,12 +23,12 @@ NOW = datetime.now(UTC)
 """PostgreSQL's clock decides about ages."""
 LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
 
-Round = Callable[..., int]
+Run = Callable[..., int]
 
 
 @pytest.fixture
-def a_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
-    """`a_task(status, ended_at)` stores a task with a large payload and returns its key."""
+def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
+    """`make_task(status, ended_at)` stores a task with a large payload and returns the payload key."""
 
     def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
         echo = TYPES.get("echo")
@@ -46,106 +46,104 @@ def a_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> C
 
 
 @pytest.fixture
-def round_(keeper_database: Database) -> Round:
-    """`round_()` purges and deletes payloads as the watchdog does. Returns the number of objects."""
+def run(maintenance_database: Database) -> Run:
+    """`run()` purges tasks and deletes payloads like the watchdog. Returns the number of objects."""
 
     def run(**how: Any) -> int:
-        purge(keeper_database, lambda: NOW)
-        return delete_payloads(keeper_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
+        purge(maintenance_database, lambda: NOW)
+        return delete_payloads(maintenance_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
 
     return run
 
 
-def owed(admin: Connection) -> set[str]:
+def pending_removals(admin: Connection) -> set[str]:
     """Return the objects to delete."""
     return {key for (key,) in admin.execute("SELECT key FROM payload_deletion")}
 
 
-def test_a_payload_lives_as_long_as_its_task(
-    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+def test_payload_is_deleted_with_its_task(
+    make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
-    gone = {a_task("succeeded", LONG_AGO), a_task(None, LONG_AGO)}
-    kept = {a_task("succeeded", NOW), a_task(None, NOW), a_task("pending"), a_task("in-progress")}
-    kept.add(a_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
+    gone = {make_task("succeeded", LONG_AGO), make_task(None, LONG_AGO)}
+    kept = {make_task("succeeded", NOW), make_task(None, NOW), make_task("pending"), make_task("in-progress")}
+    kept.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
     assert set(s3.objects) == gone | kept
 
-    assert round_() == len(gone)
+    assert run() == len(gone)
 
     assert set(s3.objects) == kept == {key for (key,) in admin.execute("SELECT payload_s3_key FROM task")}
-    assert owed(admin) == set()
+    assert pending_removals(admin) == set()
 
 
 def test_large_message_is_deleted_with_its_conversation(
-    database: Database, admin: Connection, tenant: UUID, s3: FakeS3, round_: Round
+    database: Database, admin: Connection, tenant: UUID, s3: FakeS3, run: Run
 ) -> None:
     chat = TYPES.get("chat_completion")
     assert chat is not None
     order = store.build_request(chat, {"message": "\u00e9" * 90_000}, user_id="ada")
     session = store.submit(database, tenant, order, NOW, bucket=BUCKET).task.job_id
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [LONG_AGO])
-    assert round_() == 0
+    assert run() == 0
     admin.execute("UPDATE chat_session SET last_used_at = %s", [LONG_AGO])
 
-    assert round_() == 1
+    assert run() == 1
 
-    assert (s3.objects, owed(admin)) == ({}, set())
+    assert (s3.objects, pending_removals(admin)) == ({}, set())
     assert admin.execute("SELECT id, status, payload, payload_s3_key FROM task").fetchall() == [
         (session, "failed", {"message": "(deleted)"}, None)
     ]
 
 
-def test_failed_s3_deletion_is_repeated(
-    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
-) -> None:
-    stubborn, other = a_task("succeeded", LONG_AGO), a_task("succeeded", LONG_AGO)
-    s3.refused = {stubborn}
+def test_failed_s3_deletion_is_repeated(make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection) -> None:
+    failing, other = make_task("succeeded", LONG_AGO), make_task("succeeded", LONG_AGO)
+    s3.refused = {failing}
     with pytest.raises(ServiceUnavailableError, match="S3 did not delete 1 of 2 payloads: InternalError"):
-        round_()
-    assert (set(s3.objects), owed(admin)) == ({stubborn}, {stubborn})
+        run()
+    assert (set(s3.objects), pending_removals(admin)) == ({failing}, {failing})
     assert other not in s3.objects
 
     s3.refused = set()
-    assert round_() == 1
-    assert (s3.objects, owed(admin)) == ({}, set())
+    assert run() == 1
+    assert (s3.objects, pending_removals(admin)) == ({}, set())
 
 
-def test_while_s3_is_away_everything_is_owed(
-    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection, monkeypatch: pytest.MonkeyPatch
+def test_s3_outage_leaves_the_removal_pending(
+    make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = a_task("succeeded", LONG_AGO)
+    key = make_task("succeeded", LONG_AGO)
     may_answer = Event()
     monkeypatch.setattr(s3, "delete_objects", lambda **_: may_answer.wait(30))
     with pytest.raises(ServiceUnavailableError):
-        round_(time_left=lambda: 0.05)
+        run(time_left=lambda: 0.05)
     may_answer.set()
 
-    assert owed(admin) == {key}
+    assert pending_removals(admin) == {key}
 
 
 def test_deleted_object_is_removed_from_the_queue(
-    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+    make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
-    a_task("succeeded", LONG_AGO)
+    make_task("succeeded", LONG_AGO)
     s3.objects.clear()  # deleted by a run that crashed before recording it
 
-    assert round_() == 1
-    assert owed(admin) == set()
+    assert run() == 1
+    assert pending_removals(admin) == set()
 
 
 def test_run_deletes_a_limited_number_oldest_first(
-    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+    make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
-    keys = [a_task("succeeded", LONG_AGO) for _ in range(3)]
-    round_(at_once=0)
+    keys = [make_task("succeeded", LONG_AGO) for _ in range(3)]
+    run(at_once=0)
     for age, key in enumerate(keys):
         admin.execute("UPDATE payload_deletion SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
 
-    assert round_(at_once=2) == 2
+    assert run(at_once=2) == 2
     assert set(s3.objects) == {keys[0]}
 
 
 def test_idle_run_makes_no_s3_request(
-    keeper_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+    maintenance_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(
         "INSERT INTO payload_deletion VALUES ('tasks/' || %(t)s || '/1', %(t)s, now() + interval '1 hour')",
@@ -153,14 +151,14 @@ def test_idle_run_makes_no_s3_request(
     )
     monkeypatch.setattr(aws, "client", pytest.fail)
 
-    assert delete_payloads(keeper_database, None, lambda: 30.0) == 0
+    assert delete_payloads(maintenance_database, None, lambda: 30.0) == 0
 
 
-def test_missing_bucket_is_reported(a_task: Callable[..., str], round_: Round, keeper_database: Database) -> None:
-    a_task("succeeded", LONG_AGO)
-    round_(at_once=0)
+def test_missing_bucket_is_reported(make_task: Callable[..., str], run: Run, maintenance_database: Database) -> None:
+    make_task("succeeded", LONG_AGO)
+    run(at_once=0)
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        delete_payloads(keeper_database, None, lambda: 30.0)
+        delete_payloads(maintenance_database, None, lambda: 30.0)
 
 
 def test_due_removals_are_found_by_index(admin: Connection) -> None:

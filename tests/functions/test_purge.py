@@ -1,4 +1,4 @@
-"""Expired rows are deleted in limited steps, and nothing else."""
+"""Only expired rows are deleted, in limited steps."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -28,8 +28,8 @@ NOW = datetime.now(UTC)
 A_DAY = timedelta(days=1)
 
 
-def sent(admin: Connection, at: datetime | None, number: int = 1) -> None:
-    """Store messages that were sent then, or not yet."""
+def add_messages(admin: Connection, at: datetime | None, number: int = 1) -> None:
+    """Store messages that were sent at `at`; None if they are unsent."""
     admin.execute(
         "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at, sent_at) "
         "SELECT 'matching', gen_random_uuid(), 1, 0, %s, %s, %s FROM generate_series(1, %s)",
@@ -37,13 +37,13 @@ def sent(admin: Connection, at: datetime | None, number: int = 1) -> None:
     )
 
 
-def left(admin: Connection) -> set[datetime | None]:
-    """Return when the remaining messages were sent."""
+def send_times(admin: Connection) -> set[datetime | None]:
+    """Return the send times of the remaining messages."""
     return {at for (at,) in admin.execute("SELECT sent_at FROM outbox")}
 
 
-def called(admin: Connection, at: datetime, *tenants: object) -> None:
-    """Store calls of the language model for tenants, or without any for no tenant."""
+def add_llm_calls(admin: Connection, at: datetime, *tenants: object) -> None:
+    """Store an LLM call for each tenant, or one without a tenant."""
     for tenant in tenants or (None,):
         admin.execute(
             "INSERT INTO llm_call (id, tenant_id, purpose, provider, model, outcome, latency_ms, created_at) "
@@ -55,8 +55,8 @@ def called(admin: Connection, at: datetime, *tenants: object) -> None:
 NOTHING = Purged(*[0] * len(fields(Purged)))
 
 
-def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
-    """Store an attempt that ended then."""
+def add_attempt(admin: Connection, at: datetime, tenant: UUID | None) -> None:
+    """Store an attempt that ended at `at`."""
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome) "
         "VALUES (%s, 'tasks', gen_random_uuid(), 1, 1, %s, %s, 'retry')",
@@ -64,52 +64,52 @@ def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
     )
 
 
-def test_messages_are_retained_while_queued_or_pending(keeper_database: Database, admin: Connection) -> None:
+def test_messages_are_retained_while_queued_or_pending(maintenance_database: Database, admin: Connection) -> None:
     for at in (NOW - OUTBOX_RETENTION - A_DAY, NOW - OUTBOX_RETENTION + A_DAY, None):
-        sent(admin, at)
+        add_messages(admin, at)
 
-    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, outbox=1)
+    assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, outbox=1)
 
-    assert left(admin) == {NOW - OUTBOX_RETENTION + A_DAY, None}
+    assert send_times(admin) == {NOW - OUTBOX_RETENTION + A_DAY, None}
 
 
-def test_llm_calls_are_retained_for_thirteen_months(keeper_database: Database, admin: Connection) -> None:
+def test_llm_calls_are_retained_for_thirteen_months(maintenance_database: Database, admin: Connection) -> None:
     tenants = [make_tenant(admin, slug) for slug in ("acme", "globex")]
-    called(admin, NOW - CALL_RETENTION - A_DAY, *tenants)
-    called(admin, NOW - CALL_RETENTION - A_DAY)
-    called(admin, NOW - CALL_RETENTION + A_DAY, *tenants)
+    add_llm_calls(admin, NOW - CALL_RETENTION - A_DAY, *tenants)
+    add_llm_calls(admin, NOW - CALL_RETENTION - A_DAY)
+    add_llm_calls(admin, NOW - CALL_RETENTION + A_DAY, *tenants)
 
-    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, llm_call=3)
+    assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, llm_call=3)
 
     assert len(rows(admin, "llm_call")) == 2
 
 
-def test_attempts_are_retained_for_three_months(keeper_database: Database, admin: Connection) -> None:
+def test_attempts_are_retained_for_three_months(maintenance_database: Database, admin: Connection) -> None:
     for owner in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
         for at in (NOW - TRY_RETENTION - A_DAY, NOW - TRY_RETENTION + A_DAY):
-            tried(admin, at, owner)
+            add_attempt(admin, at, owner)
 
-    assert purge(keeper_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # its clock is wrong
+    assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # wrong clock
 
     assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - TRY_RETENTION + A_DAY}
 
 
-def test_wrong_watchdog_clock_deletes_no_recent_call(keeper_database: Database, admin: Connection) -> None:
-    called(admin, NOW - CALL_RETENTION + A_DAY)
+def test_wrong_watchdog_clock_deletes_no_recent_call(maintenance_database: Database, admin: Connection) -> None:
+    add_llm_calls(admin, NOW - CALL_RETENTION + A_DAY)
 
-    assert purge(keeper_database, lambda: NOW + 10 * CALL_RETENTION).llm_call == 0
+    assert purge(maintenance_database, lambda: NOW + 10 * CALL_RETENTION).llm_call == 0
 
 
-def test_long_backlog_is_purged_in_limited_steps(keeper_database: Database, admin: Connection) -> None:
+def test_long_backlog_is_purged_in_limited_steps(maintenance_database: Database, admin: Connection) -> None:
     long_ago = NOW - 10 * CALL_RETENTION
-    sent(admin, NOW - OUTBOX_RETENTION - A_DAY, 3)
-    sent(admin, long_ago, 4)
+    add_messages(admin, NOW - OUTBOX_RETENTION - A_DAY, 3)
+    add_messages(admin, long_ago, 4)
     for _ in range(7):
-        called(admin, long_ago)
+        add_llm_calls(admin, long_ago)
 
-    assert purge(keeper_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=5, llm_call=5)
-    assert left(admin) == {NOW - OUTBOX_RETENTION - A_DAY}
-    assert purge(keeper_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=2, llm_call=2)
+    assert purge(maintenance_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=5, llm_call=5)
+    assert send_times(admin) == {NOW - OUTBOX_RETENTION - A_DAY}
+    assert purge(maintenance_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=2, llm_call=2)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_old_rows_are_found_by_index(table: str, index: str, condition: str, adm
 
 
 def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime | None) -> UUID:
-    """Store a task that ended with this status."""
+    """Store a task with a status and an end time."""
     id_ = uuid4()
     admin.execute(
         """
@@ -142,15 +142,15 @@ def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime
     return id_
 
 
-def test_tasks_are_retained_until_success_and_beyond(keeper_database: Database, admin: Connection) -> None:
+def test_unfinished_failed_and_recent_tasks_are_retained(maintenance_database: Database, admin: Connection) -> None:
     tenant = make_tenant(admin)
     old, young = NOW - TASK_RETENTION - A_DAY, NOW - TASK_RETENTION + A_DAY
     gone = {task(admin, tenant, "succeeded", old), task(admin, tenant, None, old)}
     kept = {task(admin, tenant, "succeeded", young), task(admin, tenant, None, young)}
     kept |= {task(admin, tenant, status, at) for status in ("pending", "in-progress", "failed") for at in (old, None)}
 
-    assert purge(keeper_database, lambda: NOW, at_once=1) == replace(NOTHING, task=1)
-    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, task=1)
+    assert purge(maintenance_database, lambda: NOW, at_once=1) == replace(NOTHING, task=1)
+    assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, task=1)
     assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == kept
     assert gone.isdisjoint(kept)
 
@@ -158,9 +158,9 @@ def test_tasks_are_retained_until_success_and_beyond(keeper_database: Database, 
 def session(
     admin: Connection, tenant: UUID, last_used_at: datetime, status: str | None = None, *, job: UUID | None = None
 ) -> UUID:
-    """Store a conversation that was last used then.
+    """Store a conversation that was last used at `used_at`.
 
-    Its only message has a task with this status; with None, the task is `job` or purged.
+    The task of its only message is `job`, a new one with `status`, or purged if both are None.
     """
     id_ = uuid4()
     admin.execute(
@@ -178,35 +178,35 @@ def session(
     return id_
 
 
-def test_conversations_are_retained_after_their_last_message(keeper_database: Database, admin: Connection) -> None:
+def test_conversations_are_retained_after_their_last_message(maintenance_database: Database, admin: Connection) -> None:
     old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
-    gone, left = set(), set()
+    gone, send_times = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
         gone |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
-        left |= {session(admin, tenant, young), session(admin, tenant, old, "pending")}
+        send_times |= {session(admin, tenant, young), session(admin, tenant, old, "pending")}
 
-    assert purge(keeper_database, lambda: NOW + 9 * A_DAY, at_once=3) == replace(NOTHING, chat_session=3)
-    assert purge(keeper_database, lambda: NOW, at_once=3) == replace(NOTHING, chat_session=1)
+    assert purge(maintenance_database, lambda: NOW + 9 * A_DAY, at_once=3) == replace(NOTHING, chat_session=3)
+    assert purge(maintenance_database, lambda: NOW, at_once=3) == replace(NOTHING, chat_session=1)
 
     for column in ("id FROM chat_session", "session_id FROM chat_message"):
-        assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == left
+        assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == send_times
 
 
 @pytest.mark.parametrize("status", ["failed", "succeeded", None])
 def test_purged_conversation_is_removed_from_its_tasks_only(
-    keeper_database: Database, admin: Connection, status: str | None
+    maintenance_database: Database, admin: Connection, status: str | None
 ) -> None:
     tenant = make_tenant(admin)
     old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
     for last_used_at in (old, young):
         job = task(admin, tenant, status, NOW)
         session(admin, tenant, last_used_at, job=job)
-        said = {"payload": '{"message": "My secret"}', "result": '{"message": "My secret, too"}'}
+        texts = {"payload": '{"message": "My secret"}', "result": '{"message": "My secret, too"}'}
         admin.execute(
-            "UPDATE task SET payload = %(payload)s, result = %(result)s WHERE id = %(id)s", {**said, "id": job}
+            "UPDATE task SET payload = %(payload)s, result = %(result)s WHERE id = %(id)s", {**texts, "id": job}
         )
 
-    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, chat_session=1)
+    assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, chat_session=1)
 
     assert admin.execute("SELECT status, payload, result FROM task ORDER BY result NULLS FIRST").fetchall() == [
         (status, {"message": "(deleted)"}, None),
@@ -215,35 +215,35 @@ def test_purged_conversation_is_removed_from_its_tasks_only(
 
 
 def test_old_conversation_with_recent_use_is_retained(
-    keeper_database: Database, database: Database, admin: Connection
+    maintenance_database: Database, database: Database, admin: Connection
 ) -> None:
     tenant = make_tenant(admin)
     long_ago = NOW - timedelta(days=100)
-    forgotten, asked, answered = uuid4(), uuid4(), uuid4()
+    unused, unanswered, answered = uuid4(), uuid4(), uuid4()
     with database.tenant(tenant) as connection:
-        for id_ in (forgotten, asked, answered):
+        for id_ in (unused, unanswered, answered):
             chat.begin_session(connection, id_, tenant, "ada", long_ago)
             chat.append_user_message(connection, id_, "ada", id_, "Hello", long_ago)
-        chat.append_user_message(connection, asked, "ada", uuid4(), "Are you there?", NOW)
+        chat.append_user_message(connection, unanswered, "ada", uuid4(), "Are you there?", NOW)
         chat.append_reply(connection, answered, answered, "Hello, too", NOW)
 
-    assert purge(keeper_database, lambda: NOW).chat_session == 1
+    assert purge(maintenance_database, lambda: NOW).chat_session == 1
 
     with database.tenant(tenant) as connection:
-        told = [chat.transcript(connection, id_, "ada").entries for id_ in (asked, answered)]
-        said = [[one.content for one in entries] for entries in told]
-        assert said == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
+        transcripts = [chat.transcript(connection, id_, "ada").entries for id_ in (unanswered, answered)]
+        contents = [[one.content for one in entries] for entries in transcripts]
+        assert contents == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
         with pytest.raises(SessionNotFoundError):
-            chat.transcript(connection, forgotten, "ada")
+            chat.transcript(connection, unused, "ada")
 
 
 def test_conversation_used_during_the_purge_is_retained(
-    keeper_database: Database, admin: Connection, admin_database_url: str
+    maintenance_database: Database, admin: Connection, admin_database_url: str
 ) -> None:
     id_ = session(admin, make_tenant(admin), NOW - SESSION_RETENTION - A_DAY)
     with psycopg.connect(admin_database_url) as user, ThreadPoolExecutor(1) as pool:
         user.execute("UPDATE chat_session SET last_used_at = %s WHERE id = %s", [NOW, id_])  # before the commit
-        purged = pool.submit(purge, keeper_database, lambda: NOW)
+        purged = pool.submit(purge, maintenance_database, lambda: NOW)
         while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
             assert not purged.done()
         user.commit()
@@ -251,19 +251,19 @@ def test_conversation_used_during_the_purge_is_retained(
         assert purged.result() == NOTHING
 
 
-def test_conversation_purge_sees_no_recent_content(keeper_database_url: str, admin: Connection) -> None:
+def test_conversation_purge_sees_no_recent_content(maintenance_database_url: str, admin: Connection) -> None:
     session(admin, make_tenant(admin), NOW)
-    with psycopg.connect(keeper_database_url, autocommit=True) as keeper:
-        assert keeper.execute("SELECT id FROM chat_session").fetchall() == []
+    with psycopg.connect(maintenance_database_url, autocommit=True) as maintenance:
+        assert maintenance.execute("SELECT id FROM chat_session").fetchall() == []
         for statement in ("SELECT user_id FROM chat_session", "SELECT content FROM chat_message"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                keeper.execute(statement.encode())
+                maintenance.execute(statement.encode())
 
 
-def test_wrong_watchdog_clock_deletes_no_recent_task(keeper_database: Database, admin: Connection) -> None:
+def test_wrong_watchdog_clock_deletes_no_recent_task(maintenance_database: Database, admin: Connection) -> None:
     tenant = make_tenant(admin)
     task(admin, tenant, "succeeded", NOW)
-    tried(admin, NOW, tenant)
+    add_attempt(admin, NOW, tenant)
 
-    assert purge(keeper_database, lambda: NOW + 2 * TASK_RETENTION) == NOTHING
+    assert purge(maintenance_database, lambda: NOW + 2 * TASK_RETENTION) == NOTHING
     assert admin.execute("SELECT count(*) FROM work_attempt").fetchone() == (1,)

@@ -1,4 +1,4 @@
-"""Documents are removed while workers process them, without loss and without restoration."""
+"""Documents are removed while workers process them. They stay removed, and others stay complete."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ from tools.sample_generator.bundle import write_bundle
 __all__ = ["pipeline"]
 
 DONE: dict[str, list[Any]] = {"batchItemFailures": []}
-Meanwhile = Callable[[], object]
+Hook = Callable[[], object]
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ class Worker:
     """A consumer with a hook during an attempt."""
 
     def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
-        self._work, self.meanwhile = work, list[Meanwhile]()
+        self._work, self.meanwhile = work, list[Hook]()
         self._consumer = Consumer(
             settings(worker={"name": name, "timeout": 120, "permits": 1, "start_margin": 30}, queue_urls=QUEUES),
-            self._try,
+            self._run,
             database=database,
             outbox=Outbox(database, QUEUES, clock=clock),
             visibility=Visibility(QUEUES[name]),
@@ -51,7 +51,7 @@ class Worker:
             clock=clock,
         )
 
-    def _try(self, attempt: TenantAttempt) -> Outcome:
+    def _run(self, attempt: TenantAttempt) -> Outcome:
         outcome = self._work(attempt)
         while self.meanwhile:
             self.meanwhile.pop()()
@@ -62,8 +62,8 @@ class Worker:
         return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
-def owed(pipeline: Pipeline, worker: str) -> Message:
-    """Return the only message for a worker."""
+def take_message(pipeline: Pipeline, worker: str) -> Message:
+    """Remove and return the only message for a worker."""
     (entry,) = pipeline.sqs.sent.pop(worker)
     return Message.model_validate_json(entry["MessageBody"])
 
@@ -113,7 +113,7 @@ def test_partner_removed_during_a_match_is_not_linked(
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == []
     (row,) = rows(admin, "document")
     assert (row["id"], row["matching_status"], row["cluster_id"]) == (str(second), "succeeded", str(second))
-    assert row["matching_skip_reason"] == "Names order 4711, which is not here."
+    assert row["matching_skip_reason"] == "Names order 4711, which has not been received."
 
 
 def test_bundle_removed_during_its_split_leaves_no_parts(
@@ -121,7 +121,7 @@ def test_bundle_removed_during_its_split_leaves_no_parts(
 ):
     worker = Worker("ingestion", ingest, database, clock)
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    message = owed(pipeline, "ingestion")
+    message = take_message(pipeline, "ingestion")
     worker.meanwhile.append(lambda: remove(database, tenant_id, message.work_id, clock))
     assert len(worker.handle(message)) == 1
     assert rows(admin, "document") == rows(admin, "ingestion_job") == rows(admin, "dead_letter") == []
@@ -132,7 +132,7 @@ def test_removed_part_is_not_restored_by_reprocessing(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    message = owed(pipeline, "ingestion")
+    message = take_message(pipeline, "ingestion")
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
     pipeline.ingest()
     (gone, *kept) = [row["id"] for row in rows(admin, "document") if row["parent_id"]]
@@ -147,7 +147,7 @@ def test_removed_file_uploaded_again_is_a_new_document(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/1/a.pdf", BUNDLE)
-    first = owed(pipeline, "ingestion").work_id
+    first = take_message(pipeline, "ingestion").work_id
     remove(database, tenant_id, first, clock)
     pipeline.upload("uploads/acme/2/a.pdf", BUNDLE, "02")
     (row,) = rows(admin, "document")
@@ -180,7 +180,7 @@ def parts(admin: Connection, whole: UUID) -> dict[int, str]:
     return {row["first_page"]: row["id"] for row in sorted(found, key=lambda row: int(row["first_page"]))}
 
 
-def read_again(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
+def reprocess(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
     (sent,) = start_revision(admin, "ingestion", [document_id], NOW)
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": sent.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
@@ -230,11 +230,11 @@ def test_reprocessed_file_finds_all_parts_without_duplicates(
     tenant_id: UUID,
 ):
     old, corrected = both
-    read_again(pipeline, admin, corrected)
+    reprocess(pipeline, admin, corrected)
     assert sorted(row["duplicate_uploads"] for row in rows(admin, "document")) == [0, 0, 0, 0, 1, 1]
     remove(database, tenant_id, old, clock)
     held = parts(admin, corrected)
-    read_again(pipeline, admin, corrected)
+    reprocess(pipeline, admin, corrected)
     assert parts(admin, corrected) == held
     assert len(held) == 3
 
@@ -250,8 +250,8 @@ def test_removed_part_is_not_restored_by_any_file(
     old, corrected = both
     gone = parts(admin, old)[1]
     remove(database, tenant_id, UUID(gone), clock)
-    read_again(pipeline, admin, corrected)
-    read_again(pipeline, admin, old)
+    reprocess(pipeline, admin, corrected)
+    reprocess(pipeline, admin, old)
     assert (list(parts(admin, old)), list(parts(admin, corrected))) == ([2, 3], [3])
 
 
@@ -263,7 +263,7 @@ def test_split_during_another_removal_has_its_parts(
     (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
     pipeline.sqs.sent.pop("ingestion")
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
-    message = owed(pipeline, "ingestion")
+    message = take_message(pipeline, "ingestion")
     worker = Worker("ingestion", ingest, database, clock)
     worker.meanwhile.append(lambda: remove(database, tenant_id, old, clock))
     assert worker.handle(message) == []
@@ -279,7 +279,7 @@ def test_removal_waits_for_a_split_in_progress(
     before = parts(admin, old)
     pipeline.sqs.sent.pop("ingestion")
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
-    corrected = owed(pipeline, "ingestion").work_id
+    corrected = take_message(pipeline, "ingestion").work_id
     outcome = ingest(TenantAttempt(corrected, tenant_id, 1, 1, 1, database, clock))
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(tenant_id) as connection:

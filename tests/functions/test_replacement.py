@@ -27,7 +27,7 @@ NO_DOCUMENT = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
 class Shelf:
-    """Files of a tenant, by the name of their upload."""
+    """Uploads of a tenant by name, and their documents."""
 
     def __init__(
         self, pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
@@ -51,15 +51,15 @@ class Shelf:
             assert removal.request_replacement(connection, self.tenant_id, old, file, self.clock(), by="ann")
         return self.upload(name, content, read=read)
 
-    def read_anew(self, id_: UUID) -> None:
-        self.pipeline.sqs.sent["ingestion"] = [{"MessageBody": self.begun(id_).model_dump_json()}]
+    def reprocess(self, id_: UUID) -> None:
+        self.pipeline.sqs.sent["ingestion"] = [{"MessageBody": self.start_revision(id_).model_dump_json()}]
         self.pipeline.ingest()
 
-    def begun(self, id_: UUID) -> Message:
-        (owed,) = start_revision(self.admin, "ingestion", [id_], self.clock())
-        return owed.message
+    def start_revision(self, id_: UUID) -> Message:
+        (due,) = start_revision(self.admin, "ingestion", [id_], self.clock())
+        return due.message
 
-    def whole(self) -> set[str]:
+    def document_names(self) -> set[str]:
         """Return the names of files that are documents, without parts."""
         return {row["key"].split("/")[2] for row in rows(self.admin, "document") if row["parent_id"] is None}
 
@@ -88,13 +88,13 @@ def test_old_document_is_removed_when_replacement_is_read(shelf: Shelf):
     assert old is not None
     new = shelf.replace(old, "new", OTHER, read=False)
     assert new is not None
-    assert shelf.whole() == {"old", "new"}
+    assert shelf.document_names() == {"old", "new"}
     assert shelf.reason("new") == "It replaces an earlier document, which stays until this one has been read."
 
     shelf.pipeline.ingest()
 
     (trail,) = rows(shelf.admin, "document_deletion")
-    assert shelf.whole() == {"new"}
+    assert shelf.document_names() == {"new"}
     assert (trail["document_id"], trail["replaced_by"], trail["deleted_by"]) == (str(old), str(new), "ann")
     assert shelf.ingestion(new)["skip_reason"].endswith("It replaces an earlier document, which was removed.")
 
@@ -106,7 +106,7 @@ def test_unreadable_replacement_keeps_the_old_document(shelf: Shelf, content: by
     new = shelf.replace(old, "new", content)
     assert new is not None
     assert shelf.ingestion(new)["status"] in {"failed", None}
-    assert shelf.whole() == {"old", "new"}
+    assert shelf.document_names() == {"old", "new"}
     assert rows(shelf.admin, "document_deletion") == []
 
 
@@ -122,9 +122,9 @@ def test_replacement_read_later_removes_the_old_document(shelf: Shelf, monkeypat
         patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
         new = shelf.replace(old, "new", OTHER)
     assert new is not None
-    assert (shelf.ingestion(new)["status"], shelf.whole()) == ("failed", {"old", "new"})
-    shelf.read_anew(new)
-    assert shelf.whole() == {"new"}
+    assert (shelf.ingestion(new)["status"], shelf.document_names()) == ("failed", {"old", "new"})
+    shelf.reprocess(new)
+    assert shelf.document_names() == {"new"}
 
 
 def test_replacing_an_unreadable_replacement_removes_the_original(shelf: Shelf):
@@ -133,7 +133,7 @@ def test_replacing_an_unreadable_replacement_removes_the_original(shelf: Shelf):
     damaged = shelf.replace(old, "damaged", DAMAGED)
     assert damaged is not None
     shelf.replace(damaged, "good", OTHER)
-    assert shelf.whole() == {"good"}
+    assert shelf.document_names() == {"good"}
     assert {trail["document_id"] for trail in rows(shelf.admin, "document_deletion")} == {str(old), str(damaged)}
 
 
@@ -143,15 +143,15 @@ def test_mutual_replacements_do_not_remove_both(shelf: Shelf):
     damaged = shelf.replace(old, "damaged", DAMAGED)
     assert damaged is not None
     shelf.replace(damaged, "old again", ONE)
-    assert shelf.whole() == {"old"}
+    assert shelf.document_names() == {"old"}
 
 
-def test_known_and_read_file_replaces_at_once(shelf: Shelf):
+def test_known_file_replaces_immediately(shelf: Shelf):
     known = shelf.upload("known", OTHER)
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", OTHER, read=False)
-    assert shelf.whole() == {"known"}
+    assert shelf.document_names() == {"known"}
     assert rows(shelf.admin, "document_deletion")[0]["replaced_by"] == str(known)
     assert shelf.reason("new") == (
         "The tenant already has this file; it was counted as seen again. "
@@ -171,13 +171,13 @@ def test_known_unreadable_file_is_reprocessed(shelf: Shelf, monkeypatch: pytest.
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", OTHER, read=False)
-    assert shelf.whole() == {"known", "old"}
+    assert shelf.document_names() == {"known", "old"}
     assert [letter["status"] for letter in rows(shelf.admin, "dead_letter")] == ["retried"]
     shelf.pipeline.ingest()
-    assert shelf.whole() == {"known"}
+    assert shelf.document_names() == {"known"}
 
 
-def test_reading_during_the_request_is_repeated(shelf: Shelf, database: Database, clock: Clock):
+def test_ingestion_during_the_request_is_repeated(shelf: Shelf, database: Database, clock: Clock):
     worker = Worker("ingestion", ingest, database, clock)
     old = shelf.upload("old", ONE)
     known = shelf.upload("known", OTHER, read=False)
@@ -186,9 +186,9 @@ def test_reading_during_the_request_is_repeated(shelf: Shelf, database: Database
     first = Message.model_validate_json(shelf.pipeline.sqs.sent.pop("ingestion")[0]["MessageBody"])
     worker.meanwhile.append(lambda: shelf.replace(old, "new", OTHER, read=False))
     assert len(worker.handle(first)) == 1  # stale
-    assert shelf.whole() == {"known", "old"}
+    assert shelf.document_names() == {"known", "old"}
     shelf.pipeline.ingest()
-    assert shelf.whole() == {"known"}
+    assert shelf.document_names() == {"known"}
 
 
 def test_corrected_bundle_replaces_bundle_and_keeps_parts(shelf: Shelf):
@@ -197,16 +197,16 @@ def test_corrected_bundle_replaces_bundle_and_keeps_parts(shelf: Shelf):
     before = {row["first_page"]: row["id"] for row in rows(shelf.admin, "document") if row["parent_id"]}
     shelf.replace(old, "new", CORRECTED)
     after = {row["first_page"]: row["id"] for row in rows(shelf.admin, "document") if row["parent_id"]}
-    assert shelf.whole() == {"new"}
+    assert shelf.document_names() == {"new"}
     assert len(after) == 3
     assert {id_ for id_ in after.values() if id_ in before.values()} == {before[1], before[2]}
 
 
-def test_the_same_file_again_replaces_nothing(shelf: Shelf):
+def test_identical_file_replaces_nothing(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", ONE)
-    assert (shelf.whole(), rows(shelf.admin, "document_deletion")) == ({"old"}, [])
+    assert (shelf.document_names(), rows(shelf.admin, "document_deletion")) == ({"old"}, [])
     assert "The earlier document stays: this is the same file" in str(shelf.reason("new"))
 
 
@@ -214,7 +214,7 @@ def test_empty_file_keeps_the_old_document(shelf: Shelf):
     old = shelf.upload("old", ONE)
     assert old is not None
     shelf.replace(old, "new", b"")
-    assert shelf.whole() == {"old"}
+    assert shelf.document_names() == {"old"}
     (letter,) = rows(shelf.admin, "dead_letter")
     assert "empty" in json.dumps(letter["metadata"])
 
@@ -227,6 +227,6 @@ def test_document_removed_before_its_replacement_is_ignored(shelf: Shelf):
     with shelf.database.tenant(shelf.tenant_id) as connection:
         assert removal.delete_document(connection, shelf.tenant_id, old, shelf.clock(), by="bob") is not None
     shelf.pipeline.ingest()
-    assert shelf.whole() == {"new"}
+    assert shelf.document_names() == {"new"}
     assert [trail["deleted_by"] for trail in rows(shelf.admin, "document_deletion")] == ["bob"]
-    assert shelf.ingestion(new)["skip_reason"].endswith("The document that this file replaces had been removed before.")
+    assert shelf.ingestion(new)["skip_reason"].endswith("The document that this file replaces was already removed.")

@@ -1,4 +1,4 @@
-"""Reprocessed documents with other contents leave no trace of the earlier ones."""
+"""Reprocessing replaces the contents and matches of a document completely."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ def matched(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> No
             outcome.effects(connection)
 
 
-def states(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
+def set_contents(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
     """Change the contents of a document."""
     admin.execute(
         "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
@@ -72,14 +72,14 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
 def case(desk: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """An order and an invoice that only the model could read, matched."""
+    """A matched order and invoice. Only the model could read the invoice."""
     made = make_document(desk.admin, desk.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     read = desk.file(printed(request.param))
     desk.model.then(said())
     desk.ingest()
     matched(desk.database, desk.tenant_id, desk.clock, made, read)
     assert len(rows(desk.admin, "document_match")) == 1
-    desk.admin.execute("TRUNCATE page_reading_cache")  # forget the answer, as after a change of the model
+    desk.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
     return made, read
 
 
@@ -87,7 +87,7 @@ def test_model_extraction_survives_reprocessing_without_a_model(desk: Ingestion,
     _, read = case
     before = desk.document(read)
     start_revision(desk.admin, "ingestion", [read], desk.clock())
-    desk.again(read)
+    desk.redeliver(read)
     assert desk.ingest(model=False) == DONE
 
     after, job = desk.document(read), desk.job(read)
@@ -124,7 +124,7 @@ def test_ocr_text_survives_reprocessing_without_ocr(desk: Ingestion):
 
     for _ in range(2):
         start_revision(desk.admin, "ingestion", [read], desk.clock())
-        desk.again(read)
+        desk.redeliver(read)
         assert desk.ingest(model=False, ocr=False) == DONE
         assert desk.document(read)["structured_data"] == before["structured_data"]
         assert desk.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
@@ -134,7 +134,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(desk: Ingesti
     made, read = case
     before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
     start_revision(desk.admin, "ingestion", [read], desk.clock())
-    desk.again(read)
+    desk.redeliver(read)
     desk.model.then(said(type="other"))
     assert desk.ingest() == DONE
 
@@ -159,7 +159,7 @@ def test_empty_reprocessing_starts_no_first_match(desk: Ingestion):
 def test_lost_counterparty_rematches_referencing_documents(office: Office):
     made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
     office.match(made, billed)
-    states(office.admin, made, {"po_number": "4711"}, "purchase_order")
+    set_contents(office.admin, made, {"po_number": "4711"}, "purchase_order")
     office.match(made)
     assert (rows(office.admin, "document_match"), keys(office.admin, made)) == ([], 0)
     assert clusters(office.admin) == {str(made): None, str(billed): str(billed)}
@@ -171,7 +171,7 @@ def test_reclassified_order_rematches_referencing_invoice(office: Office):
     first, second = office.file(order()), office.file(order(supplier={"name": "Somebody Else"}, when=1))
     billed = office.file(invoice(po_reference="4711"))
     office.match(first, second, billed)
-    states(office.admin, second, None, "other")
+    set_contents(office.admin, second, None, "other")
     office.match(second)
     pending = {row["id"] for row in rows(office.admin, "document") if row["matching_status"] == "pending"}
     assert str(billed) in pending
@@ -181,7 +181,7 @@ def test_confirmed_match_survives_reprocessing(office: Office):
     made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
     office.match(made, billed)
     office.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
-    states(office.admin, billed, None, "other")
+    set_contents(office.admin, billed, None, "other")
     office.match(billed)
     assert len(rows(office.admin, "document_match")) == 1
     assert (keys(office.admin, billed), set(clusters(office.admin).values())) == (0, {str(made)})
@@ -192,27 +192,27 @@ def test_reclassified_document_is_matched_as_its_type(office: Office):
     paid = office.file(credit(invoice_reference="X-990"))
     office.match(made, billed, paid)
     assert clusters(office.admin) == {str(made): str(made), str(billed): str(made), str(paid): str(paid)}
-    states(office.admin, made, invoice("X-990", when=12).data, "invoice")
+    set_contents(office.admin, made, invoice("X-990", when=12).data, "invoice")
     office.match(made)
     (match,) = rows(office.admin, "document_match")
     assert (match["document_a_id"], match["document_b_id"]) == (str(made), str(paid))
     assert clusters(office.admin) == {str(made): str(made), str(paid): str(made), str(billed): str(billed)}
 
 
-def as_whole(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ingest without splitting."""
+def ingest_without_splitting(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ingest a file without splitting it."""
     with monkeypatch.context() as patched:
         whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
         patched.setattr(parsers, "split_pages", lambda *_: whole)
         assert pipeline.ingest() == DONE
 
 
-def read_anew(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
-    (owed,) = start_revision(admin, "ingestion", [id_], clock())
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": owed.message.model_dump_json()}]
+def start_ingestion(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
+    (due,) = start_revision(admin, "ingestion", [id_], clock())
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": due.message.model_dump_json()}]
 
 
-def the_file(admin: Connection) -> dict[str, Any]:
+def whole_file(admin: Connection) -> dict[str, Any]:
     (found,) = [row for row in rows(admin, "document") if row["parent_id"] is None]
     return found
 
@@ -227,14 +227,14 @@ def test_file_split_later_is_not_a_document_itself(
 ):
     tenant_id = make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    as_whole(pipeline, monkeypatch)
-    whole = UUID(the_file(admin)["id"])
+    ingest_without_splitting(pipeline, monkeypatch)
+    whole = UUID(whole_file(admin)["id"])
     matched(database, tenant_id, clock, whole)
     assert keys(admin, whole) > 0
-    read_anew(pipeline, admin, whole, clock)
+    start_ingestion(pipeline, admin, whole, clock)
     assert pipeline.ingest() == DONE
     matched(database, tenant_id, clock, whole)
-    assert (the_file(admin)["type"], the_file(admin)["cluster_id"], keys(admin, whole)) == ("other", None, 0)
+    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, whole)) == ("other", None, 0)
     assert len(rows(admin, "document")) == 4
 
 
@@ -248,10 +248,10 @@ def test_split_file_does_not_become_a_document(
     make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     assert pipeline.ingest() == DONE
-    before = the_file(admin)
-    read_anew(pipeline, admin, UUID(before["id"]), clock)
-    as_whole(pipeline, monkeypatch)
-    assert the_file(admin) == before
+    before = whole_file(admin)
+    start_ingestion(pipeline, admin, UUID(before["id"]), clock)
+    ingest_without_splitting(pipeline, monkeypatch)
+    assert whole_file(admin) == before
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
     assert job["skip_reason"].startswith("The file was split before")
 

@@ -109,7 +109,7 @@ def known_clusters(receiver: Receiver) -> dict[str, Any]:
     }
 
 
-def test_a_receiver_knows_each_cluster_as_it_is(world: Clusters):
+def test_receiver_has_the_latest_state_of_clusters(world: Clusters):
     secrets: list[str] = []
     with receiving(secrets, world.clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -118,7 +118,7 @@ def test_a_receiver_knows_each_cluster_as_it_is(world: Clusters):
         assert known_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
         world.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
-        world.put(invoice, invoice)  # it has its own cluster now, and the other one is smaller
+        world.put(invoice, invoice)  # its own cluster; the previous cluster shrinks
         world.settle()
         known = known_clusters(receiver)
         assert known[str(order)][1] == ["purchase_order", "delivery_note"]

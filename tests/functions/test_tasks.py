@@ -96,8 +96,8 @@ def world(
 
 
 @pytest.fixture
-def a_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`a_type(run)` registers a task type `test` for the duration of the test."""
+def register_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`register_type(run)` registers a task type `test` for the duration of the test."""
 
     def make(run: Callable[[TenantAttempt, Payload, Services], Any]) -> None:
         monkeypatch.setitem(TYPES, "test", TaskType("test", Payload, run))
@@ -105,7 +105,7 @@ def a_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return make
 
 
-def test_a_task_is_run_and_its_result_kept(world: World) -> None:
+def test_task_runs_and_stores_its_result(world: World) -> None:
     world.submit({"text": "hello"})
 
     assert world.run() == {"batchItemFailures": []}
@@ -124,9 +124,9 @@ def test_large_payload_is_loaded_from_s3(world: World) -> None:
     assert world.task()["result"] == large
 
 
-def test_duplicate_message_runs_task_once(world: World, a_type: Callable[..., None]) -> None:
+def test_duplicate_message_runs_task_once(world: World, register_type: Callable[..., None]) -> None:
     runs: list[int] = []
-    a_type(lambda _attempt, payload, _services: runs.append(payload.number))
+    register_type(lambda _attempt, payload, _services: runs.append(payload.number))
     world.submit({"number": 7}, "test")
     (body,) = world.bodies()
 
@@ -136,21 +136,21 @@ def test_duplicate_message_runs_task_once(world: World, a_type: Callable[..., No
     assert runs == [7]
 
 
-def test_type_receives_its_attempt(world: World, a_type: Callable[..., None]) -> None:
-    told: list[TenantAttempt] = []
-    a_type(lambda attempt, _payload, _services: told.append(attempt))
+def test_task_type_receives_the_attempt(world: World, register_type: Callable[..., None]) -> None:
+    attempts: list[TenantAttempt] = []
+    register_type(lambda attempt, _payload, _services: attempts.append(attempt))
     job_id = world.submit({"number": 1}, "test", user_id="ada")
 
     world.run()
 
-    (attempt,) = told
+    (attempt,) = attempts
     assert (attempt.work_id, attempt.tenant_id, attempt.number) == (job_id, world.tenant_id, 1)
     assert attempt.now() == world.clock()
 
 
-def test_payload_invalid_for_its_type_fails_at_once(world: World, a_type: Callable[..., None]) -> None:
+def test_invalid_payload_fails_without_a_retry(world: World, register_type: Callable[..., None]) -> None:
     run = Mock()
-    a_type(run)
+    register_type(run)
     world.submit({"number": 1}, "test")
     world.admin.execute("""UPDATE task SET payload = '{"number": "hunter2"}'""")
 
@@ -163,7 +163,7 @@ def test_payload_invalid_for_its_type_fails_at_once(world: World, a_type: Callab
     assert not run.called
 
 
-def test_unknown_task_type_fails_at_once(world: World) -> None:
+def test_unknown_task_type_fails_without_a_retry(world: World) -> None:
     world.submit({})
     world.admin.execute("UPDATE task SET task_type = 'gone'")
 
@@ -173,8 +173,8 @@ def test_unknown_task_type_fails_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("result", ["x" * 300_000, object(), float("nan"), "\x00"])
-def test_unstorable_result_fails_the_task(world: World, a_type: Callable[..., None], result: object) -> None:
-    a_type(lambda _attempt, _payload, _services: result)
+def test_unstorable_result_fails_the_task(world: World, register_type: Callable[..., None], result: object) -> None:
+    register_type(lambda _attempt, _payload, _services: result)
     world.submit({"number": 1}, "test")
 
     world.run()
@@ -263,12 +263,12 @@ def test_requested_retry_delay_is_honored(world: World, status: int, header: dic
     assert due == task["next_attempt_at"]
 
 
-def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[..., None]) -> None:
+def test_effects_and_result_are_one_transaction(world: World, register_type: Callable[..., None]) -> None:
     def effects(connection: Connection) -> Effects:
         connection.execute("UPDATE task SET canceled_at = now()")
-        raise ServiceUnavailableError("Away.")
+        raise ServiceUnavailableError("Unavailable.")
 
-    a_type(lambda _attempt, _payload, _services: TaskResult("done", effects))
+    register_type(lambda _attempt, _payload, _services: TaskResult("done", effects))
     world.submit({"number": 1}, "test")
 
     world.run()
@@ -277,9 +277,9 @@ def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[.
     assert (task["status"], task["result"], task["canceled_at"]) == ("pending", None, None)
 
 
-def test_task_canceled_before_its_message_is_dropped(world: World, a_type: Callable[..., None]) -> None:
+def test_task_canceled_before_its_message_is_dropped(world: World, register_type: Callable[..., None]) -> None:
     run = Mock()
-    a_type(run)
+    register_type(run)
     job_id = world.submit({"number": 1}, "test")
     with world.database.tenant(world.tenant_id) as connection:
         store.cancel(connection, job_id, NOW, "ada")
@@ -289,13 +289,13 @@ def test_task_canceled_before_its_message_is_dropped(world: World, a_type: Calla
     assert (world.task()["status"], world.task()["skip_reason"]) == (None, "Canceled by ada.")
 
 
-def test_task_canceled_while_running_stores_no_result(world: World, a_type: Callable[..., None]) -> None:
+def test_task_canceled_while_running_stores_no_result(world: World, register_type: Callable[..., None]) -> None:
     def run(attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
         with attempt.database.tenant(attempt.tenant_id) as connection:
             store.cancel(connection, attempt.work_id, NOW, "ada")
         return "too late"
 
-    a_type(run)
+    register_type(run)
     world.submit({"number": 1}, "test")
 
     world.run()
@@ -306,15 +306,15 @@ def test_task_canceled_while_running_stores_no_result(world: World, a_type: Call
 
 def test_retry_of_purged_task_is_dropped_and_audited(
     world: World,
-    a_type: Callable[..., None],
+    register_type: Callable[..., None],
     sqs: FakeSqs,
-    keeper_database: Database,
+    maintenance_database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> None:
-        raise ServiceUnavailableError("Away.")
+        raise ServiceUnavailableError("Unavailable.")
 
-    a_type(run)
+    register_type(run)
     job_id = world.submit({"number": 1}, "test")
     world.run()
     (retry,) = sqs.sent["tasks-retry"]
@@ -322,16 +322,16 @@ def test_retry_of_purged_task_is_dropped_and_audited(
     with world.database.tenant(world.tenant_id) as connection:
         store.cancel(connection, job_id, NOW, "ada")
     world.admin.execute("UPDATE task SET ended_at = now() - interval '91 days'")
-    assert purge(keeper_database, lambda: datetime.now(UTC)).task == 1
+    assert purge(maintenance_database, lambda: datetime.now(UTC)).task == 1
     lines: list[tuple[str, dict[str, Any]]] = []
     monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
 
     assert world.run(retry["MessageBody"]) == {"batchItemFailures": []}
 
-    (told,) = rows(world.admin, "dead_letter_audit")
-    assert (told["action"], told["actor"], told["tenant_id"]) == ("unknown-work", "tasks", None)
+    (audit_row,) = rows(world.admin, "dead_letter_audit")
+    assert (audit_row["action"], audit_row["actor"], audit_row["tenant_id"]) == ("unknown-work", "tasks", None)
     named = {"work_id": str(job_id), "revision": 1, "send_number": 1}
-    assert told["detail"].items() >= named.items()
+    assert audit_row["detail"].items() >= named.items()
     assert rows(world.admin, "task") == rows(world.admin, "dead_letter") == []
     assert len(sqs.sent["tasks-retry"]) == 1
     ((outcome, about),) = lines
@@ -340,15 +340,15 @@ def test_retry_of_purged_task_is_dropped_and_audited(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_wrong_clock_or_count_in_message_is_ignored(
-    world: World, a_type: Callable[..., None], sqs: FakeSqs, fails: bool
+def test_wrong_metadata_in_message_is_ignored(
+    world: World, register_type: Callable[..., None], sqs: FakeSqs, fails: bool
 ) -> None:
     def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
         if fails:
-            raise ServiceUnavailableError("Away.")
+            raise ServiceUnavailableError("Unavailable.")
         return "done"
 
-    a_type(run)
+    register_type(run)
     world.submit({"number": 1}, "test", max_retry=2)
     (body,) = map(json.loads, world.bodies())
     wrong = {

@@ -1,4 +1,4 @@
-"""Erasure of tenants: no row in any table, no object under any prefix."""
+"""An erased tenant leaves no row in any table and no object under any prefix."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -30,9 +30,9 @@ PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE
 class World:
     """Two tenants with a row in every table and objects under every prefix; the first is erased."""
 
-    def __init__(self, pipeline: Pipeline, admin: Connection, keeper: Database, clock: Clock) -> None:
-        self.s3, self.admin, self.keeper = pipeline.s3, admin, keeper
-        self.now = clock.now = datetime.now(UTC) + timedelta(hours=1)  # later than S3 dates any object
+    def __init__(self, pipeline: Pipeline, admin: Connection, maintenance: Database, clock: Clock) -> None:
+        self.s3, self.admin, self.maintenance = pipeline.s3, admin, maintenance
+        self.now = clock.now = datetime.now(UTC) + timedelta(hours=1)  # later than the date of any S3 object
         self.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
         self.ours, self.theirs = Tenant(admin, "ours"), Tenant(admin, "theirs")
         for tenant in (self.ours, self.theirs):
@@ -58,18 +58,18 @@ class World:
         return [prefix.format(slug=slug, id=tenant.id) for prefix in tenant_erasure.PREFIXES]
 
     def put(self, key: str) -> None:
-        """An object with two versions, a delete marker and an incomplete multipart upload."""
+        """Store an object with two versions, a delete marker and an incomplete multipart upload."""
         for _ in range(2):
             self.s3.put_object(Bucket=BUCKET, Key=key, Body=b"content")
         self.s3.delete_object(Bucket=BUCKET, Key=key)
         self.s3.create_multipart_upload(Bucket=BUCKET, Key=key)
 
     def request(self) -> None:
-        with self.keeper.delivery() as connection:
+        with self.maintenance.delivery() as connection:
             assert tenant_erasure.request(connection, "ours", self.now, by="ann") is not None
 
     def run(self) -> dict[str, int]:
-        return erase(self.keeper, BUCKET, lambda: self.now, lambda: 60.0)
+        return erase(self.maintenance, BUCKET, lambda: self.now, lambda: 60.0)
 
     def finish(self) -> None:
         self.run()
@@ -77,7 +77,7 @@ class World:
         assert self.run()["tenant_erasure"] == 1
 
     def rows_left(self, tenant: Tenant) -> dict[str, int]:
-        """Rows of a tenant by table, in every table that has a tenant."""
+        """Number of the tenant's rows by table, for every table with a tenant."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
@@ -90,7 +90,7 @@ class World:
         return found
 
     def mentions(self, *texts: str) -> dict[str, int]:
-        """Rows that mention one of `texts` anywhere, by table, in every table of the schema."""
+        """Numbers of rows that contain one of `texts`, by table, for every table of the schema."""
         tables = self.admin.execute(
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
                AND relname <> 'applied_migration'"""
@@ -107,7 +107,7 @@ class World:
         return found
 
     def objects(self, prefix: str = "") -> int:
-        """Versions, delete markers and multipart uploads below a prefix."""
+        """Number of versions, delete markers and multipart uploads below a prefix."""
         listed = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
         uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
         here = [upload for upload in uploads if upload["Key"].startswith(prefix)]
@@ -115,13 +115,13 @@ class World:
 
 
 @pytest.fixture
-def world(pipeline: Pipeline, admin: Connection, keeper_database: Database, clock: Clock) -> World:
-    return World(pipeline, admin, keeper_database, clock)
+def world(pipeline: Pipeline, admin: Connection, maintenance_database: Database, clock: Clock) -> World:
+    return World(pipeline, admin, maintenance_database, clock)
 
 
 def test_erased_tenant_leaves_no_row_and_no_object(world: World) -> None:
     before = world.rows_left(world.theirs)
-    assert min(world.rows_left(world.ours).values()) > 0, "a table without a row of the tenant proves nothing"
+    assert min(world.rows_left(world.ours).values()) > 0, "the test needs a row of the tenant in every table"
     organizations = world.admin.execute("SELECT count(*) FROM organization").fetchone()
 
     world.request()
@@ -153,7 +153,7 @@ def test_table_without_erasing_policy_stops_the_erasure(world: World) -> None:
 def test_shared_mail_is_erased_with_its_last_tenant(world: World) -> None:
     world.request()
     world.finish()
-    with world.keeper.delivery() as connection:
+    with world.maintenance.delivery() as connection:
         tenant_erasure.request(connection, "theirs", world.now, by="ann")
     world.finish()
     world.run()
@@ -177,14 +177,14 @@ def test_job_of_erased_file_does_not_retain_mail(world: World) -> None:
     assert world.objects(SHARED_MAIL) == 0
 
 
-def test_unassigned_audit_trail_keeps_the_hashed_fact(world: World) -> None:
+def test_erasure_is_recorded_in_unassigned_audit_trail(world: World) -> None:
     ((number, chain_hash),) = world.admin.execute(
         "SELECT number, encode(hash, 'hex') FROM audit_head WHERE tenant_id = %s", [world.ours.id]
     ).fetchall()
     world.request()
     world.finish()
 
-    with world.keeper.delivery() as connection:
+    with world.maintenance.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
         assert broken(connection, None) is None
         found = tenant_erasure.find(connection, "ours")
@@ -205,7 +205,7 @@ def test_unassigned_audit_trail_keeps_the_hashed_fact(world: World) -> None:
 def test_audit_trail_of_another_tenant_stays(world: World) -> None:
     world.request()
     for table in ("audit_entry", "audit_head"):
-        with pytest.raises(Exception, match="only added to"):
+        with pytest.raises(Exception, match="append-only"):
             world.admin.execute(SQL("DELETE FROM {} WHERE tenant_id = %s").format(Identifier(table)), [world.theirs.id])
 
 
@@ -214,11 +214,11 @@ def test_interrupted_erasure_is_resumed(world: World, monkeypatch: pytest.Monkey
         world.ours.insert(world.admin, "outbox")
     world.request()
     left = iter([60.0] * 5)
-    step = tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, lambda: next(left, 0.0), at_once=1)
+    step = tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, lambda: next(left, 0.0), at_once=1)
     assert step == 0
     assert sum(world.rows_left(world.ours).values()) > 0
 
-    broken = ServiceUnavailableError("S3 is away")
+    broken = ServiceUnavailableError("S3 is unavailable")
     with monkeypatch.context() as patch:
         patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(broken))
         with pytest.raises(StepsFailedError):
@@ -238,7 +238,7 @@ def test_many_purged_dead_letters_are_erased_in_steps(world: World) -> None:
     world.admin.execute(PURGE_LETTERS)
     world.request()
 
-    tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, lambda: 60.0, at_once=1)
+    tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, lambda: 60.0, at_once=1)
 
     assert sum(world.rows_left(world.ours).values()) == 0
 
@@ -308,7 +308,7 @@ def test_steps_are_smaller_after_a_timeout(world: World) -> None:
 
 
 def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
-    """End each transaction of an erasure that visits more rows of a table, as a timeout does."""
+    """Abort erasure transactions that visit more than `rows_visited` rows of a table, like a timeout."""
     admin.execute(
         """CREATE FUNCTION visit(most int) RETURNS boolean LANGUAGE plpgsql COST 0.01 AS $$
            DECLARE
@@ -326,7 +326,7 @@ def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
 
 
 def fill_outbox(world: World) -> None:
-    """One row of the erased tenant after 3,000 of the other one."""
+    """Insert 3,000 rows of the other tenant, then one of the erased tenant."""
     world.admin.execute(
         """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
            SELECT %s, 'matching', gen_random_uuid(), 1, 0, now(), now() FROM generate_series(1, 3000)""",
@@ -352,7 +352,7 @@ def test_interrupted_scan_is_resumed_by_the_next_run(world: World) -> None:
 
     for _ in range(300):
         left = iter([60.0] * 4)
-        tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, partial(next, left, 0.0), at_once=5)
+        tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, partial(next, left, 0.0), at_once=5)
 
     assert sum(world.rows_left(world.ours).values()) == 0
 
@@ -381,7 +381,7 @@ def test_tables_that_reference_tenants_have_an_index(admin: Connection) -> None:
 def test_failed_tenant_erasure_blocks_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.request()
     world.now += timedelta(seconds=1)
-    with world.keeper.delivery() as connection:
+    with world.maintenance.delivery() as connection:
         tenant_erasure.request(connection, "theirs", world.now, by="ann")
     erase_all = objects.erase
 
@@ -396,7 +396,7 @@ def test_failed_tenant_erasure_blocks_no_other(world: World, monkeypatch: pytest
 
     assert world.objects("uploads/theirs/") == 0
     assert world.objects("uploads/ours/") > 0
-    world.run()  # the failed one is not due yet
+    world.run()  # the failed erasure is not due yet
     monkeypatch.undo()
     world.now += timedelta(minutes=2)
     world.run()
@@ -463,23 +463,23 @@ def test_no_payload_removal_outlives_the_rows(world: World) -> None:
 def test_slug_hash_is_deleted_after_its_retention(world: World) -> None:
     world.request()
     world.finish()
-    with world.keeper.delivery() as connection:
+    with world.maintenance.delivery() as connection:
         assert tenant_erasure.request(connection, "ours", world.now, by="ann") is None
         assert tenant_erasure.find(connection, "ours") is not None
 
     world.now += tenant_erasure.SLUG_RETENTION + timedelta(seconds=1)
     world.run()
 
-    with world.keeper.delivery() as connection:
+    with world.maintenance.delivery() as connection:
         assert tenant_erasure.find(connection, "ours") is None
     assert rows(world.admin, "tenant_erasure") == []
 
 
-def test_erasure_requires_a_bucket(keeper_database: Database) -> None:
-    assert erase(keeper_database, None, lambda: datetime.now(UTC), lambda: 60.0) == {}
+def test_erasure_requires_a_bucket(maintenance_database: Database) -> None:
+    assert erase(maintenance_database, None, lambda: datetime.now(UTC), lambda: 60.0) == {}
 
 
 @pytest.fixture(autouse=True)
-def real_s3(pipeline: Pipeline) -> None:
-    """The watchdog and the tests use one S3."""
+def check_s3_client(pipeline: Pipeline) -> None:
+    """Check that the watchdog and the tests use the same S3 client."""
     assert aws.client("s3") is pipeline.s3

@@ -22,9 +22,9 @@ Pending = Callable[..., Message]
 
 
 @pytest.fixture
-def watchdog(keeper_database: Database, clock: Clock, sqs: FakeSqs) -> Watchdog:
+def watchdog(maintenance_database: Database, clock: Clock, sqs: FakeSqs) -> Watchdog:
     chosen = settings()
-    return Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    return Watchdog(chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock)
 
 
 def test_unsent_message_of_a_crashed_writer_is_sent(
@@ -89,7 +89,7 @@ def test_pending_work_with_an_empty_queue_is_resent(
 
 @pytest.mark.parametrize("busy", ["first", "retries"])
 def test_lost_message_is_resent_while_queue_is_busy(
-    keeper_database: Database,
+    maintenance_database: Database,
     admin: Connection,
     tenant: UUID,
     sqs: FakeSqs,
@@ -98,11 +98,11 @@ def test_lost_message_is_resent_while_queue_is_busy(
     busy: str,
 ) -> None:
     chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
-    outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
-    watchdog = Watchdog(chosen, keeper_database, outbox, clock)
+    outbox = Outbox(maintenance_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(chosen, maintenance_database, outbox, clock)
     task_id = make_task(admin, tenant)
     outbox.send(start_revision(admin, "tasks", [task_id], clock()))
-    sqs.depths[busy] = 1  # another message, delayed or hidden: the task's own was lost
+    sqs.depths[busy] = 1  # another message, delayed or in flight; the task's own message is lost
     resent = []
     capsys.readouterr()
 
@@ -190,22 +190,24 @@ def test_queue_of_unknown_depth_counts_as_busy(
 
 
 def test_depth_requests_stop_at_the_time_limit(
-    keeper_database: Database, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    maintenance_database: Database, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requested_urls: list[str] = []
     left = [60.0]
 
     def ask(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
-        asked.append(QueueUrl)
+        requested_urls.append(QueueUrl)
         left[0] -= ASKING_SECONDS / 2
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)
     chosen = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
-    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    watchdog = Watchdog(
+        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    )
 
     assert set(watchdog.run(lambda: left[0]).resent) == set(WORK_KINDS)
-    assert len(asked) == 2 < len(WORK_KINDS)
+    assert len(requested_urls) == 2 < len(WORK_KINDS)
 
 
 def test_messages_without_time_left_are_sent_next_run(
@@ -230,7 +232,7 @@ def test_messages_without_time_left_are_sent_next_run(
     assert watchdog.run(lambda: 60).sent == 5
 
 
-def test_lost_work_in_progress_gets_its_message_again(
+def test_lost_message_of_work_in_progress_is_resent(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -245,7 +247,7 @@ def test_lost_work_in_progress_gets_its_message_again(
     )
 
     clock.pass_(minutes=16)
-    assert watchdog.run().resent == {"matching": 0}  # the lease is over for 14 minutes only
+    assert watchdog.run().resent == {"matching": 0}  # the lease expired only 14 minutes ago
     clock.pass_(minutes=2)
     assert watchdog.run().resent == {"matching": 1}
 
@@ -265,7 +267,7 @@ def test_scheduled_work_is_not_resent(
     assert watchdog.run().resent == {"matching": 0}
 
 
-def test_ended_work_is_left_alone(
+def test_ended_work_is_not_resent(
     watchdog: Watchdog,
     admin: Connection,
     clock: Clock,

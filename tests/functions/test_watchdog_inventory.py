@@ -25,7 +25,7 @@ from tests.functions.test_watchdog_uploads import (
     Put,
     claimed,
     clock,
-    counting,
+    count_listings,
     jobs,
     measured,
     messages,
@@ -104,19 +104,19 @@ def put_manifest(s3: Any, folder: str, manifest: dict[str, Any]) -> None:
 
 @pytest.fixture
 def process() -> Callable[[], Sequence[Inventories]]:
-    """`process()` returns the readers of a new process of the watchdog."""
+    """`process()` returns the inventory readers of a new watchdog process."""
     return lambda: [Inventories(INVENTORIES, BUCKET, prefix) for prefix in ("uploads/", "inbox/")]
 
 
 @pytest.fixture
-def run(keeper_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
-    """`run()` is one run of the watchdog. Each look at the time left costs a second."""
+def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
+    """`run()` runs the watchdog once. Each check of the time left takes a second."""
     same = process()
 
     def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = same) -> int:
         left = iter(range(int(seconds), 0, -1))
         return reconcile_uploads(
-            keeper_database,
+            maintenance_database,
             BUCKET,
             clock,
             lambda: next(left, 0),
@@ -130,7 +130,7 @@ def run(keeper_database: Database, clock: Clock, process: Callable[[], Sequence[
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run ends at its own time only."""
+    """Disable the time limit per prefix, so that only the limit of the run applies."""
     monkeypatch.setattr("functions.watchdog.uploads.PREFIX_SECONDS", 10_000.0)
 
 
@@ -156,7 +156,7 @@ def test_inventory_replaces_the_listing(
     run: Run, put: Put, publish: Publish, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put("uploads/acme/a.xml")
-    calls = counting(s3, monkeypatch)
+    calls = count_listings(s3, monkeypatch)
 
     assert run() == 0  # no inventory exists yet
     assert calls == {}
@@ -343,7 +343,7 @@ def test_inventory_without_needed_columns_is_refused(
         run()
 
     (error,) = errors(caplog)
-    assert "lacks IsDeleteMarker, LastModifiedDate, Size, VersionId: deploy the stack again" in error
+    assert "lacks IsDeleteMarker, LastModifiedDate, Size, VersionId. Deploy the stack again" in error
 
 
 def test_unfinished_inventory_waits_for_its_checksum(run: Run, put: Put, publish: Publish, s3: Any) -> None:

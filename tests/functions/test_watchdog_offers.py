@@ -1,4 +1,4 @@
-"""The watchdog counts users by progress of their offers, and looks for duplicate offers."""
+"""The watchdog counts users by the progress of their offers, and detects duplicate offers."""
 
 import json
 from collections.abc import Callable
@@ -38,8 +38,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(keeper_database: Database, clock: Clock) -> OffersWatch:
-    return OffersWatch(keeper_database, clock)
+def watch(maintenance_database: Database, clock: Clock) -> OffersWatch:
+    return OffersWatch(maintenance_database, clock)
 
 
 def shard(admin: Connection, tenant: UUID, size: int, *, at: datetime = NOW, name: str = "0", **ends: Any) -> UUID:
@@ -130,14 +130,14 @@ def served(admin: Connection, tenant: UUID) -> UUID:
     return made
 
 
-def test_a_second_set_of_offers_is_seen(
-    keeper_database: Database, clock: Clock, admin: Connection, served: UUID
+def test_second_set_of_offers_is_detected(
+    maintenance_database: Database, clock: Clock, admin: Connection, served: UUID
 ) -> None:
-    assert OffersWatch(keeper_database, clock).run(minute)["offers_twice"] == 0
+    assert OffersWatch(maintenance_database, clock).run(minute)["offers_twice"] == 0
     for rank in (1, 2):
         offer(admin, served, rank)
 
-    assert OffersWatch(keeper_database, clock).run(minute)["offers_twice"] == 2
+    assert OffersWatch(maintenance_database, clock).run(minute)["offers_twice"] == 2
 
 
 def test_duplicate_offer_is_detected_without_a_key(watch: OffersWatch, admin: Connection, served: UUID) -> None:
@@ -152,8 +152,8 @@ def test_recent_shards_are_checked_hourly(watch: OffersWatch, clock: Clock, admi
     offer(admin, served, 1)
     seen = []
     for _ in range(3 * 60):
-        told = watch.run(minute)
-        seen += [told["offers_twice"]] if "offers_twice" in told else []
+        counts = watch.run(minute)
+        seen += [counts["offers_twice"]] if "offers_twice" in counts else []
         clock.pass_(seconds=60)
 
     assert timedelta(hours=2) == LOOKBACK
@@ -184,8 +184,8 @@ def test_counts_are_emitted_as_global_metrics(
     watch.run(minute)
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    told = {name: value for line in lines for name, value in line.items() if name.startswith(("Offers", "Duplicate"))}
-    assert told == {
+    counts = {name: value for line in lines for name, value in line.items() if name.startswith(("Offers", "Duplicate"))}
+    assert counts == {
         "OffersCompleted": [0.0],
         "OffersPending": [0.0],
         "OffersFailed": [3.0],
@@ -199,7 +199,7 @@ def test_counts_are_emitted_as_global_metrics(
 
 
 def test_incomplete_offers_count_an_hour_after_their_time(
-    keeper_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+    maintenance_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     begun = NOW - HOUR * 1.01
     day = {"date": begun.date(), "timezone": "Europe/Berlin", "offered_at": begun, "expires_at": NOW + HOUR}
@@ -212,22 +212,24 @@ def test_incomplete_offers_count_an_hour_after_their_time(
     shard(admin, tenant, 700, at=NOW - HOUR)  # less than an hour
     shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # the day has ended
 
-    with keeper_database.delivery() as connection:
+    with maintenance_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
-def test_large_zone_does_not_hide_a_small_one(keeper_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_large_zone_does_not_hide_a_small_one(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
     shard(admin, tenant, 10_000, at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR
     )
     make_shard(admin, tenant, [uuid4(), uuid4()], pool_id=small, created_at=NOW - HOUR * 2, status="failed")
 
-    with keeper_database.delivery() as connection:
+    with maintenance_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == 100
 
 
-def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_duration_of_offers_is_measured_by_user(
+    maintenance_database: Database, admin: Connection, tenant: UUID
+) -> None:
     for number, (users, seconds) in enumerate([(94, 10), (2, 40), (4, 90)]):
         made = shard(admin, tenant, users, name=str(number))
         admin.execute(
@@ -237,6 +239,6 @@ def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin
         admin.execute("UPDATE offer_shard SET status = 'succeeded', claimed_at = NULL WHERE id = %s", [made])
     admin.execute("UPDATE offer_shard SET completed_at = %s", [NOW - timedelta(minutes=14)])
 
-    with keeper_database.delivery() as connection:
+    with maintenance_database.delivery() as connection:
         assert pool_list.user_seconds(connection, NOW) == pytest.approx(40, abs=5)
         assert pool_list.user_seconds(connection, NOW + timedelta(minutes=1)) is None

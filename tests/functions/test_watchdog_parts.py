@@ -18,7 +18,7 @@ from functions.watchdog.parts import StepsFailedError, run_all
 from functions.watchdog.retention import maintain_dead_letters, purge
 from tests.dead_letters.letters import NOON, dying
 from tests.delivery.harness import Context
-from tests.functions.test_purge import NOW, called, sent
+from tests.functions.test_purge import NOW, add_llm_calls, add_messages
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 
 __all__ = ["s3", "tenant"]
@@ -33,15 +33,15 @@ def failing(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def there(admin: Connection, *tables: str) -> dict[str, int]:
-    """Return the numbers of rows."""
+def row_counts(admin: Connection, *tables: str) -> dict[str, int]:
+    """Return the number of rows by table."""
     return {table: row[0] for table in tables for row in admin.execute(f"SELECT count(*) FROM {table}".encode())}
 
 
 @pytest.fixture
-def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str) -> Iterator[ModuleType]:
+def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> Iterator[ModuleType]:
     """Import the handler in a separate environment."""
-    monkeypatch.setenv("DATABASE_URL", keeper_database_url)
+    monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps({}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
     module = importlib.import_module("functions.watchdog.handler")
@@ -55,8 +55,8 @@ def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str) -> Iterat
 @pytest.fixture
 def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
     """Store an expired message, call, dead letter and payload. Return the payload's key."""
-    sent(admin, LONG_AGO)
-    called(admin, LONG_AGO)
+    add_messages(admin, LONG_AGO)
+    add_llm_calls(admin, LONG_AGO)
     dying(database, tenant)()
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOON])
     key = f"tasks/{tenant}/1"
@@ -73,12 +73,12 @@ def test_s3_failure_does_not_block_other_purges(
     s3.refused = {everything_due}
 
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"failed in part: purge$"):
+        with pytest.raises(RuntimeError, match=r"run failed: purge$"):
             handler.handle({}, Context())
 
-    assert there(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_deletion": 1}
-    told = [vars(record) for record in caplog.records if "part" in vars(record)]
-    assert [(one["part"], one["error"]) for one in told] == [
+    assert row_counts(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_deletion": 1}
+    logged = [vars(record) for record in caplog.records if "part" in vars(record)]
+    assert [(one["part"], one["error"]) for one in logged] == [
         ("payload", "S3 did not delete 1 of 1 payloads: InternalError")
     ] * 2
 
@@ -102,37 +102,37 @@ def test_failing_step_fails_the_run_after_the_others(
 ) -> None:
     monkeypatch.setattr(handler, broken, failing(ValueError("the value 4711 of some column")))
 
-    with pytest.raises(RuntimeError, match=r"failed in part: purge$") as raised:
+    with pytest.raises(RuntimeError, match=r"run failed: purge$") as raised:
         handler.handle({}, Context())
 
-    assert {table for table, number in there(admin, *DUE).items() if number} == left
+    assert {table for table, number in row_counts(admin, *DUE).items() if number} == left
     assert raised.value.__context__ is None
-    told = [vars(record).get("error") for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 2
-    assert "some column" not in str(told)
+    logged = [vars(record).get("error") for record in caplog.records if record.levelname == "ERROR"]
+    assert len(logged) == 2
+    assert "some column" not in str(logged)
 
 
-def test_unpurgeable_table_blocks_no_other(keeper_database: Database, admin: Connection) -> None:
-    sent(admin, LONG_AGO)
-    called(admin, LONG_AGO)
+def test_unpurgeable_table_blocks_no_other(maintenance_database: Database, admin: Connection) -> None:
+    add_messages(admin, LONG_AGO)
+    add_llm_calls(admin, LONG_AGO)
     admin.execute("REVOKE DELETE ON outbox FROM counterfoil_maintenance, counterfoil_delivery")
 
     with pytest.raises(StepsFailedError, match=r"failed: outbox$"):
-        purge(keeper_database, lambda: datetime.now(UTC))
+        purge(maintenance_database, lambda: datetime.now(UTC))
 
-    assert there(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
+    assert row_counts(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
 
 
-def test_failed_deletion_of_operations_stops_no_other(
-    keeper_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
+def test_failed_deletion_of_operations_blocks_no_other(
+    maintenance_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due
     monkeypatch.setattr(store, "delete_expired", failing(ConflictError("A deadlock")))
 
     with pytest.raises(StepsFailedError, match=r"failed: operation$"):
-        maintain_dead_letters(keeper_database, lambda: NOW, timedelta(days=30))
+        maintain_dead_letters(maintenance_database, lambda: NOW, timedelta(days=30))
 
-    assert there(admin, "dead_letter") == {"dead_letter": 0}
+    assert row_counts(admin, "dead_letter") == {"dead_letter": 0}
 
 
 def test_nested_steps_are_reported_together() -> None:
@@ -140,7 +140,7 @@ def test_nested_steps_are_reported_together() -> None:
 
 
 def test_unavailable_database_stops_further_queries() -> None:
-    away = failing(DatabaseUnavailableError("PostgreSQL is not available"))
+    fail_unavailable = failing(DatabaseUnavailableError("PostgreSQL is not available"))
     ran: list[str] = []
 
     def runs() -> int:
@@ -148,8 +148,8 @@ def test_unavailable_database_stops_further_queries() -> None:
         return 1
 
     with pytest.raises(StepsFailedError, match=r"failed: a, c$"):  # each with its own reason
-        run_all({"a": away, "b": runs, "c": away, "d": runs})
+        run_all({"a": fail_unavailable, "b": runs, "c": fail_unavailable, "d": runs})
     assert len(ran) == 2
 
     with pytest.raises(DatabaseUnavailableError):
-        run_all({"a": away, "b": away, "c": lambda: pytest.fail("it would wait, too")})
+        run_all({"a": fail_unavailable, "b": fail_unavailable, "c": lambda: pytest.fail("it would wait, too")})

@@ -1,4 +1,4 @@
-"""The watchdog restores undone pauses and records each minute."""
+"""The watchdog applies requested pauses and records the queues each minute."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,15 +18,15 @@ from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.functions.mappings import MAPPING, FakeLambda, refusal
 
 QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
-Round = Callable[[], dict[str, int]]
+Run = Callable[[], dict[str, int]]
 
 
 @pytest.fixture
-def look_after(
-    keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
-) -> Round:
+def run_step(
+    maintenance_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
+) -> Run:
     monkeypatch.setattr(aws, "client", lambda service: {"lambda": lambda_, "sqs": sqs}[service])
-    return lambda: update_queues(keeper_database, QUEUES, clock, lambda: 30.0)
+    return lambda: update_queues(maintenance_database, QUEUES, clock, lambda: 30.0)
 
 
 def pause(database: Database, clock: Clock) -> None:
@@ -34,74 +34,76 @@ def pause(database: Database, clock: Clock) -> None:
 
 
 def test_pauses_are_applied_and_minutes_recorded(
-    look_after: Round, keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
+    run_step: Run, maintenance_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
 ) -> None:
-    pause(keeper_database, clock)
-    sqs.depths[QUEUE_URL] = 3  # for each of its three numbers
+    pause(maintenance_database, clock)
+    sqs.depths[QUEUE_URL] = 3  # for each of the three message counts
 
-    assert look_after() == {"queue_pause": 1, "queue_ends": 0, "queue_minute_stats": 1}
+    assert run_step() == {"queue_pause": 1, "queue_ends": 0, "queue_minute_stats": 1}
 
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Disabled"
     assert admin.execute("SELECT worker, pending, depth FROM queue_minute_stats").fetchall() == [("matching", 0, 9)]
-    assert look_after()["queue_pause"] == 0
+    assert run_step()["queue_pause"] == 0
 
 
-def test_a_mapping_in_transition_is_waited_for(
-    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+def test_mapping_in_transition_is_paused_later(
+    run_step: Run, maintenance_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
-    pause(keeper_database, clock)
+    pause(maintenance_database, clock)
     lambda_.states[MAPPING] = "Updating"
-    look_after()
+    run_step()
     assert lambda_.calls == []
     lambda_.settle()
-    look_after()
+    run_step()
     assert lambda_.calls == [(MAPPING, False)]
 
 
 def test_unavailable_lambda_does_not_block_minutes(
-    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+    run_step: Run, maintenance_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
-    pause(keeper_database, clock)
+    pause(maintenance_database, clock)
     lambda_.refuse[MAPPING] = refusal("ServiceException", "GetEventSourceMapping", 500)
-    assert look_after()["queue_minute_stats"] == 1
+    assert run_step()["queue_minute_stats"] == 1
 
 
 def test_unavailable_sqs_leaves_depth_unknown(
-    look_after: Round, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch, admin: Connection
+    run_step: Run, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch, admin: Connection
 ) -> None:
-    def away(**_: object) -> dict[str, object]:
+    def unavailable(**_: object) -> dict[str, object]:
         raise refusal("InternalError", "GetQueueAttributes", 500)
 
-    monkeypatch.setattr(sqs, "get_queue_attributes", away)
-    assert look_after()["queue_minute_stats"] == 1
+    monkeypatch.setattr(sqs, "get_queue_attributes", unavailable)
+    assert run_step()["queue_minute_stats"] == 1
     assert admin.execute("SELECT depth FROM queue_minute_stats").fetchall() == [(None,)]
 
 
-def test_failures_are_reported(look_after: Round, admin: Connection) -> None:
+def test_failed_queue_minute_is_reported(run_step: Run, admin: Connection) -> None:
     admin.execute("ALTER TABLE queue_minute_stats RENAME TO elsewhere")
     with pytest.raises(StepsFailedError, match="queue_minute_stats"):
-        look_after()
+        run_step()
 
 
 def test_work_of_paused_queue_is_resent_after_retention(
-    keeper_database: Database,
+    maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
     pending: Callable[..., Message],
 ) -> None:
-    """A paused queue is not empty, so its messages are not duplicated, however long they wait."""
+    """Messages in a paused queue are not resent before its retention ends, however long they wait."""
     chosen = settings()
-    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
-    pause(keeper_database, clock)
+    watchdog = Watchdog(
+        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    )
+    pause(maintenance_database, clock)
     waiting, begun = pending(), pending(status="in-progress")
     for message in (waiting, begun):
         start_revision(admin, "matching", [message.work_id], clock())
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s, matching_lease_expires_at = %s"
         " WHERE id = %s",
-        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker crashed when the queue was paused
+        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker crashed during the pause
     )
     clock.pass_(seconds=61)
     assert watchdog.run().sent == 2  # the outbox continues
@@ -115,9 +117,9 @@ def test_work_of_paused_queue_is_resent_after_retention(
     assert watchdog.run().resent == {"matching": 0}
 
 
-def test_workers_of_another_deployment_are_left_alone(
-    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+def test_workers_of_another_deployment_are_skipped(
+    run_step: Run, maintenance_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
-    request_pause(keeper_database, PauseRequest("tasks", True, "Its model is unavailable", "kim", clock(), 0))
-    assert look_after()["queue_pause"] == 0
+    request_pause(maintenance_database, PauseRequest("tasks", True, "Its model is unavailable", "kim", clock(), 0))
+    assert run_step()["queue_pause"] == 0
     assert lambda_.calls == []

@@ -1,4 +1,4 @@
-"""Every step of a watchdog run is executed despite failures, which fail the run at the end."""
+"""Every step of a watchdog run is executed despite failures. The run fails at the end."""
 
 import importlib
 import json
@@ -28,9 +28,9 @@ QUEUES = {"acquisition": "http://q/a", "ingestion": "http://q/i", "matching": "h
 
 
 @pytest.fixture
-def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
+def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
     """Import the handler in a separate environment."""
-    monkeypatch.setenv("DATABASE_URL", keeper_database_url)
+    monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps(QUEUES))
     module = importlib.import_module("functions.watchdog.handler")
     settings.cache_clear()
@@ -94,7 +94,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
     for name, step in list(steps.items()):
         monkeypatch.setitem(steps, name, fails if name == broken else noted(name, step))
 
-    with pytest.raises(RuntimeError, match=f"failed in part: {broken}$") as raised:
+    with pytest.raises(RuntimeError, match=f"run failed: {broken}$") as raised:
         handler.handle({}, Context())
 
     assert ran == [name for name in steps if name != broken]
@@ -102,12 +102,12 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
     assert "4711" not in capsys.readouterr().out
 
 
-def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_outage_fails_the_run(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    with pytest.raises(RuntimeError, match="failed in part: notifications, recovery, measures, breakers, purge"):
+    with pytest.raises(RuntimeError, match="run failed: notifications, recovery, measures, breakers, purge"):
         handler.handle({}, Context())
 
 
@@ -125,13 +125,13 @@ def test_notifications_leave_time_to_later_steps(handler: ModuleType, monkeypatc
     assert left == [17]
 
 
-def test_each_step_leaves_enough_to_those_behind_it(handler: ModuleType) -> None:
+def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
     steps = list(handler.watchdog())
     (row,) = (row for row in WORKERS if row.name == "watchdog")
 
     assert list(handler.KEPT) == steps
     assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.MIN_SECONDS_LEFT
-    for step, behind in pairwise(steps[:-1]):  # the last step may run in the next round
+    for step, behind in pairwise(steps[:-1]):  # the last step can wait for the next run
         assert handler.KEPT[step] - handler.KEPT[behind] >= handler.MIN_SECONDS_LEFT
     needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_TIMEOUT_SECONDS)
     assert handler.KEPT["measures"] - handler.KEPT["breakers"] >= needed
@@ -141,7 +141,7 @@ def test_each_step_leaves_enough_to_those_behind_it(handler: ModuleType) -> None
 def test_step_without_time_left_is_named(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
 
-    with pytest.raises(RuntimeError, match=r"failed in part: notifications$"):
+    with pytest.raises(RuntimeError, match=r"run failed: notifications$"):
         handler.handle({}, Context(left=handler.KEPT["notifications"] + handler.MIN_SECONDS_LEFT - 1))
 
 

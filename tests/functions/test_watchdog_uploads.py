@@ -62,12 +62,12 @@ def put(s3: Any) -> Put:
 
 
 @pytest.fixture
-def run(keeper_database: Database, clock: Clock, s3: Any) -> Run:
-    """`run()` is one run of the watchdog. Returns how many jobs it created."""
+def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
+    """`run()` runs the watchdog once. Returns the number of jobs that it created."""
 
     def run(*, is_queue_empty: bool = True) -> int:
         return reconcile_uploads(
-            keeper_database, BUCKET, clock, lambda: 30.0, lost_after=HOUR, is_queue_empty=lambda: is_queue_empty
+            maintenance_database, BUCKET, clock, lambda: 30.0, lost_after=HOUR, is_queue_empty=lambda: is_queue_empty
         )
 
     return run
@@ -198,7 +198,7 @@ def test_a_large_bucket_is_listed_over_many_runs(
     keys = [f"uploads/acme/{number:03}.xml" for number in range(50)]
     for key in keys:
         put(key)
-    calls = counting(s3, monkeypatch)
+    calls = count_listings(s3, monkeypatch)
 
     counted = []
     for _ in range(3):
@@ -211,8 +211,8 @@ def test_a_large_bucket_is_listed_over_many_runs(
     assert calls["inbox/"] == 1
 
 
-def counting(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Listing calls by prefix, from now on."""
+def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Count further listing calls by prefix."""
     calls: dict[str, int] = {}
     real = s3.list_object_versions
 
@@ -249,7 +249,7 @@ def test_a_failed_page_is_listed_again(
 def test_queued_events_of_a_backlog_are_not_lost(
     run: Run, put: Put, database: Database, clock: Clock, measured: Measured, admin: Connection
 ) -> None:
-    """A paused queue, or one with a backlog, holds the events of uploads that are older than an hour."""
+    """A paused or busy queue may contain events of uploads that are older than an hour."""
     version = put("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())

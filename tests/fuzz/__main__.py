@@ -10,8 +10,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-SLOWEST_SECONDS = 10
-MOST_MEGABYTES = 512
+MAX_SECONDS = 10
+MAX_MEGABYTES = 512
 FOLDER = Path("build") / "fuzz"
 
 
@@ -51,7 +51,7 @@ def _process(name: str, seconds: int, runs: int | None) -> int:
 
 def fuzz(name: str, seconds: int, runs: int | None) -> None:
     """Fuzz in this process, which libFuzzer exits."""
-    import atheris  # available only for Linux on x86-64
+    import atheris  # only available on Linux x86-64
 
     with atheris.instrument_imports(include=["counterfoil", "pypdf", "email", "zipfile"]):
         from tests.fuzz import targets
@@ -63,8 +63,8 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
     bound = f"-max_total_time={seconds}" if runs is None else f"-runs={runs}"
     flags = [
         bound,
-        f"-timeout={SLOWEST_SECONDS}",
-        f"-rss_limit_mb={MOST_MEGABYTES}",
+        f"-timeout={MAX_SECONDS}",
+        f"-rss_limit_mb={MAX_MEGABYTES}",
         f"-max_len={target.longest}",
         f"-artifact_prefix={FOLDER / name}/",
         "-print_final_stats=1",

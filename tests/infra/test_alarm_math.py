@@ -39,7 +39,7 @@ def test_per_minute_alarm_survives_missed_watchdog_runs(pipeline: Template):
     [[0.2] * 30, [0.0] * 10 + [5.0] * 4 + [0.0] * 16, [0.25, 0.25, 0.25, 0.1] * 6, [None] * 30],
     ids=["at the threshold", "a burst of four minutes", "interrupted", "no data"],
 )
-def test_lower_dead_letter_rates_are_silent(pipeline: Template, rates: list[float | None]):
+def test_lower_dead_letter_rates_raise_no_alarm(pipeline: Template, rates: list[float | None]):
     assert not any(alarm_states(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
 
 
@@ -106,7 +106,7 @@ def test_silence_after_a_deployment_has_a_grace_period(
 
 
 @pytest.mark.parametrize(("name", "metric", "grace", "first"), SILENT)
-def test_silence_without_a_deployment_is_raised(
+def test_silence_without_a_deployment_raises_an_alarm(
     pipeline: Template,
     name: str,
     metric: str,
@@ -133,7 +133,7 @@ def test_single_value_alarms_fire_above_their_threshold(
     assert alarm_states(alarm(pipeline, name), {(metric, ""): [loud] * 10})[-1]
 
 
-def test_outdated_upload_listing_alarms_until_the_next_listing(pipeline: Template):
+def test_outdated_upload_listing_raises_alarm_until_next_listing(pipeline: Template):
     day = 86_400.0
     ages = [0.0, day, day + 60, None, day + 180, 0.0, None, None]
 
@@ -142,7 +142,7 @@ def test_outdated_upload_listing_alarms_until_the_next_listing(pipeline: Templat
     assert raised == [False, False, True, False, True, False, False, False]
 
 
-def test_unattempted_returns_are_raised_for_five_minutes(pipeline: Template):
+def test_unattempted_return_raises_alarm_for_five_minutes(pipeline: Template):
     returns = [None] * 5 + [1.0] + [None] * 9
     attempted: Series = {("ReturnedUnattempted", "matching"): [1.0] * len(returns)}
 

@@ -100,7 +100,7 @@ def emitted(written: str) -> set[Metric]:
 def written(
     database: Database,
     database_url: str,
-    keeper_database_url: str,
+    maintenance_database_url: str,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -117,7 +117,7 @@ def written(
     s3.list_object_versions.return_value = {"IsTruncated": False}
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": sqs}[service])
     environment = {
-        "DATABASE_URL": keeper_database_url,
+        "DATABASE_URL": maintenance_database_url,
         "QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES}),
         "RETRY_QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES if row.has_retry_queue}),
         "SLACK_WEBHOOK_URL": "http://127.0.0.1:1/hook",
@@ -318,7 +318,7 @@ def test_alarm_settings_match_the_watch(aws: Synthesis, watch: AlarmSpec):
         assert all(part["MetricStat"]["Metric"]["Namespace"] == NAMESPACE for part in alarm.get("Metrics", [])[1:])
 
 
-def test_default_thresholds():
+def test_default_thresholds_are_unchanged():
     assert THRESHOLDS == {
         "stuck-in-progress": 0,
         "waiting-for-retry": 1000,

@@ -25,7 +25,7 @@ def test_invalid_context_prints_an_error_and_fails(capsys: pytest.CaptureFixture
     from infra.__main__ import main
 
     assert main({"stage": "prod"}) == 1
-    assert capsys.readouterr().err.startswith("There is no stage 'prod'")
+    assert capsys.readouterr().err.startswith("Unknown stage 'prod'")
 
 
 def test_unsafe_worker_row_aborts_synthesis(dependencies: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -158,7 +158,7 @@ def test_state_never_refers_to_the_pipeline(aws: Synthesis):
         assert "counterfoil-pipeline" not in json.dumps(aws[stack].document)
 
 
-def test_new_settings_of_functions_leave_state_untouched(aws: Synthesis, dependencies: Package, tmp_path: Path):
+def test_new_function_settings_do_not_change_state_stack(aws: Synthesis, dependencies: Package, tmp_path: Path):
     changed = synthesize(tmp_path, {"settings": {"LEASE_SECONDS": "90"}, "alarms": {"retry-rate": 7}}, dependencies)
 
     assert changed["data"] == aws["data"]

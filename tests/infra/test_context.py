@@ -86,7 +86,7 @@ def test_custom_issuer_and_audience_are_read():
     ],
 )
 def test_incomplete_or_plain_http_issuer_is_rejected(context: dict[str, str]):
-    with pytest.raises(ContextError, match=r"'issuer' .* and 'audience' go together"):
+    with pytest.raises(ContextError, match=r"'issuer' .* and 'audience', or neither"):
         deployment(**context)
 
 
@@ -112,41 +112,41 @@ def test_local_stage_accepts_timeout_and_secrets():
     [
         (
             {"settings": '{"RETRY_MAX": "1"}'},
-            r"There is no setting 'RETRY_MAX': known are ALERT_EMAILS, BREAKER_FAILURE_THRESHOLD, ",
+            r"Unknown setting 'RETRY_MAX'\. Known settings: ALERT_EMAILS, BREAKER_FAILURE_THRESHOLD, ",
         ),
-        ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: write "\.\.\."'),
+        ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: use "\.\.\."'),
         ({"settings": "[]"}, r"The context 'settings' must be a JSON object, such as \{\}"),
         ({"settings": "{"}, r"The context 'settings' must be a JSON object: .* at 1"),
         ({"settings": '{"LLM_API_KEY": "k"}'}, r"LLM_API_KEY is a secret: put it into Secrets Manager"),
         ({"settings": '{"SLACK_WEBHOOK_URL": "k"}'}, r"SLACK_WEBHOOK_URL is a secret"),
-        ({"settings": '{"QUEUE_URLS": "{}"}'}, r"QUEUE_URLS is given to each function by the stack: take it out"),
+        ({"settings": '{"QUEUE_URLS": "{}"}'}, r"The stack sets QUEUE_URLS for each function: remove it"),
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
         ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
         ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
-        ({"settings": '{"OCR_PROVIDER": "other"}'}, r"OCR_PROVIDER must be textract, or be omitted, and is 'other'"),
+        ({"settings": '{"OCR_PROVIDER": "other"}'}, r"OCR_PROVIDER must be textract or omitted, not 'other'"),
         (
             {"settings": '{"HTTP_REQUEST_TASKS_ENABLED": "true"}'},
-            r"HTTP_REQUEST_TASKS_ENABLED needs a way to the internet, .* -c enableWebhooks=true",
+            r"HTTP_REQUEST_TASKS_ENABLED requires internet access: add -c enableWebhooks=true",
         ),
-        ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
-        ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
+        ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the worker table"),
+        ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, not '0'"),
         ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),
         (
             {"alarms": '{"stuck": 1}'},
-            r"There is no alarm 'stuck' with a threshold: known are attempts-before-success, ",
+            r"Unknown alarm 'stuck'\. Alarms with a threshold: attempts-before-success, ",
         ),
-        ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, and is '1'"),
+        ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, not '1'"),
         ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
-        ({"enableSlack": "yes"}, r"The context 'enableSlack' must be true or false, and is 'yes'"),
+        ({"enableSlack": "yes"}, r"The context 'enableSlack' must be true or false, not 'yes'"),
         ({"mailDomain": "Acme.example"}, r"'mailDomain' must be a domain in lower case, such as in.example.com"),
         ({"mailDomain": "localhost"}, r"'mailDomain' must be a domain"),
-        ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, 'counterfoil inge"),
+        ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, use 'counterfoil "),
         ({**LOCAL, "inventory": "true"}, r"'inventory' is for AWS: the local cloud has no S3 Inventory"),
         ({"inventory": "daily"}, r"'inventory' must be true or false"),
-        ({"stage": "prod"}, r"There is no stage 'prod': leave it out for AWS, or say -c stage=local"),
+        ({"stage": "prod"}, r"Unknown stage 'prod': omit it for AWS, or use -c stage=local"),
         ({**LOCAL, "databaseUrl": None}, r"add -c databaseUrl="),
-        ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
+        ({"secretArn": "mine"}, r"'secretArn' must be the complete ARN of a secret, not 'mine'"),
     ],
 )
 def test_invalid_context_is_rejected(context: dict[str, Any], message: str):
@@ -182,10 +182,10 @@ def test_retention_is_days_by_prefix():
 @pytest.mark.parametrize(
     ("retention", "message"),
     [
-        ({"tasks/": 1}, "'tasks/' has no retention to set: use one of uploads/, inbox/"),
-        ({"uploads/": 0}, "must be whole days, 1 or more, and is 0"),
+        ({"tasks/": 1}, "'tasks/' has no configurable retention: use one of uploads/, inbox/"),
+        ({"uploads/": 0}, "must be whole days, 1 or more, not 0"),
         ({"uploads/": True}, "must be whole days"),
-        ({"inbox/": "30"}, "must be whole days, 1 or more, and is '30'"),
+        ({"inbox/": "30"}, "must be whole days, 1 or more, not '30'"),
     ],
 )
 def test_invalid_retention_is_rejected(retention: dict[str, Any], message: str):

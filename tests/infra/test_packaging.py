@@ -132,13 +132,13 @@ def test_caches_and_hidden_files_are_not_packed(project: Path):
 
 def test_row_without_handler_is_rejected(project: Path):
     with pytest.raises(
-        PackagingError, match=r"functions/three/handler\.py is missing: write it, or take the row 'three' out"
+        PackagingError, match=r"functions/three/handler\.py is missing: add it, or remove the row 'three'"
     ):
         function("three", (), LAMBDA, root=project)
 
 
 def test_missing_extra_file_is_rejected(project: Path):
-    with pytest.raises(PackagingError, match=r"^pages is missing in the project and cannot be packed"):
+    with pytest.raises(PackagingError, match=r"^pages does not exist in the project and cannot be packed"):
         function("one", ("pages",), LAMBDA, root=project)
 
 

@@ -25,7 +25,7 @@ from infra.worker_table import (
 ROOT = Path(__file__).parents[2]
 SOURCE = WorkerSpec(
     name="source",
-    does="feeds the other",
+    does="feeds another worker",
     fed_by=Trigger.OUTBOX,
     timeout=60,
     memory=512,
@@ -37,8 +37,13 @@ SOURCE = WorkerSpec(
 )
 SINK = replace(SOURCE, name="sink")
 CLOCK = WorkerSpec(name="clock", does="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1)
-UNDERTAKER = replace(
-    SOURCE, name="undertaker", fed_by=Trigger.DEAD_LETTER_QUEUES, maximum_concurrency=2, alarms=(), sends_to=ALL_QUEUES
+DLQ_CONSUMER = replace(
+    SOURCE,
+    name="dlq_consumer",
+    fed_by=Trigger.DEAD_LETTER_QUEUES,
+    maximum_concurrency=2,
+    alarms=(),
+    sends_to=ALL_QUEUES,
 )
 
 
@@ -79,21 +84,21 @@ def test_rows_match_the_folders_with_handlers():
     ],
 )
 def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
-    assert refusal([replace(SOURCE, **changes), SINK, CLOCK, UNDERTAKER]) is None
+    assert refusal([replace(SOURCE, **changes), SINK, CLOCK, DLQ_CONSUMER]) is None
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"reserved_concurrency": 3}, r"raise reserved_concurrency from 3 to 4 or lower maximum_concurrency"),
-        ({"maximum_concurrency": 1}, r"set maximum_concurrency between 2 and 1000, AWS's bounds, it is 1"),
-        ({"maximum_concurrency": 1001, "reserved_concurrency": 1001}, r"between 2 and 1000, AWS's bounds, it is 1001"),
+        ({"maximum_concurrency": 1}, r"set maximum_concurrency between 2 and 1000, the limits of AWS, it is 1"),
+        ({"maximum_concurrency": 1001, "reserved_concurrency": 1001}, r"2 and 1000, the limits of AWS, it is 1001"),
         ({"visibility": 359}, r"raise visibility from 359 to 360 s \(6 x timeout \+ batching_window\)"),
         ({"batching_window": 5}, r"raise visibility from 360 to 365 s"),
         ({"visibility": 43_201}, r"lower visibility from 43201 to 43200 s or less"),
         ({"batch_size": 0}, r"set batch_size between 1 and 10000, it is 0"),
         ({"batch_size": 10_001, "batching_window": 1, "visibility": 400}, r"between 1 and 10000, it is 10001"),
-        ({"batch_size": 11}, r"set batching_window to 1 s or more, for AWS refuses batches of 11 without one"),
+        ({"batch_size": 11}, r"set batching_window to 1 s or more, because AWS rejects batches of 11"),
         ({"batching_window": 301, "visibility": 700}, r"set batching_window between 0 and 300 s, it is 301"),
         ({"batching_window": -1}, r"set batching_window between 0 and 300 s, it is -1"),
         ({"start_margin": 60}, r"set start_margin \(60 s\) below timeout \(60 s\)"),
@@ -105,18 +110,18 @@ def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
         ({"permits": 0}, r"set permits to 1 or more"),
         ({"name": "Source"}, r"its name must be lower-case"),
         ({"name": "so-urce"}, r"its name must be lower-case"),
-        ({"sends_to": ("nobody",)}, r"sends_to names 'nobody', which is no worker"),
+        ({"sends_to": ("nobody",)}, r"sends_to names 'nobody', which is not a worker"),
         ({"invokes": ("nobody",)}, r"invokes names 'nobody', which is not a worker"),
-        ({"sends_to": ("clock",)}, r"sends_to names 'clock', which has no queue: take it out"),
-        ({"sends_to": ("source",)}, r"take its own name out of sends_to"),
+        ({"sends_to": ("clock",)}, r"sends_to names 'clock', which has no queue: remove it"),
+        ({"sends_to": ("source",)}, r"remove its own name from sends_to"),
         ({"reads": ("uploads",)}, r"write the prefix 'uploads' in reads without a leading and with a trailing slash"),
         ({"reads": ("/uploads/",)}, r"write the prefix '/uploads/' in reads"),
         ({"writes": ("children",)}, r"write the prefix 'children' in writes without a leading and with"),
-        ({"writes": ("uploads/",)}, r"take uploads/ out of writes, because S3 announces"),
-        ({"writes": ("inbox/",)}, r"take inbox/ out of writes, because S3 announces"),
-        ({"depends_on": "llm"}, r"add 'llm' to calls_out, for all of its work depends on it"),
-        ({"fed_by": Trigger.S3_EVENTS}, r"put Alarm\.MESSAGE_AGE into alarms if S3 feeds it"),
-        ({"alarms": (Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE)}, r"put Alarm\.MESSAGE_AGE into alarms if S3 feeds it"),
+        ({"writes": ("uploads/",)}, r"remove uploads/ from writes, because S3 sends"),
+        ({"writes": ("inbox/",)}, r"remove inbox/ from writes, because S3 sends"),
+        ({"depends_on": "llm"}, r"add 'llm' to calls_out, because depends_on requires it"),
+        ({"fed_by": Trigger.S3_EVENTS}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
+        ({"alarms": (Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE)}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
 )
@@ -136,18 +141,18 @@ def test_retry_queue_counts_against_reserved_concurrency():
 
 def test_retry_queue_requires_a_queue():
     assert not replace(CLOCK, retries="requeue").has_retry_queue
-    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take retries out"):
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': remove retries"):
         validate([replace(CLOCK, retries="requeue")])
 
 
 def test_only_scheduled_workers_have_an_interval():
     assert refusal([replace(CLOCK, every="hour")]) is None
-    sentence = "Worker 'source': take every out, for no schedule starts it."
+    sentence = "Worker 'source': remove every, because no schedule starts it."
     assert refusal([replace(SOURCE, every="hour"), SINK]) == sentence
 
 
 def test_retry_waits_require_the_requeue_policy():
-    with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_delays out"):
+    with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or remove retry_delays"):
         validate([replace(SOURCE, retry_delays=(30,)), SINK])
 
 
@@ -158,12 +163,12 @@ def test_duplicate_row_name_is_rejected():
 
 def test_every_dlq_counts_against_consumer_concurrency():
     third = replace(SOURCE, name="third")
-    assert refusal([SOURCE, SINK, UNDERTAKER]) is None
+    assert refusal([SOURCE, SINK, DLQ_CONSUMER]) is None
 
     with pytest.raises(
-        WorkerTableError, match=r"'undertaker': raise reserved_concurrency from 4 to 6 .* its 3 mappings of 2"
+        WorkerTableError, match=r"'dlq_consumer': raise reserved_concurrency from 4 to 6 .* its 3 mappings of 2"
     ):
-        validate([SOURCE, SINK, third, UNDERTAKER])
+        validate([SOURCE, SINK, third, DLQ_CONSUMER])
 
 
 @pytest.mark.parametrize(
@@ -177,7 +182,7 @@ def test_worker_without_queue_rejects_mapping_settings(changes: dict[str, Any]):
 
 
 def test_worker_without_queue_rejects_dead_letter_alarm():
-    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take Alarm\.DEAD_LETTERS out of alarms"):
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': remove Alarm\.DEAD_LETTERS from alarms"):
         validate([replace(CLOCK, alarms=(Alarm.DEAD_LETTERS,))])
 
 
@@ -186,9 +191,9 @@ def test_worker_may_always_send_to_its_queue():
 
 
 def test_every_queue_includes_later_rows():
-    rows = [SOURCE, UNDERTAKER, CLOCK, SINK]
+    rows = [SOURCE, DLQ_CONSUMER, CLOCK, SINK]
 
-    assert targets(rows, UNDERTAKER) == mappings(rows, UNDERTAKER) == queue_workers(rows) == [SOURCE, SINK]
+    assert targets(rows, DLQ_CONSUMER) == mappings(rows, DLQ_CONSUMER) == queue_workers(rows) == [SOURCE, SINK]
 
 
 def test_capped_table_is_valid_with_lower_concurrency():
@@ -200,7 +205,7 @@ def test_capped_table_is_valid_with_lower_concurrency():
 
 
 def test_worker_without_queue_rejects_depends_on():
-    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take depends_on out, for it has no queue"):
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': remove depends_on, because it has no queue"):
         validate([replace(CLOCK, calls_out=("llm",), depends_on="llm")])
 
 
@@ -222,6 +227,6 @@ def test_matching_has_a_permit_per_batch_message():
     assert matching.permits == matching.batch_size
 
 
-@pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (UNDERTAKER, 4), (CLOCK, 1)])
+@pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (DLQ_CONSUMER, 4), (CLOCK, 1)])
 def test_queue_worker_uses_two_connections_beyond_permits(row: WorkerSpec, expected: int):
     assert row.connections == expected

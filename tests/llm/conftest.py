@@ -39,15 +39,15 @@ class Time:
 
 @dataclass
 class Guards:
-    """Stub of the circuit breakers. Raises the error in `closed`, if there is one."""
+    """Stub of the circuit breakers. Raises `error` if it is set."""
 
     seen: list[tuple[str, str]] = field(default_factory=list)
-    closed: CounterfoilError | None = None
+    error: CounterfoilError | None = None
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        if self.closed is not None:
-            raise self.closed
+        if self.error is not None:
+            raise self.error
         try:
             yield
         except BaseException as error:

@@ -263,7 +263,7 @@ def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards
 def test_open_breaker_prevents_call_and_record(
     ask: Any, guards: Guards, scripted: Server, time: Time, admin: Connection
 ):
-    guards.closed = BreakerOpenError("open", until=NOW)
+    guards.error = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask(GOOD)
     assert (scripted.requests, time.waits, recorded_calls(admin)) == ([], [], [])
@@ -279,7 +279,7 @@ def test_breaker_opening_between_attempts_raises_last_error(
     bad: Step, error: type[Exception], ask: Any, guards: Guards, scripted: Server, time: Time
 ):
     def opened() -> None:
-        guards.closed = BreakerOpenError("open", until=NOW)
+        guards.error = BreakerOpenError("open", until=NOW)
 
     time.on_wait = opened
     with pytest.raises(error):
@@ -401,11 +401,11 @@ def test_logs_omit_question_answer_and_key(
 
 
 def test_probe_is_one_small_guarded_call(
-    provider: str, model: Make, scripted: Server, guards: Guards, admin: Connection, keeper_database: Database
+    provider: str, model: Make, scripted: Server, guards: Guards, admin: Connection, maintenance_database: Database
 ):
     scripted.then(Answer("", cut_off=True))
     llm = model(provider)
-    llm._database = keeper_database  # the role of the watchdog
+    llm._database = maintenance_database  # the role of the watchdog
     llm.probe()
     body = scripted.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]

@@ -192,7 +192,7 @@ def test_refused_question_does_not_affect_the_breaker(
 
 
 def test_open_breaker_spends_no_budget(ask: Ask, guards: Any, admin: Connection):
-    guards.closed = BreakerOpenError("open", until=NOW)
+    guards.error = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask()
     assert call_counts(admin) == []

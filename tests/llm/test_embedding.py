@@ -131,7 +131,7 @@ def test_model_name_includes_its_provider(settings: Settings, provider: str):
         ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is wrong"),
         (
             {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": "https://example.com"},
-            "EMBEDDING_URL is not for Bedrock",
+            "EMBEDDING_URL is not supported for Bedrock",
         ),
         ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is wrong"),
     ],

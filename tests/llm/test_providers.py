@@ -134,7 +134,7 @@ def test_client_errors_are_permanent(status: int, kind: type[Exception], reply: 
 @pytest.mark.parametrize(
     ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, PromptRejectedError)]
 )
-def test_payment_error_is_not_a_question_error(status: int, kind: type[Exception], reply: Any):
+def test_status_decides_whether_prompt_is_rejected(status: int, kind: type[Exception], reply: Any):
     with pytest.raises(RejectedRequestError) as caught:
         reply(Failure(status))
     assert type(caught.value) is kind
@@ -150,7 +150,7 @@ def test_payment_error_is_not_a_question_error(status: int, kind: type[Exception
         "Invocation of model ID the-model with on-demand throughput isn't supported.",
     ],
 )
-def test_configuration_error_is_not_a_question_error(message: str, provider: str, reply: Any):
+def test_configuration_error_does_not_reject_the_prompt(message: str, provider: str, reply: Any):
     body = {"error": {"type": "invalid_request_error", "message": message}, "message": message}
     kind = {"x-amzn-ErrorType": "ValidationException"} if provider == "bedrock" else {}
     with pytest.raises(RejectedRequestError) as caught:

@@ -32,7 +32,7 @@ def api(api_database_url: str):
 
 
 @pytest.fixture
-def keeper(keeper_database_url: str):
+def maintenance(maintenance_database_url: str):
     """An autocommit connection as counterfoil_maintenance."""
-    with psycopg.connect(keeper_database_url, autocommit=True) as connection:
+    with psycopg.connect(maintenance_database_url, autocommit=True) as connection:
         yield connection

@@ -10,10 +10,10 @@ from tests.factories import NOW
 from tests.migrations.tenants import Tenant, refused, rows
 
 
-def test_functions_cannot_take_stronger_roles(worker: Connection, keeper: Connection):
+def test_functions_cannot_assume_stronger_roles(worker: Connection, maintenance: Connection):
     for role in ("counterfoil_owner", "postgres", "pg_read_all_data"):
         assert refused(worker, f"SET ROLE {role}")
-        assert refused(keeper, f"SET ROLE {role}")
+        assert refused(maintenance, f"SET ROLE {role}")
 
 
 def test_no_role_bypasses_row_level_security(admin: Connection):
@@ -54,17 +54,17 @@ def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection
     assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id"), ("acquisition_job", "sequencer")}
 
 
-def test_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
+def test_maintenance_works_without_a_tenant(admin: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant):
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event", "ingestion_job"):
         for tenant in (ours, theirs):
             tenant.insert(admin, table)
-        assert keeper.execute(f"SELECT count(DISTINCT tenant_id) FROM {table}".encode()).fetchone() == (2,)
+        assert maintenance.execute(f"SELECT count(DISTINCT tenant_id) FROM {table}".encode()).fetchone() == (2,)
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event"):
-        theirs.insert(keeper, table)
-    keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
+        theirs.insert(maintenance, table)
+    maintenance.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
     outputs = 4  # two failed documents for the destination of each tenant
-    assert keeper.execute("DELETE FROM outbox").rowcount == 3 + outputs
-    assert keeper.execute("SELECT nextval('claim_token')").fetchone() is not None
+    assert maintenance.execute("DELETE FROM outbox").rowcount == 3 + outputs
+    assert maintenance.execute("SELECT nextval('claim_token')").fetchone() is not None
 
 
 FORBIDDEN_TO_WORKERS = (
@@ -91,13 +91,13 @@ def test_worker_changes_only_its_own_columns(worker: Connection, ours: Tenant):
 
 
 def test_notification_recipients_are_hidden_from_other_tenants(
-    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant
 ):
     for table in ("tenant_admin", "notification_delivery"):
         theirs.insert(admin, table)
-    assert len(keeper.execute("SELECT email FROM tenant_admin").fetchall()) == 1
-    assert keeper.execute("SELECT recipient FROM notification_delivery").fetchall() == [("them@example.com",)]
-    assert len(keeper.execute("SELECT name FROM tenant").fetchall()) == 2
+    assert len(maintenance.execute("SELECT email FROM tenant_admin").fetchall()) == 1
+    assert maintenance.execute("SELECT recipient FROM notification_delivery").fetchall() == [("them@example.com",)]
+    assert len(maintenance.execute("SELECT name FROM tenant").fetchall()) == 2
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
     assert worker.execute("SELECT email FROM tenant_admin").fetchall() == []
     assert refused(worker, "SELECT recipient FROM notification_delivery")
@@ -112,12 +112,12 @@ def test_notification_recipients_are_hidden_from_other_tenants(
 
 
 def test_dead_letter_audit_trail_is_append_only(
-    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant
 ):
     ours.insert(admin, "dead_letter_audit")
     before = rows(admin, "dead_letter_audit")
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
-    for connection in (worker, keeper):
+    for connection in (worker, maintenance):
         for statement in ("UPDATE {} SET actor = 'nobody'", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"):
             assert refused(connection, statement.format("dead_letter_audit"))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -126,12 +126,12 @@ def test_dead_letter_audit_trail_is_append_only(
 
 
 def test_delivery_reads_but_cannot_change_tenant_addresses(
-    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant
 ):
     for tenant in (ours, theirs):
         tenant.insert(admin, "tenant_address")
     worker.execute("SET ROLE counterfoil_delivery")
-    for connection in (worker, keeper):
+    for connection in (worker, maintenance):
         assert len(connection.execute("SELECT address, tenant_id FROM tenant_address").fetchall()) == 2
         assert refused(connection, "INSERT INTO tenant_address SELECT 'me@example.com', id FROM tenant")
         assert refused(connection, "DELETE FROM tenant_address")
@@ -160,14 +160,14 @@ def test_api_configures_only_the_current_tenant(api: Connection, ours: Tenant, t
     assert refused(api, "SET ROLE counterfoil_maintenance")
 
 
-def test_functions_cannot_change_the_schema(worker: Connection, keeper: Connection):
+def test_functions_cannot_change_the_schema(worker: Connection, maintenance: Connection):
     for statement in (
         "CREATE TABLE mine (id int)",
         "CREATE SCHEMA mine",
         "ALTER TABLE document DISABLE ROW LEVEL SECURITY",
     ):
         assert refused(worker, statement)
-        assert refused(keeper, statement)
+        assert refused(maintenance, statement)
 
 
 def test_definer_functions_are_not_executable_by_public(admin: Connection):
@@ -194,7 +194,7 @@ def test_temporary_tables_are_refused(admin: Connection, migrated_template: str,
 
 
 @pytest.mark.parametrize("function", ["on_ingestion_status_change", "on_matching_status_change"])
-def test_temporary_table_trigger_cannot_forge_a_delivery(keeper: Connection, function: str):
-    keeper.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
+def test_temporary_table_trigger_cannot_forge_a_delivery(maintenance: Connection, function: str):
+    maintenance.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
     create = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"
-    assert refused(keeper, create)
+    assert refused(maintenance, create)

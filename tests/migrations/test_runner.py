@@ -71,18 +71,18 @@ def test_second_run_applies_nothing(url: str, folder: Path):
     assert apply(url, folder) == []
 
 
-def test_numbers_decide_the_order(url: str, folder: Path):
+def test_migrations_are_applied_in_numeric_order(url: str, folder: Path):
     write(folder, "0010.last", "ALTER TABLE second ADD COLUMN note text;")
     write(folder, "0002.second", SECOND)
     assert apply(url, folder) == ["0001.first", "0002.second", "0010.last"]
 
 
-def test_failed_migration_leaves_nothing(url: str, folder: Path):
+def test_failed_migration_changes_nothing(url: str, folder: Path):
     write(folder, "0002.second", f"{SECOND} SELECT 1/0;")
     with pytest.raises(RejectedStatementError, match=r"^0002\.second: .*DivisionByZero"):
         apply(url, folder)
     assert tables(url) == {"first"}
-    write(folder, "0002.second", SECOND)  # corrected: it was never applied
+    write(folder, "0002.second", SECOND)  # may be corrected, because it was never applied
     assert apply(url, folder) == ["0002.second"]
 
 
@@ -95,7 +95,7 @@ def test_failed_rollback_leaves_the_migration_applied(url: str, folder: Path):
     assert apply(url, folder) == []
 
 
-def test_lost_connection_leaves_nothing(url: str, folder: Path):
+def test_lost_connection_changes_nothing(url: str, folder: Path):
     write(folder, "0002.second", f"{SECOND} SELECT pg_terminate_backend(pg_backend_pid());")
     with pytest.raises(Exception, match=r"0002\.second"):
         apply(url, folder)
@@ -110,7 +110,7 @@ def test_concurrent_runs_apply_each_migration_once(url: str):
     assert sorted(applied) == [[], [], [], NAMES]
 
 
-def test_runs_for_several_databases_of_a_server(postgres: Server, url: str, folder: Path):
+def test_concurrent_runs_migrate_several_databases(postgres: Server, url: str, folder: Path):
     urls = [url, *(postgres.create_database(f"meeting_{number}") for number in range(3))]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda each: apply(each, folder), urls)) == [["0001.first"]] * 4
@@ -150,7 +150,7 @@ def test_two_migrations_with_one_number_are_refused(url: str, folder: Path):
 
 
 def test_folder_without_migrations_is_refused(url: str, tmp_path: Path):
-    with pytest.raises(MigrationError, match="holds no migrations"):
+    with pytest.raises(MigrationError, match="contains no migrations"):
         apply(url, tmp_path)
 
 

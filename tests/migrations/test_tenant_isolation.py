@@ -25,7 +25,7 @@ def test_every_tenant_table_forces_row_level_security(admin: Connection):
     )
 
 
-def test_tables_without_tenant_are_closed_to_functions(admin: Connection):
+def test_tables_without_tenant_are_readable_by_few_roles(admin: Connection):
     found = admin.execute(
         """SELECT table_name FROM information_schema.tables t WHERE table_schema = 'public' AND NOT EXISTS
                (SELECT FROM information_schema.columns c

@@ -35,8 +35,8 @@ def fail(admin: Connection, clock: Clock, acme: UUID) -> Fail:
 
 
 @pytest.fixture
-def breakers(keeper_database: Database, clock: Clock) -> Breakers:
-    return Breakers(keeper_database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
+def breakers(maintenance_database: Database, clock: Clock) -> Breakers:
+    return Breakers(maintenance_database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def channel() -> FakeChannel:
 
 
 @pytest.fixture
-def make_notifier(keeper_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
+def make_notifier(maintenance_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
     """`make_notifier(channels, **settings)`; by default, the settings' channels."""
 
     def make(channels: dict[str, FakeChannel] | None = None, **settings: object) -> Notifier:
@@ -54,7 +54,9 @@ def make_notifier(keeper_database: Database, breakers: Breakers, clock: Clock) -
             if channels is None
             else {name: partial(_return_channel, channel) for name, channel in channels.items()}
         )
-        return Notifier(Settings.model_validate(settings), keeper_database, breakers, channels=factories, clock=clock)
+        return Notifier(
+            Settings.model_validate(settings), maintenance_database, breakers, channels=factories, clock=clock
+        )
 
     return make
 

@@ -47,7 +47,7 @@ class FakeChannel:
 
 
 class Failing:
-    """Raises these errors, one per call, and then none."""
+    """Raises one of these errors per call, then none."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -114,7 +114,7 @@ Answer = tuple[int, dict[str, str]] | None
 
 
 class Webhook:
-    """Local HTTP server instead of Slack. Answers by script, and then with 200."""
+    """Local HTTP server in place of Slack. Sends scripted responses, then 200."""
 
     def __init__(self) -> None:
         self.script: list[Answer] = []

@@ -128,7 +128,7 @@ def test_delivery_locked_by_another_watchdog_is_skipped(
     assert run().sent == 1
 
 
-def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChannel):
+def test_notice_being_sent_is_not_sent_again(fail: Fail, run: Run, channel: FakeChannel):
     fail()
     outcomes = []
 
@@ -142,13 +142,13 @@ def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChann
     assert len(channel.sent) == 1
 
 
-def test_two_watchdogs_at_once_send_everything_once(fail: Fail, run: Run, channel: FakeChannel):
+def test_concurrent_watchdogs_send_each_notice_once(fail: Fail, run: Run, channel: FakeChannel):
     for number in range(40):
         fail(error=f"Failure of kind {chr(65 + number)}")
     with ThreadPoolExecutor(2) as pool:
         done = [ended.result() for ended in [pool.submit(run), pool.submit(run)]]
     assert sum(one.notices for one in done) == 40
-    run()  # sends notices that one run made after the other had searched
+    run()  # sends notices that one run created after the other had looked for them
     assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 
 
@@ -239,9 +239,9 @@ def test_unexpected_channel_error_is_isolated_and_redacted(
     assert "secret" not in error
 
 
-def test_uncreatable_channel_does_not_stop_others(
+def test_channel_creation_failure_does_not_stop_others(
     fail: Fail,
-    keeper_database: Database,
+    maintenance_database: Database,
     clock: Clock,
     make_notifier: MakeNotifier,
     channel: FakeChannel,
@@ -337,7 +337,7 @@ def test_sending_requires_enough_time_left(fail: Fail, run: Run, channel: FakeCh
     assert run().sent == 1
 
 
-def test_busy_channel_leaves_time_to_others(fail: Fail, make_notifier: MakeNotifier):
+def test_busy_channel_leaves_time_for_others(fail: Fail, make_notifier: MakeNotifier):
     busy, pager = FakeChannel(to=[f"{n}@example.com" for n in range(50)]), FakeChannel()
     fail()
     left = iter([60.0] * 6)
@@ -360,7 +360,7 @@ def test_without_channels_failures_are_only_recorded(
     assert counted(admin, "failure_event WHERE digest_id IS NULL") == 0
     assert (counted(admin, "failure_event"), counted(admin, "notification_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
-    assert channel.sent == []  # no flood of old failures once a channel exists
+    assert channel.sent == []  # adding a channel does not send old failures
 
 
 def test_old_notices_are_purged_with_their_rows(

@@ -168,8 +168,8 @@ def test_webhook_address_may_be_in_the_secret(
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        ("{}", "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret of SECRETS_ARN."),
-        ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret"),
+        ("{}", "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret of SECRETS_ARN."),
+        ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret"),
         ("[]", "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: SECRETS_ARN is wrong"),
         (
             UNAVAILABLE,

@@ -1,4 +1,4 @@
-"""The first failure of a fingerprint is sent at once, later ones in a digest."""
+"""The first failure of a fingerprint is sent immediately, later ones in a digest."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -12,7 +12,7 @@ from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import FakeChannel
 
 
-def test_first_failure_is_sent_at_once(fail: Fail, run: Run, channel: FakeChannel):
+def test_first_failure_is_sent_immediately(fail: Fail, run: Run, channel: FakeChannel):
     (document,) = fail()
     assert run().sent == 1
     assert channel.headlines == ["A document of acme failed in matching"]
@@ -64,7 +64,7 @@ def test_digest_waits_until_its_window_ends(fail: Fail, run: Run, channel: FakeC
 
 def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     counts = []
-    for minute in range(20):  # a storm of 15 minutes
+    for minute in range(20):  # failures for 15 minutes
         if minute < 15:
             fail(times=10)
         counts.append(run().notices)
@@ -78,7 +78,7 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
     ]
 
 
-def test_failure_after_quiet_window_is_sent_at_once(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_failure_after_quiet_window_is_sent_immediately(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
     clock.pass_(seconds=301)
@@ -90,7 +90,7 @@ def test_failure_after_quiet_window_is_sent_at_once(fail: Fail, run: Run, channe
     assert channel.headlines[2:] == ["29 more documents of acme failed in matching"]
 
 
-def test_digest_of_one_failure_reads_like_one(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_digest_of_one_failure_has_singular_wording(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
     fail()
@@ -145,7 +145,7 @@ def test_numbers_and_names_do_not_change_the_fingerprint(fail: Fail, run: Run, c
     assert len(channel.sent) == 1
 
 
-def test_only_one_of_two_watchdogs_makes_notices(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
+def test_only_one_watchdog_creates_notices(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
     fail(times=2)
     with admin.transaction():
         admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # the other watchdog holds the lock

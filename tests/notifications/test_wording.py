@@ -41,7 +41,7 @@ def in_mail(one: NotificationDigest, console_url: str | None = CONSOLE) -> str:
     return channels.body(render(one, console_url, 300))
 
 
-def test_a_single_failure_in_slack():
+def test_single_failure_is_formatted_for_slack():
     assert in_slack(notice()) == (
         "*A document of Acme GmbH failed in matching*\n"
         "Error: The sum of the lines is not the total\n"
@@ -51,26 +51,26 @@ def test_a_single_failure_in_slack():
         "Failed at: 2026-01-02 03:04:05 UTC\n"
         "Document: <https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001?tenant=acme"
         "|0198c0de-0000-7000-8000-000000000001>\n"
-        "It stays failed until a person acts. "
+        "It will not be retried automatically. "
         "Further failures of this kind are reported in one message every 5 minutes."
     )
 
 
-def test_halted_bulk_operation_in_slack_and_mail():
-    why = "Of 2 letters that were tried first, 1 died again."
+def test_halted_bulk_operation_is_reported_on_both_channels():
+    why = "1 of the first 2 retries failed again."
     halted = notice(failure(worker="bulk", work_id=JOB, error=why, attempts=0))
     assert in_slack(halted) == (
-        "*An operation on dead letters of Acme GmbH does not go on*\n"
-        "Why: Of 2 letters that were tried first, 1 died again.\n"
+        "*An operation on dead letters of Acme GmbH was halted*\n"
+        "Reason: 1 of the first 2 retries failed again.\n"
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Halted at: 2026-01-02 03:04:05 UTC\n"
         f"Operation: <https://console.example.com/operations/{JOB}?tenant=acme|{JOB}>\n"
-        "The letters that it has not come to stay as they are until a person acts."
+        "Dead letters that it has not processed are unchanged."
     )
     assert f"Progress: counterfoil operations show {JOB}" in " ".join(in_mail(halted, None).split())
 
 
-def test_a_digest_by_mail():
+def test_digest_is_formatted_as_mail():
     first = [failure(number) for number in range(1, 6)]
     pages = "https://console.example.com/documents/0198c0de-0000-7000-8000-"
     assert in_mail(notice(*first, count=499)) == (
@@ -88,7 +88,7 @@ def test_a_digest_by_mail():
         f"Document:              {pages}000000000005?tenant=acme\n"
         "And:                   494 more\n"
         "\n"
-        "They stay failed until a person acts. "
+        "They will not be retried automatically. "
         "Further failures of this kind are reported in one message every 5 minutes.\n"
     )
 
@@ -110,7 +110,7 @@ def test_unreadable_message_links_to_unassigned_dead_letter(layout: Any):
     text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
     assert "A message to matching cannot be read" in text
     assert f"https://console.example.com/dead-letters/{JOB}?tenant=-" in text
-    assert "none is named" in text
+    assert "unassigned" in text
 
 
 def test_upload_is_not_called_a_document():
@@ -166,7 +166,7 @@ def test_subject_length_is_bounded():
 @pytest.mark.parametrize(
     ("text", "line"), [("", ""), (" a\t\n b ", "a b"), ("abcdefg", "abcde…"), ("Straße 日本", "Straße…")]
 )
-def test_one_line(text: str, line: str):
+def test_text_is_reduced_to_one_line(text: str, line: str):
     assert one_line(text, len(line) or 1) == line
 
 
@@ -178,8 +178,8 @@ def test_closing_names_the_digest_window(seconds: float, expected: str):
     assert f" every {expected}." in render(notice(), None, seconds).closing
 
 
-def test_without_digest_closing_promises_nothing():
-    assert render(notice(), None, 0).closing == "It stays failed until a person acts."
+def test_closing_without_digest_omits_the_window():
+    assert render(notice(), None, 0).closing == "It will not be retried automatically."
 
 
 @pytest.mark.parametrize("worker", WORK_KINDS)
@@ -187,6 +187,6 @@ def test_every_worker_has_a_subject(worker: str):
     assert worker in SUBJECTS
 
 
-def test_unknown_worker_is_worded_too():
+def test_unknown_worker_gets_generic_subject():
     first = failure(worker="somersault")
-    assert "2 more pieces of work of Acme GmbH failed in somersault" in in_slack(notice(first, failure(2), count=2))
+    assert "2 more work items of Acme GmbH failed in somersault" in in_slack(notice(first, failure(2), count=2))

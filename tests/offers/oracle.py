@@ -15,25 +15,29 @@ def offers(
     pool: Iterable[Person], user: Person, excluded: Collection[UUID], rules: Rules, day: date
 ) -> list[tuple[UUID, int]]:
     """Return a user's offers, best first, with scores."""
-    if broken(user):
+    if has_invalid_trait(user):
         return []
-    near = sorted((p for p in pool if not broken(p) and may_suit(p, user, day)), key=stand)
-    before = sum(stand(p) < stand(user) for p in near)
+    near = sorted((p for p in pool if not has_invalid_trait(p) and may_suit(p, user, day)), key=curve_order)
+    before = sum(curve_order(p) < curve_order(user) for p in near)
     first = max(0, min(before - rules.candidates // 2, len(near) - rules.candidates))
     scored = [
         (-score(user, p, day), p.id)
         for p in near[first : first + rules.candidates]
-        if p.id != user.id and p.id not in excluded and suits(p, user, day) and suits(user, p, day) and reach(user, p)
+        if p.id != user.id
+        and p.id not in excluded
+        and suits(p, user, day)
+        and suits(user, p, day)
+        and are_within_reach(user, p)
     ]
     return [(candidate, -score) for score, candidate in sorted(scored)[: rules.offers]]
 
 
-def broken(person: Person) -> bool:
+def has_invalid_trait(person: Person) -> bool:
     return -128 in person.traits
 
 
 @cache
-def stand(person: Person) -> tuple[int, bytes]:
+def curve_order(person: Person) -> tuple[int, bytes]:
     return int(along(people(person).rows["place"])[0]), person.id.bytes
 
 
@@ -52,17 +56,17 @@ def age(person: Person, day: date) -> int:
     return day.year - year - ((day.month, day.day) < divmod(month_day, 100))
 
 
-def apart(one: Person, other: Person) -> int:
+def squared_distance(one: Person, other: Person) -> int:
     return sum((a - b) ** 2 for a, b in zip(one.place, other.place, strict=True))
 
 
-def reach(one: Person, other: Person) -> bool:
-    return apart(one, other) <= squared_line(min(one.max_distance_km, other.max_distance_km))
+def are_within_reach(one: Person, other: Person) -> bool:
+    return squared_distance(one, other) <= squared_line(min(one.max_distance_km, other.max_distance_km))
 
 
 def score(one: Person, other: Person, day: date) -> int:
     lengths = math.sqrt(sum(t * t for t in one.traits)) * math.sqrt(sum(t * t for t in other.traits))
     alike = sum(a * b for a, b in zip(one.traits, other.traits, strict=True)) / lengths if lengths else 0.0
-    far = math.sqrt(apart(one, other) / squared_line(min(one.max_distance_km, other.max_distance_km)))
+    far = math.sqrt(squared_distance(one, other) / squared_line(min(one.max_distance_km, other.max_distance_km)))
     years = min(abs(age(one, day) - age(other, day)), 20)
     return int(3000.0 * alike - 2500.0 * far + (7000.5 - 75.0 * years))

@@ -19,10 +19,10 @@ Scores = list[list[int]]
 """Score by user and candidate; negative if they do not suit each other."""
 
 
-def in_turns(scores: Scores, already: list[int], offers: int, most: int, random: Random) -> list[list[int]]:
+def propose_sequentially(scores: Scores, already: list[int], offers: int, most: int, random: Random) -> list[list[int]]:
     """Return offers by user if users propose one at a time in random order.
 
-    `already` is the number of taken places by candidate.
+    `already` counts by candidate how often each was already offered.
     """
     preferences = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
     accepted: list[list[int]] = [[] for _ in scores[0]]
@@ -39,16 +39,16 @@ def in_turns(scores: Scores, already: list[int], offers: int, most: int, random:
         del accepted[candidate][max(0, most - already[candidate]) :]
 
 
-def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
+def capped_offers(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
     keys = np.array(
         [[score << 32 | LAST - c if score >= 0 else NOBODY for c, score in enumerate(row)] for row in scores]
     )
 
-    def more(some: np.ndarray, after: np.ndarray) -> np.ndarray:
+    def next_candidates(some: np.ndarray, after: np.ndarray) -> np.ndarray:
         left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
         return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
 
-    made = apply_exposure_cap(more, len(scores), np.array(already), offers, most)
+    made = apply_exposure_cap(next_candidates, len(scores), np.array(already), offers, most)
     return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
 
 
@@ -65,7 +65,9 @@ def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: i
 def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, most: int, depth: int, random: Random):
     already = [random.randint(0, most + 1) for _ in scores[0]]
 
-    assert at_once(scores, already, offers, most, depth) == in_turns(scores, already, offers, most, random)
+    assert capped_offers(scores, already, offers, most, depth) == propose_sequentially(
+        scores, already, offers, most, random
+    )
 
 
 def test_popular_person_is_offered_to_best_scores():

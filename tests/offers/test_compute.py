@@ -148,7 +148,7 @@ def test_neighbors_across_the_antimeridian_are_near():
 
 
 @pytest.mark.parametrize(("max_distance_km", "together"), [(111, False), (112, True)])
-def test_smaller_reach_of_two_people_decides(max_distance_km: int, together: bool):
+def test_smaller_reach_of_two_people_applies(max_distance_km: int, together: bool):
     # A degree of latitude is 111.195 km.
     near = Person(UUID(int=1), 50, 8, max_distance_km=max_distance_km)
     far = Person(UUID(int=2), 51, 8, max_distance_km=ANYWHERE)

@@ -18,7 +18,7 @@ from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, current, due, name
 pytestmark = pytest.mark.slow
 
 BEGIN, END = datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
-QUARTERS_A_DAY, NINE = 96, 36
+QUARTERS_PER_DAY, NINE = 96, 36
 HOURS = int((END - BEGIN) / timedelta(hours=1))
 EPOCH = date(1970, 1, 1)
 
@@ -28,9 +28,9 @@ Changes = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Years:
-    """Dates of a zone since 1970, with the quarter hour in which each reaches 9:00.
+    """Dates of a zone, and the quarter hour in which each reaches 9:00.
 
-    Quarter hours count from BEGIN. If clocks skip 9:00, the first later one counts.
+    Dates count days since 1970, and quarter hours count from BEGIN. If clocks skip 9:00, the first later one counts.
     """
 
     dates: Any
@@ -42,7 +42,7 @@ class Years:
         starts, offsets = (np.array(column) for column in zip(*changes, strict=True))
         began = int(BEGIN.timestamp()) // 900
         shown = quarters + began + offsets[np.searchsorted(starts, quarters, "right") - 1]
-        day, of_day = np.divmod(shown, QUARTERS_A_DAY)
+        day, of_day = np.divmod(shown, QUARTERS_PER_DAY)
         late = of_day >= NINE
         dates, first = np.unique(day[late], return_index=True)
         return cls(dates[1:], quarters[late][first][1:])  # the first date may have begun before BEGIN
@@ -65,7 +65,7 @@ def changes_of(zone: str) -> Changes:
     info = zone_info(zone)
     found = [(0, ahead(0))]
     for day in range(0, HOURS // 24, 5):
-        low, high = day * QUARTERS_A_DAY, (day + 5) * QUARTERS_A_DAY
+        low, high = day * QUARTERS_PER_DAY, (day + 5) * QUARTERS_PER_DAY
         if ahead(high) == found[-1][1]:
             continue
         while high - low > 1:
@@ -77,7 +77,7 @@ def changes_of(zone: str) -> Changes:
 
 @pytest.fixture(scope="module")
 def zones_by_changes() -> dict[Changes, list[str]]:
-    """Zones by clock changes; the zones of an entry always show the same time."""
+    """Zones by clock changes. All zones of a group always have the same local time."""
     found = defaultdict(list)
     for zone in sorted(names()):
         found[changes_of(zone)].append(zone)
@@ -93,7 +93,8 @@ def test_nine_oclock_is_correct_in_every_zone(
         days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
         wanted = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
         for number, zone in enumerate(zones):
-            some = slice(number % 7, None, 7 if number else 1)  # all dates of one zone, every seventh of its equals
+            # Check all dates of the first zone, and every seventh date of the others.
+            some = slice(number % 7, None, 7 if number else 1)
             assert [nine_am(zone, day) for day in days[some]] == wanted[some], zone
 
 
@@ -162,7 +163,7 @@ class World:
 
 
 def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
-    """One random zone of each group with equal clocks takes part."""
+    """Simulates one random zone of each group with equal clocks."""
     rng = random.Random(random.getrandbits(32))
     world = World({rng.choice(zones): Years.of(changes) for changes, zones in zones_by_changes.items()}, rng)
 
@@ -174,7 +175,7 @@ def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, 
         if user % 3 == 0:
             continue
         years = world.years[zone]
-        first, last = -(-years.nines // 4), years.nines // 4 + 24  # ticks in time for a date
+        first, last = -(-years.nines // 4), years.nines // 4 + 24  # hours of ticks that may queue the date
         behind = np.minimum(last + 1, np.append(-(-years.nines[1:] // 4), HOURS))
         served = ticks[np.minimum(behind, HOURS)] > ticks[np.minimum(first, HOURS)]
         days = years.dates + (EPOCH - BEGIN.date()).days + 1

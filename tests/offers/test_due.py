@@ -55,7 +55,7 @@ def test_skipped_date_is_never_due():
     assert days == {28, 29, 31}
 
 
-def test_repeated_date_is_one_date():
+def test_repeated_date_is_due_once():
     """Kwajalein set its clocks back by 23 hours at the end of September 30, 1969."""
     hours = [at("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
     found = [current("Kwajalein", hour) for hour in hours]

@@ -53,7 +53,7 @@ def test_id_order_equals_database_order():
     assert (read.ids[1:] > read.ids[:-1]).all()
 
 
-def test_invalid_trait_is_a_fault_of_that_person():
+def test_invalid_trait_is_reported_for_its_person():
     read = people(Person(UUID(int=1)), Person(UUID(int=2), traits=(0,) * 15 + (-128,)))
 
     assert read.faults == {1: "A trait of the profile is not a number"}
@@ -75,7 +75,7 @@ def test_truncated_rows_raise_value_error():
         (date(2026, 1, 2), date(2026, 1, 1), -1),
     ],
 )
-def test_an_age_changes_on_the_birthday(birth_date: date, day: date, age: int):
+def test_age_changes_on_the_birthday(birth_date: date, day: date, age: int):
     person = Person(UUID(int=1), birth_date=int(birth_date.strftime("%Y%m%d")))
 
     assert people(person).ages(day).tolist() == [age]

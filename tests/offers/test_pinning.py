@@ -219,7 +219,7 @@ def test_user_deleted_during_pinning_is_left_out(town: Town):
     assert send.message.revision == 1
 
 
-def test_waiting_query_skips_jobs_of_other_days(town: Town, admin: Connection):
+def test_waiting_query_reads_no_jobs_of_other_days(town: Town, admin: Connection):
     make_people(admin, town.tenant_id, 300)
     admin.execute(
         """

@@ -124,7 +124,7 @@ def test_offers_of_other_dates_do_not_count(database: Database, admin: Connectio
 
 
 def hold(connection: Connection, shard: ShardInput) -> None:
-    """Lock the shard's pool, or fail at once."""
+    """Lock the shard's pool, or fail immediately."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
     store.reserve_exposure(connection, shard, candidates, numbers, most=1)

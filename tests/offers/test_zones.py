@@ -33,12 +33,12 @@ def test_nine_oclock_follows_local_clocks(zone: str, day: str, instant: str):
     assert nine_am(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
 
-def test_skipped_nine_oclock_is_the_clock_jump():
-    assert nine_am("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # from 9:00 to 10:00
+def test_skipped_nine_oclock_becomes_the_clock_jump():
+    assert nine_am("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # clocks jump from 9:00 to 10:00
     assert nine_am("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
 
 
-def test_repeated_nine_oclock_is_the_first():
+def test_repeated_nine_oclock_uses_the_first():
     """Kwajalein set its clocks back by 23 hours at the end of a day."""
     assert nine_am("Kwajalein", date(1969, 9, 30)) == datetime(1969, 9, 29, 22, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.delivery.work import WorkKind, start_revision
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.queues import (
@@ -43,11 +43,11 @@ def other(admin: Connection) -> Tenant:
 
 
 @pytest.fixture
-def write(keeper_database: Database) -> Write:
+def write(maintenance_database: Database) -> Write:
     """`write(minute, depths)` runs the watchdog's step at a minute after NOW."""
 
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
-        with keeper_connection(keeper_database) as connection:
+        with maintenance_connection(maintenance_database) as connection:
             now = NOW + minute * MINUTE
             return add_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
 
@@ -117,14 +117,14 @@ def test_only_ended_work_items_are_counted(
 
 
 def test_tenant_and_delivery_transactions_count_ended_work(
-    database: Database, keeper_database: Database, admin: Connection, acme: Tenant
+    database: Database, maintenance_database: Database, admin: Connection, acme: Tenant
 ):
     """Workers use a transaction of the tenant, the archiver one of delivery."""
     tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
     end = "UPDATE task SET status = 'failed' WHERE id = %s"
     with database.tenant(acme.id) as connection:
         connection.execute(end, [tasks[0]])
-    with keeper_database.delivery() as connection:
+    with maintenance_database.delivery() as connection:
         connection.execute(end, [tasks[1]])
     assert admin.execute("SELECT tenant_id FROM finished_work").fetchall() == [(acme.id,), (acme.id,)]
 

@@ -44,7 +44,7 @@ def test_outbox_message_is_readable(database: Database, admin: Connection, tenan
     admin.execute(
         """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                      error_type, error)
-           VALUES (%s, 'tasks', %s, 1, 1, %s, %s, 'retry', 'ServiceUnavailableError', 'It was away.')""",
+           VALUES (%s, 'tasks', %s, 1, 1, %s, %s, 'retry', 'ServiceUnavailableError', 'It was unavailable.')""",
         [tenant, job_id, NOW, NOW],
     )
     ((body,),) = admin.execute("SELECT body FROM task_messages(%s)", [[job_id]]).fetchall()

@@ -80,14 +80,14 @@ def test_duplicate_requests_remove_their_extra_payloads(submit: Submit, admin: C
     assert set(scheduled_removals(admin)) == set(s3.objects) - {task["payload_s3_key"]}
 
 
-def test_task_is_rejected_close_to_payload_removal(
+def test_submission_shortly_before_payload_removal_is_rejected(
     submit: Submit, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*_: object) -> None:
         admin.execute("UPDATE payload_deletion SET due_at = now() + interval '5 minutes'")
 
     monkeypatch.setattr(payloads, "write", slow)
-    with pytest.raises(ServiceUnavailableError, match="ask again"):
+    with pytest.raises(ServiceUnavailableError, match="expired"):
         submit(LARGE)
 
     assert rows(admin, "task") == rows(admin, "outbox") == []

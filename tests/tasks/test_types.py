@@ -29,7 +29,7 @@ def test_valid_payload_is_read() -> None:
 
 
 def test_unknown_type_error_lists_enabled_types() -> None:
-    with pytest.raises(UnknownTypeError, match=r"There is no such task_type; known are echo\.$"):
+    with pytest.raises(UnknownTypeError, match=r"There is no such task_type\. Valid types: echo\.$"):
         enabled_type("gr\x00eet", Settings())
 
 

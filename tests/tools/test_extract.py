@@ -73,7 +73,7 @@ def test_fields_from_pages_have_evidence(tmp_path: Path):
 def test_documents_in_a_file_have_own_lines(tmp_path: Path):
     (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in deals(1, 3)]))
     whole, *parts = lines(run("--json", tmp_path / "three.pdf"))
-    assert (whole["structured_data"], whole["reason"]) == (None, "The file holds 3 documents, which were separated.")
+    assert (whole["structured_data"], whole["reason"]) == (None, "The file was split into 3 documents.")
     assert [part["pages"] for part in parts] == [[1, 1], [2, 2], [3, 3]]
     assert [part["structured_data"]["invoice_number"] for part in parts] == [deal.number for _, deal in deals(1, 3)]
 

@@ -1,4 +1,4 @@
-"""The prose linter finds texts in every kind of file, and flags the phrases of its rules."""
+"""The prose linter finds texts in all kinds of files and flags banned phrases."""
 
 import subprocess
 from pathlib import Path

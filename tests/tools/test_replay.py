@@ -39,7 +39,7 @@ def at(seconds: float) -> datetime:
 
 
 def record(worker: str, position: int, **changes: Any) -> Record:
-    """Return a record that waited for its permit until the three records before it were finished."""
+    """Return a record that got its permit when the previous three records had ended."""
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(
@@ -259,5 +259,5 @@ def test_only_queues_of_local_cloud_are_changed():
         outputs={"IngestionQueueUrl": url},
         state=SimpleNamespace(emulator=SimpleNamespace(endpoint="http://127.0.0.1:4566")),
     )
-    with pytest.raises(CommandError, match="not one of the local cloud"):
+    with pytest.raises(CommandError, match="not in the local cloud"):
         setup.queue_url(cloud)

@@ -1,4 +1,4 @@
-"""Preparation of the environment: steps run once, repeat after changes, and explain their errors."""
+"""Environment setup: steps run once, repeat after changes and explain their errors."""
 
 import importlib.util
 import sys

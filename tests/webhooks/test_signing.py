@@ -51,5 +51,5 @@ def test_malformed_signature_is_rejected(header: str):
     assert not is_genuine(header, BODY, [OLD], AT)
 
 
-def test_two_times_are_rejected():
+def test_signature_with_two_times_is_rejected():
     assert not is_genuine(f"t={AT},{signature(BODY, [OLD], AT)}", BODY, [OLD], AT)

@@ -20,7 +20,7 @@ SKIPPED: Final = "skipped"
 ENDED: Final = frozenset((SUCCEEDED, FAILED, SKIPPED))
 
 NEWER: Final = -1
-"""Age of a message whose row was lost by the database."""
+"""Age of a message that is newer than its row, because the database lost a transaction."""
 CURRENT: Final = 0
 """Age of a message with the revision and send number of its row."""
 OLDER_SEND: Final = 1
@@ -201,7 +201,7 @@ class State(NamedTuple):
     unsent: tuple[int, ...]
     """Outbox rows to send, by age."""
     crashes: int
-    """How many more of these faults may happen. The next four are limits as well."""
+    """Remaining number of these faults. The next four fields are limits as well."""
     copies: int
     revisions: int
     purges: int
@@ -213,5 +213,5 @@ class Step(NamedTuple):
 
     name: str
     is_progress: bool
-    """Whether it brings the work item closer to its end. False for faults and deferrals."""
+    """Whether the transition brings the work item closer to its end. False for faults and deferrals."""
     state: State

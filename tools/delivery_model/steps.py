@@ -207,7 +207,7 @@ class Steps:
             yield Step("the archiver deletes the message before writing", True, gone)
 
     def _archive(self, state: State, message: Message) -> Moves:
-        """Archive a message. In `state` the disposition of the message is decided, but not the work item's."""
+        """Archive a message. `state` has the message's new place already, but not the work item's new status."""
         work = state.work
         if work.status == UNKNOWN:
             yield Step("the archiver drops a message of an unknown work item", True, state)
@@ -249,7 +249,7 @@ class Steps:
             yield from self._look_up(state, at, consumer)
 
     def _claim(self, state: State, at: At, consumer: Consumer) -> Moves:
-        """Yield the results of a claim, and parking for lack of time."""
+        """Yield the results of a claim, and of parking because of lack of time."""
         work = state.work
         outdated = state.messages[at[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:

@@ -62,7 +62,8 @@ class Inbox:
     def take(self, body: bytes) -> bool:
         """Store one delivery. Returns False if it is a duplicate.
 
-        The id and the result are stored in one transaction. After a crash in between, the repeated delivery is new.
+        The id and the result are stored in one transaction. After a crash before its commit, the repeated delivery is
+        not a duplicate.
         """
         delivery: dict[str, Any] = json.loads(body)
         with self._lock, self._database:

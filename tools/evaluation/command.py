@@ -65,7 +65,7 @@ def evaluate(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", exists=True, file_okay=False, help="Folder with documents.jsonl and, for figures, labels."
+            metavar="DIR", exists=True, file_okay=False, help="Folder with documents.jsonl, and labels to compare with."
         ),
     ],
     out: Annotated[
@@ -90,7 +90,7 @@ def evaluate(
     Writes predicted.csv (a cluster per document) and edges.csv. If the set has variances.csv, also writes the variances
     found in these clusters and in the true ones, each with its verdict.
 
-    The set is loaded into a temporary database in memory, so the duration is that of the code.
+    The set is loaded into a temporary database, in memory if possible, so that disks do not affect the duration.
     """
     labeled = read_set(directory)
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
@@ -192,8 +192,8 @@ def _match(
     outcomes: Counter[str] = Counter()
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
-        went = pool.map(lambda document: _match_one(database, tenants[document.tenant], ids[document.id]), order)
-        for done, outcome in enumerate(went, start=1):
+        results = pool.map(lambda document: _match_one(database, tenants[document.tenant], ids[document.id]), order)
+        for done, outcome in enumerate(results, start=1):
             outcomes[outcome] += 1
             steps.progress(done, len(order))
     return outcomes, time.perf_counter() - started

@@ -35,7 +35,7 @@ class LabeledDocument:
 
 @dataclass(frozen=True)
 class LabeledSet:
-    """Documents with their labels, as far as the folder contains them."""
+    """Documents, and those labels that the folder contains. Missing labels are None."""
 
     name: str
     documents: tuple[LabeledDocument, ...]

@@ -89,15 +89,15 @@ def replay(
     timeout: Annotated[int, typer.Option(min=1, help="Maximum seconds for each of the two runs.")] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="Print build/replay.json instead of tables.")] = False,
 ) -> None:
-    """Replay many invoices in one file, few at once.
+    """Replay an incident with many invoices in one file.
 
-    The file has a cover page that lists the invoices. Some have several pages, and sometimes two consecutive ones have
-    the same supplier. The file is ingested twice: with one message per invocation and as many invocations as the
+    The file has a cover page that lists the invoices. Some invoices have several pages, and some consecutive invoices
+    have the same supplier. The file is ingested twice: with one message per invocation and as many invocations as the
     concurrency limit, and with ten messages in one invocation with as many permits. Downloads are slowed down, and the
     queue's visibility timeout is far below the waiting time of the messages.
 
-    Afterwards every invoice must have its own pages, no message may be lost or processed twice, and the concurrency
-    limit must have held.
+    The checks: every invoice has its own pages, no message is lost or processed twice, and the concurrency limit is
+    never exceeded.
 
     Starts the local cloud if necessary, and always restores its settings. Exits with 1 if a check fails.
     """
@@ -127,8 +127,8 @@ def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayRes
         slow_s3(cloud.state.emulator.endpoint, options.work_seconds) as s3,
         replay_environment(cloud, mode, s3.endpoint),
     ):
-        # If no process is running, a message is received before the process that protects it has started. A start takes
-        # longer than the visibility timeout of the replay, so similar work starts the processes first.
+        # Start the processes first, because messages are unprotected during a cold start, which takes longer than the
+        # visibility timeout of the replay.
         warm_up = replace(options, bundle=_bundle(SEED + 1, max(2, mode.invocations)))
         _run(cloud, mode, warm_up)
         with lower_visibility(cloud, options.visibility):

@@ -1,6 +1,6 @@
 """Prepares the local cloud for a replay, and always restores it.
 
-Real accounts are never changed: the settings are those of the local cloud's emulator, and other queues are rejected.
+A replay changes only the local cloud's emulator, never an AWS account. It rejects queues outside the local cloud.
 """
 
 import json
@@ -36,7 +36,7 @@ def replay_modes(gate: int) -> tuple[ReplayMode, ReplayMode]:
     """Return both modes: one record per invocation, and ten records in one invocation.
 
     The minimum MaximumConcurrency of a mapping is 2. Unlike AWS, the emulator's poller receives no more messages than
-    the function has capacity for. So the reserved concurrency limits it to one invocation.
+    the function has capacity for. Therefore the reserved concurrency limits it to one invocation.
     """
     return (
         ReplayMode("one message for each invocation", 1, gate, gate, 1),
@@ -64,7 +64,7 @@ def queue_url(cloud: Cloud) -> str:
     """
     url = cloud.outputs["IngestionQueueUrl"]
     if not url.startswith(f"{cloud.state.emulator.endpoint}/"):
-        raise CommandError("The queue is not one of the local cloud. A replay changes no other queue.")
+        raise CommandError("The queue is not in the local cloud. A replay cannot change other queues.")
     return url
 
 
@@ -132,7 +132,7 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
         deployed = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"]
         timeout = cloud.client("lambda").get_function_configuration(FunctionName=name)["Timeout"]
     if int(deployed["VisibilityTimeout"]) < _DEPLOYED_TIMES * timeout:
-        raise CommandError("The queue's visibility timeout is not the deployed one. Run 'counterfoil down', then 'up'.")
+        raise CommandError("The queue's visibility timeout is too short. Run 'counterfoil down', then 'up'.")
     try:
         with translate_errors():
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(visibility)})

@@ -29,7 +29,7 @@ def deals(seed: int, count: int, *, country: str = "DE", varied: bool = False) -
     """Yield `count` orders of a company to domestic suppliers, each with the invoice that refers to it.
 
     The seed decides companies, numbers, articles and quantities. With `varied`, some orders have many line items, and
-    sometimes two consecutive ones have the same supplier.
+    some consecutive orders have the same supplier.
     """
     for order, _, invoice in whole_deals(seed, count, country=country, varied=varied):
         yield order, invoice
@@ -38,7 +38,7 @@ def deals(seed: int, count: int, *, country: str = "DE", varied: bool = False) -
 def whole_deals(
     seed: int, count: int, *, country: str = "DE", varied: bool = False
 ) -> Iterator[tuple[Document, Document, Document]]:
-    """Yield the same with delivery notes: order, delivery note, invoice."""
+    """Yield the deals of `deals` with delivery notes: order, delivery note, invoice."""
     rng = Random(f"counterfoil bulk {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(country)
@@ -47,7 +47,7 @@ def whole_deals(
         price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=False)
         for product_line in product_lines
     ]
-    delivered = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; they leave the others alone
+    delivered = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; independent of the others
     for place in range(count):
         turn = place - place // _LONG_EVERY if varied else place
         context = PurchaseContext(rng, numbers, buyer, _forget_orders(suppliers[turn % len(suppliers)]))

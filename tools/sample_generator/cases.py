@@ -252,23 +252,23 @@ def _settled(transaction: _Transaction) -> list[CaseDocument]:
 
 
 _CASES: tuple[tuple[str, _Build], ...] = (
-    ("all agrees", _plain),
+    ("no differences", _plain),
     ("billed more than delivered", _quantity_case(-1, 0, "under_delivered", "over_billed_quantity")),
     ("delivered and billed less than ordered", _quantity_case(-1, -1, "under_delivered")),
     ("delivered more than ordered", _quantity_case(1, 0, "over_delivered")),
     ("delivered and billed more than ordered", _quantity_case(1, 1, "over_delivered", "billed_beyond_order")),
     ("billed at another price", _price),
     ("billed on another price basis", _basis),
-    ("a total that is not the sum", _total),
+    ("wrong total", _total),
     ("billed in another currency", _currency),
-    ("an order that is not here", _without_order),
-    ("no delivery", _without_delivery),
+    ("purchase order missing", _without_order),
+    ("delivery note missing", _without_delivery),
     ("billed twice", _twice),
     ("rejected goods billed", _rejected),
     ("rejected goods billed and credited", _settled),
     ("taxed at another rate", _tax),
 )
-_BY_MAIL = {"all agrees", "billed at another price"}
+_BY_MAIL = {"no differences", "billed at another price"}
 
 
 def generate_cases(seed: int, address: str = "") -> Cases:

@@ -96,7 +96,7 @@ def generate(seed: int) -> Sample:
 
 
 def _create_builders(rng: Random) -> tuple[ScenarioBuilder, ScenarioBuilder]:
-    """Create two tenants in different countries, each with two domestic and three foreign suppliers.
+    """Create two tenants in different countries, each with domestic and foreign suppliers.
 
     One of the foreign suppliers is Swiss.
     """
@@ -187,7 +187,7 @@ def _add_duplicates(
             state="duplicate",
             type=original.truth.type,
             situation="exact duplicate",
-            reason="the same bytes are in the tenant already: no second document",
+            reason="the tenant already has a file with the same bytes, so there is no second document",
             received_at=generated.received + timedelta(days=1, minutes=rng.randint(1, 300)),
             number=original.truth.number,
             same_as=original.name,
@@ -215,14 +215,14 @@ def _add_unreadable_files(
             None,
             "Scan übertragen 1+2.pdf",
             unreadable_files.truncated_pdf(unmatched_invoice()),
-            "the PDF ends too early to be opened",
+            "the PDF is truncated",
         ),
         (
             "failed",
             None,
             "Rechnung vertraulich (€).pdf",
             unreadable_files.locked_pdf(unmatched_invoice()),
-            "the PDF opens with a password only",
+            "the PDF requires a password",
         ),
         ("failed", None, "aperçu.pdf", unreadable_files.pdf_without_pages(), "the PDF has no pages"),
         ("failed", None, "leere Datei.xml", b"", "the file is empty"),
@@ -231,28 +231,28 @@ def _add_unreadable_files(
             None,
             "facture entité.xml",
             unreadable_files.xml_with_doctype(unmatched_invoice()),
-            "the XML has a DOCTYPE: refused",
+            "the XML has a DOCTYPE, which is rejected",
         ),
         (
             "failed",
             None,
             "invoice no number.xml",
             unreadable_files.xml_without_number(unmatched_invoice()),
-            "the invoice states no number",
+            "the invoice has no number",
         ),
         (
             "failed",
             None,
             "fattura interrotta.xml",
             unreadable_files.xml_cut_off(unmatched_invoice()),
-            "the XML ends in the middle",
+            "the XML is truncated",
         ),
         (
             "failed",
             None,
             "Größe geprüft.xml",
             unreadable_files.xml_in_wrong_encoding(unmatched_invoice()),
-            "the XML says UTF-8 and is not",
+            "the XML declares UTF-8 but contains Latin-1",
         ),
         (
             "skipped",
@@ -266,10 +266,10 @@ def _add_unreadable_files(
             "other",
             "Inventur Halle 2.xml",
             unreadable_files.stock_list(rng),
-            "XML of a kind that is not read",
+            "XML of an unsupported type",
         ),
-        ("skipped", "other", "Übergabe à l’équipe.txt", unreadable_files.note(rng), "a plain text"),
-        ("skipped", "other", "données 100% brutes.dat", unreadable_files.noise(rng), "bytes of no known kind"),
+        ("skipped", "other", "Übergabe à l’équipe.txt", unreadable_files.note(rng), "a plain text file"),
+        ("skipped", "other", "données 100% brutes.dat", unreadable_files.noise(rng), "an unknown file type"),
     )
     for state, kind, name, content, reason in files:
         builder = rng.choice(builders)

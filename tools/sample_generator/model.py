@@ -189,7 +189,7 @@ class Document:
         bases: dict[Tax, Decimal] = {}
         for line in self.lines:
             if line.tax is None or line.net_amount is None:
-                message = f"a {self.kind} states no prices"
+                message = f"a {self.kind} has no prices"
                 raise ValueError(message)
             bases[line.tax] = bases.get(line.tax, Decimal(0)) + line.net_amount
         groups = tuple(

@@ -126,7 +126,7 @@ class Transaction:
     def confirmation(self, order: GeneratedFile) -> GeneratedFile:
         """Add the supplier's confirmation."""
         confirmation = trading.confirm(self.context, order.document, self.later(1, 3))
-        generated = self.file(confirmation, Form.UBL, "names its order")
+        generated = self.file(confirmation, Form.UBL, "refers to its order")
         self.link(generated, order)
         return generated
 
@@ -134,7 +134,7 @@ class Transaction:
         """Add a delivery note, by default for all quantities."""
         share = quantities or trading.all_of(order.document)
         generated = self.file(
-            trading.deliver(self.context, order.document, share, self.later(3, 9)), Form.UBL, "names its order"
+            trading.deliver(self.context, order.document, share, self.later(3, 9)), Form.UBL, "refers to its order"
         )
         self.link(generated, order)
         return generated
@@ -142,7 +142,7 @@ class Transaction:
     def receipt(self, delivery: GeneratedFile, order: GeneratedFile, rejected: Decimal | None = None) -> GeneratedFile:
         """Add the buyer's goods receipt for a delivery."""
         receipt = trading.receive(self.context, delivery.document, self.later(0, 1), rejected)
-        generated = self.file(receipt, Form.UBL, "names its delivery note and its order")
+        generated = self.file(receipt, Form.UBL, "refers to its delivery note and its order")
         self.link(generated, delivery)
         self.link(generated, order)
         return generated
@@ -178,17 +178,17 @@ class Transaction:
     def credit_note(self, invoice: GeneratedFile, quantity: Decimal, form: Form = Form.UBL) -> GeneratedFile:
         """Add a credit note for part of the invoice's first line item."""
         note = trading.credit(self.context, invoice.document, quantity, self.later(4, 12))
-        generated = self.file(note, form, "names the invoice that it credits")
+        generated = self.file(note, form, "refers to the invoice that it credits")
         self.link(generated, invoice)
         return generated
 
 
 def _reason(*, names_order: bool, names_delivery: bool) -> str:
     if names_order:
-        return "names its order and its delivery note" if names_delivery else "names its order"
+        return "refers to its order and its delivery note" if names_delivery else "refers to its order"
     if names_delivery:
-        return "names its delivery note, which names the order"
-    return "names nothing; supplier, buyer, articles, quantities and amounts fit one order alone"
+        return "refers to its delivery note, which refers to the order"
+    return "has no reference; only one order has this supplier, buyer, articles, quantities and amounts"
 
 
 def full_chain(builder: ScenarioBuilder, form: Form) -> None:
@@ -289,7 +289,7 @@ def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
     missing = trading.place_order(transaction.context, transaction.day, 2, reserved=True)
     references = {"po_reference": missing.number}
     invoice = trading.bill(transaction.context, missing, trading.all_of(missing), transaction.later(6, 14), references)
-    transaction.file(invoice, form, "names an order that is not in the set: it stays alone")
+    transaction.file(invoice, form, "refers to an order that is not in the set, so it has no match")
 
 
 def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: str) -> None:
@@ -297,7 +297,7 @@ def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: 
     copies: dict[GeneratedFile, GeneratedFile] = {}
     label = _copied_label(target)
     for generated in [generated for generated in source.generated_files if generated.cluster == cluster]:
-        reason = f"{generated.reason}; the other tenant holds the same file, which is no partner"
+        reason = f"{generated.reason}; the other tenant has the same file, which must not match"
         copies[generated] = _refile(generated, target, label, reason, "identical in both tenants")
     for link in [link for link in source.links if link.a in copies]:
         target.links.append(Link(copies[link.a], copies[link.b], link.kind, link.stated))
@@ -306,7 +306,7 @@ def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: 
 def copy_invoice(source: ScenarioBuilder, target: ScenarioBuilder, cluster: str) -> None:
     """Add only the invoice of a transaction to another tenant, where it has no match."""
     invoice = next(f for f in source.generated_files if f.cluster == cluster and f.document.kind is Kind.INVOICE)
-    reason = "its order is in the other tenant only: it stays alone"
+    reason = "only the other tenant has its order, so it has no match"
     _refile(invoice, target, _copied_label(target), reason, "partner only in the other tenant")
 
 

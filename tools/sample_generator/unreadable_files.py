@@ -47,7 +47,7 @@ def scanned_pdf(document: Document) -> bytes:
 
 def locked_pdf(document: Document) -> bytes:
     """Return an encrypted PDF."""
-    return write_page(document, password="nur für Befugte")  # noqa: S106 - the point of the file is that nobody has it
+    return write_page(document, password="nur für Befugte")  # noqa: S106 - extraction must not know it
 
 
 def pdf_without_pages() -> bytes:

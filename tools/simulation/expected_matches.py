@@ -1,4 +1,4 @@
-"""Expected matches: the result of matching the same documents one after another, alone."""
+"""Expected matches: the result of matching the same documents sequentially and without faults."""
 
 import hashlib
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def check(world: World) -> Iterator[str]:
     if order not in _known:
         _known[order] = _one_by_one(world, documents)
     for one, other in sorted(found ^ _known[order]):
-        yield f"{one[0]} and {other[0]} {'are' if (one, other) in found else 'should be'} linked, and " + (
+        yield f"{one[0]} and {other[0]} {'are' if (one, other) in found else 'should be'} linked, but " + (
             "should not be" if (one, other) in found else "are not"
         )
 

@@ -8,7 +8,7 @@ from tools.simulation.scheduler import Scheduler
 
 
 class Fault(StrEnum):
-    """A kind of fault. It strikes at random where it can."""
+    """Kind of fault, injected at random."""
 
     KILL = "a process is killed"
     STALL = "a thread stalls"

@@ -413,7 +413,7 @@ SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}'
 
 
 def _error_types(world: World) -> Iterator[str]:
-    """A dead letter names a lost worker only if the last attempt never settled."""
+    """A dead letter reports a lost worker only if the last attempt never settled."""
     for worker, work_id in world.store.admin.execute(_REPORTED_AS_LOST).fetchall():
         yield f"the dead letter of {worker} {world.name(work_id)} reports a lost worker, but its last attempt settled"
 

@@ -142,7 +142,7 @@ def _work(
                 (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
                 with selected.patch():
                     _run(seeds, made, done, enough, with_story=with_story, prepare=selected.prepare)
-    except BaseException as error:  # noqa: BLE001  # the parent has to know
+    except BaseException as error:  # noqa: BLE001  # raised again by the parent
         done.put(RuntimeError(f"{type(error).__name__}: {error}"))
 
 

@@ -85,7 +85,7 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
 
 @cache
 def document_files() -> dict[str, bytes]:
-    """Return sample files: two orders and their documents, a copy of an invoice, and unreadable files."""
+    """Return sample files: orders and their documents, a copy of an invoice, and unreadable files."""
     order, confirmed, delivered, billed = (
         Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
     )  # fmt: skip
@@ -112,7 +112,7 @@ def read(content: bytes) -> ExtractionResult | Exception:
     """Extract a document, or return the error. Cached, because the result depends only on the bytes."""
     try:
         return extract_xml(content)
-    except Exception as error:  # noqa: BLE001  # raised again for each try
+    except Exception as error:  # noqa: BLE001  # raised again for each attempt
         return error
 
 

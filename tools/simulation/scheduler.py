@@ -8,12 +8,12 @@ from math import inf
 from random import Random
 from typing import Any
 
-from greenlet import greenlet  # type: ignore[import-untyped]  # its stubs are a package of their own
+from greenlet import greenlet  # type: ignore[import-untyped]  # its stubs are in a separate package
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)
 """Virtual start time of every history."""
 MAX_STEPS = 60_000
-"""A history with more steps than this does not end."""
+"""Maximum number of steps of a history. A longer one is considered endless."""
 MAX_SECONDS = 9 * 24 * 3600.0
 """Longest history in virtual time. SQS drops no messages, because this is below their retention."""
 
@@ -105,7 +105,7 @@ class Event:
 
 
 class Scheduler:
-    """Runs tasks one at a time until none is left. `random` decides everything random in a history."""
+    """Runs tasks one at a time until none is left. `random` is the only source of randomness in a history."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  # a seed has to give the same history each time

@@ -158,7 +158,7 @@ class World:
         self.transactions = Transactions(self.scheduler, self.faults, self.store)
         self.scripts = AttemptScripts(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
         self.storage = Storage(self.scheduler, self.faults)
-        self._events = Random(f"events of {self.seed}")  # noqa: S311  # of its own: stored seeds stay the same histories
+        self._events = Random(f"events of {self.seed}")  # noqa: S311  # its own: older seeds keep their histories
         self.uploads_without_event = 0
         """Uploads that the watchdog counted because their S3 event was lost."""
         self._lost_events = LOST_EVENT_SHARE if self._events.random() < 1 / 3 else 0
@@ -280,7 +280,7 @@ class World:
     def _dead_letters(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
         function = object.__new__(dead_letters._Function)  # its components, on simulated connections
-        function.settings = _keeper_settings()
+        function.settings = _maintenance_settings()
         database = SimulatedDatabase(self.transactions, process, KEEPER)
         others = dict.fromkeys(REQUEUEING, RequeuePolicy())
         policy = RedeliverPolicy(max_attempts=self.max_attempts)
@@ -291,7 +291,7 @@ class World:
     def _watchdog(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
         database = SimulatedDatabase(self.transactions, process, KEEPER)
-        watchdog = Watchdog(_keeper_settings(), database, self.outbox(database), database.now)
+        watchdog = Watchdog(_maintenance_settings(), database, self.outbox(database), database.now)
 
         def handle(_event: dict[str, Any], _context: Any) -> Any:
             recovered = watchdog.run()
@@ -621,9 +621,9 @@ def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease:
     return _CACHED[key]
 
 
-def _keeper_settings() -> Settings:
-    if ("keeper",) not in _CACHED:
-        _CACHED["keeper",] = Settings.model_validate(
+def _maintenance_settings() -> Settings:
+    if ("maintenance",) not in _CACHED:
+        _CACHED["maintenance",] = Settings.model_validate(
             {
                 "worker": {"name": "dead_letters", "timeout": 60, "start_margin": 25},
                 "queue_urls": URLS,
@@ -631,7 +631,7 @@ def _keeper_settings() -> Settings:
                 "dead_letter_sources": SOURCES,
             }
         )
-    return _CACHED["keeper",]
+    return _CACHED["maintenance",]
 
 
 def _discard_metrics(*_values: Any, **_dimensions: str) -> None:

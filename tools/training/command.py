@@ -37,7 +37,7 @@ def train(  # one parameter per option
     ] = False,
     check: Annotated[
         bool,
-        typer.Option(help="Measure on held-out data. For folders, this repeats the learning for each tenant."),
+        typer.Option(help="Measure on held-out data. With folders, this repeats the learning for each tenant."),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:

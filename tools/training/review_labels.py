@@ -93,9 +93,9 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
             for named in (True, False)
         )
         message = (
-            f"There are too few reviewed documents to learn from: {by_number} of those with a reference number, "
-            f"{by_content} of others. One kind needs {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of each decision. "
-            "All candidates of a document count as one. Review more with counterfoil review."
+            f"There are too few reviewed documents to learn from: {by_number} with a reference number, {by_content} "
+            f"without one. At least one group requires {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of each decision. "
+            "All candidates of a document count as one. Review more with 'counterfoil review'."
         )
         raise TooFewDecisionsError(message)
     return sum(len(tenant.decided) for tenant in tenants)

@@ -1,7 +1,7 @@
 """`/api/chat/sessions`: a user's conversations.
 
-A message is a task of the type `chat_completion`: POST /api/tasks. A conversation is visible only to its user, not even
-to admins. Reading requires the viewer role for the tenant, and deleting the operator role.
+A user message is a task of the type `chat_completion`, submitted with `POST /api/tasks`. A conversation is visible only
+to its user, not to admins. Reading requires the viewer role for the tenant, and deleting requires the operator role.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Rou
 from functions.admin_api.http import ForbiddenError, responses
 
 MESSAGES_PAGE, LONGEST_MESSAGES_PAGE = 100, 1000
-"""Messages of a transcript."""
+"""Default and maximum number of messages in a transcript."""
 
 _SESSION = "(SELECT session_id AS id, tenant_id FROM chat_message WHERE number = 1)"
 
@@ -34,36 +34,36 @@ class ChatSession(BaseModel):
     session_id: UUID
     tenant: str
     created_at: datetime
-    messages: int = Field(description="Messages and replies.")
-    begins: str = Field(description="Start of the first message.")
+    messages: int = Field(description="Number of user messages and replies.")
+    begins: str = Field(description="Beginning of the first user message.")
 
 
 class ChatSessionPage(BaseModel):
-    """Conversations, the newest first, and the cursor of the next page."""
+    """Conversations, newest first, and the cursor of the next page."""
 
     sessions: list[ChatSession]
     next_cursor: str | None
 
 
 class ChatTranscript(BaseModel):
-    """Messages of a conversation in their order: at most about 2 MB, but at least one."""
+    """Messages of a conversation, oldest first. A page has up to about 2 MB, and at least one message."""
 
     session_id: UUID
     tenant: str
     messages: list[ChatMessage]
-    next_cursor: int | None = Field(description="Value of `after` for the next messages; null at the end.")
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null on the last page.")
 
 
 @routes.get(
     "/api/chat/sessions",
     summary="List conversations",
     tags=["chat"],
-    responses=responses({200: (ChatSessionPage, "A page, the newest first.")}, 422),
+    responses=responses({200: (ChatSessionPage, "A page, newest first.")}, 422),
 )
 def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
-    """List the caller's own conversations. `POST /api/tasks` sends a message to one or begins one."""
+    """List the caller's own conversations. `POST /api/tasks` starts or continues one."""
     after = http.decode_cursor(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)
@@ -86,7 +86,7 @@ def list_chat_sessions(
     "/api/chat/sessions/<session_id>",
     summary="Show a conversation",
     tags=["chat"],
-    responses=responses({200: (ChatTranscript, "Its messages, in their order.")}, 404, 422),
+    responses=responses({200: (ChatTranscript, "The messages, oldest first.")}, 404, 422),
 )
 def show_chat_session(
     request: Request,
@@ -98,7 +98,7 @@ def show_chat_session(
         int, Query(ge=1, le=LONGEST_MESSAGES_PAGE, description="Maximum number of messages.")
     ] = MESSAGES_PAGE,
 ) -> ChatTranscript:
-    """Show the messages of one of the caller's own conversations; with `after`, only new ones."""
+    """Return the messages of one of the caller's own conversations, or those after `after`."""
     id_, tenant_id, slug = _owned(request, session_id)
     with request.database.tenant(tenant_id) as connection:
         said = chat.transcript(connection, id_, request.caller.subject, after=behind, limit=limit)
@@ -113,18 +113,18 @@ def show_chat_session(
 @routes.delete(
     "/api/chat/sessions/<session_id>",
     summary="Delete a conversation",
-    description="Deletes one of the caller's conversations immediately, with all its messages. A message that "
-    "waits for its reply is canceled. The tasks of its messages keep their status without payload and result: the "
-    "same request under the `idempotency_key` of one of them starts no new task.",
+    description="Deletes one of the caller's conversations immediately, with all its messages. A message without a "
+    "reply is canceled. The tasks of the messages keep their status, but lose payload and result. Repeating a request "
+    "with the `idempotency_key` of such a task does not start a new task.",
     tags=["chat"],
-    responses=responses({204: (None, "It is deleted.")}, 400, 404, 413, 415, 422, 429),
+    responses=responses({204: (None, "The conversation is deleted.")}, 400, 404, 413, 415, 422, 429),
 )
 def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
-    """Delete one of the caller's own conversations, with all of its messages."""
+    """Delete one of the caller's own conversations with its messages."""
     id_, tenant_id, slug = _owned(request, session_id)
     user = request.caller.subject
     with request.database.tenant(tenant_id) as connection:
-        chat.lock_session(connection, id_, user)  # another user's session must look like a missing one
+        chat.lock_session(connection, id_, user)  # do not reveal that another user's session exists
     request.admit("Deleting", slug, tenant_id)
     # a reply may be written at the same time
     request.commit(tenant_id, lambda connection: chat.delete_session(connection, id_, user, request.now, by=user))

@@ -1,4 +1,4 @@
-"""`/api/admin/clusters`: clusters, and one cluster with its links and its comparison.
+"""`/api/admin/clusters`: lists of clusters, and single clusters with matches and comparison.
 
 Reading requires the viewer role for the tenant.
 """
@@ -25,16 +25,16 @@ from functions.admin_api.http import NotFoundError, responses
 
 routes = Routes()
 Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
-"""A status of a cluster; `open` stands for all that are not finished."""
+"""Status of a cluster, or `open` for all unfinished ones."""
 
 
 class ClusterPage(BaseModel):
-    """A page of clusters, the cursor of the next page, and the number of clusters of each status."""
+    """Clusters, the cursor of the next page, and the number of clusters by status."""
 
     clusters: list[ClusterSummary]
     next_cursor: str | None
     counts: dict[ClusterStatus, int] = Field(
-        description=f"Counts without the filter. {COUNTED + 1} means more than {COUNTED}."
+        description=f"Number of clusters by status, without filters. {COUNTED + 1} means more than {COUNTED}."
     )
 
 
@@ -47,22 +47,25 @@ class ClusterPage(BaseModel):
 def list_clusters(  # a query is this many parameters
     request: Request,
     tenant: OneTenant = None,
-    status: Annotated[Status | None, Query(description="A status; `open` for all unfinished ones.")] = None,
+    status: Annotated[
+        Status | None, Query(description="Status of the cluster, or `open` for all unfinished clusters.")
+    ] = None,
     supplier: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="Start of the supplier's name."),
+        Query(min_length=1, max_length=LONGEST_TEXT, description="Beginning of the supplier's name."),
     ] = None,
     number: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="Number of one of its documents."),
+        Query(min_length=1, max_length=LONGEST_TEXT, description="Number of a document in the cluster."),
     ] = None,
     sort: Annotated[
-        Sort, Query(description="By age, or by amount at stake: largest first, in any currency.")
+        Sort,
+        Query(description="By age, or by largest amount at stake. Amounts are compared without currency conversion."),
     ] = "oldest",
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> ClusterPage:
-    """Return a page of a tenant's clusters, and the number of clusters of each status."""
+    """Return a page of a tenant's clusters, and the number of clusters by status."""
     after = (http.after_number if sort == "amount" else http.decode_cursor)(cursor)
     if status is None:
         statuses = tuple(ClusterStatus)
@@ -110,7 +113,7 @@ class ClusterLine(BaseModel):
     billed: str | None
     credited: str | None
     price: str | None
-    parts: list[LinePart] = Field(description=f"At most the first {clusters.MOST_PARTS}.")
+    parts: list[LinePart] = Field(description=f"Line items of documents, at most the first {clusters.MOST_PARTS}.")
     parts_total: int
 
     @computed_field(description="Name of the unit, such as `piece`; its code if it has no name.")  # type: ignore[prop-decorator]
@@ -121,7 +124,7 @@ class ClusterLine(BaseModel):
 
 
 class ClusterVariance(BaseModel):
-    """A difference between documents."""
+    """A variance between documents."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -144,40 +147,40 @@ class ClusterVariance(BaseModel):
 
 
 class ClusterComparison(BaseModel):
-    """Comparison of its documents."""
+    """Comparison of the documents of a cluster."""
 
     model_config = ConfigDict(from_attributes=True)
 
     outcome: str
     reasons: list[str]
     warnings: list[str]
-    lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MOST_LINES}.")
+    lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MOST_LINES} compared line items.")
     lines_total: int
-    variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MOST_VARIANCES}.")
+    variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MOST_VARIANCES} variances.")
     variances_total: int
-    can_be_accepted: bool = Field(description="Whether a difference between figures is open.")
+    can_be_accepted: bool = Field(description="Whether there is an open difference that a reviewer can accept.")
 
 
 class Cluster(BaseModel):
-    """Documents that belong together, directly or through others."""
+    """Documents that are linked directly or through other documents."""
 
     id: UUID
     tenant: str
-    status: ClusterStatus | None = Field(description="null until the cluster is compared.")
-    documents: list[DocumentSummary] = Field(description="A page of its documents, in order of receipt.")
+    status: ClusterStatus | None = Field(description="Status; null until the cluster has been compared.")
+    documents: list[DocumentSummary] = Field(description="A page of the documents, in order of receipt.")
     documents_total: int
-    next_cursor: str | None = Field(description="Cursor of the next page.")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
     matches: list[ClusterMatch] = Field(
-        description=f"At most the strongest {clusters.MOST_EDGES} matches of documents on this page."
+        description=f"At most the {clusters.MOST_EDGES} strongest matches of documents on this page."
     )
     matches_total: int = Field(description="Number of matches of documents on this page.")
     contracts: list[DocumentSummary] = Field(
         description="Contracts linked to documents on this page. A contract does not join clusters."
     )
-    comparison: ClusterComparison | None = Field(description="null without a comparison, or before the first.")
+    comparison: ClusterComparison | None = Field(description="Last comparison; null before the first one.")
     computed_at: datetime | None
-    is_computing: bool = Field(description="Whether the cluster has changed since its comparison.")
-    error: str | None = Field(description="Error of the last comparison.")
+    is_computing: bool = Field(description="Whether the cluster has changed since the last comparison.")
+    error: str | None = Field(description="Error of the last comparison; null if it succeeded.")
 
 
 @routes.get(

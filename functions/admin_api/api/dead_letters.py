@@ -1,11 +1,11 @@
 """`/api/admin/dlq`: dead letters, their changes and the audit trail.
 
-Reading requires the viewer role for the tenant, and a change the operator role. Letters without a tenant, such as
-unreadable messages, have the tenant `-` and require all tenants. Secrets are hidden from everyone below the admin role;
-`redacted` lists the hidden values.
+Reading requires the viewer role for the tenant, and changes require the operator role. Dead letters without a tenant,
+such as unreadable messages, have the tenant `-` and require access to all tenants. Only admins see secrets;
+`redacted_paths` lists the hidden values.
 
-If-Match may name the version of the letter that the caller saw: the change is refused if the letter has changed since.
-An edit of a payload requires it, because it replaces an earlier edit. Edits and whole payloads also require the group
+`If-Match` is optional: with it, a change fails if the dead letter has changed since the caller read it. Editing a
+payload requires it, because an edit replaces earlier edits. Editing and viewing whole payloads also require the group
 `edit-payloads` or the admin role.
 """
 
@@ -60,16 +60,18 @@ from functions.admin_api.endpoint import (
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
 
 DEEPEST = 10_000
-"""Letters that are paged through by number; the cursor goes on behind them."""
+"""Maximum dead letters that page numbers reach. Cursors have no limit."""
 LAST_EVENTS = 100
-"""Events of each kind in a timeline: with the longest errors they fit the 6 MB of a Lambda response."""
+"""Events of each kind in a timeline. With errors of maximum length, they fit into a Lambda response of 6 MB."""
 LAST_DEATHS = 50
-"""Earlier deaths of a letter in a response."""
+"""Earlier failures of a dead letter in a response."""
 NO_LETTER = "There is no such dead letter."
 
 routes = Routes()
 Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to hidden values.")]
-States = Annotated[list[Status] | None, Query(description="Repeated, or separated by commas. Default: all states.")]
+States = Annotated[
+    list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
+]
 TaskType = Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)]
 DiedFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")]
 DiedBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")]
@@ -78,14 +80,14 @@ Words = Annotated[
     Query(
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Words of the error message and the file name, or an id.",
+        description="Words of the error message or file name, or an id.",
     ),
 ]
-OfGroup = Annotated[Fingerprint | None, Query(description="Fingerprint of a group.")]
+OfGroup = Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")]
 
 
 def hide_secrets(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """Return fields as the caller may see them. `redacted` points to hidden values.
+    """Return fields as the caller may see them. `redacted_paths` lists hidden values.
 
     Only admins see tracebacks.
     """
@@ -96,7 +98,7 @@ def hide_secrets(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
 
 
 def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
-    """Return the tenant and id of a letter that the caller may see."""
+    """Return the tenant and id of a dead letter that the caller may view."""
     id_ = item_id(job_id, NO_LETTER)
     with request.database.delivery() as connection:
         found = search.owners(connection, [id_])
@@ -110,7 +112,7 @@ def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
 
 
 class LastError(BaseModel):
-    """Error that ended the work."""
+    """Error that caused the dead letter."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -124,7 +126,7 @@ class LastError(BaseModel):
 
 
 class Metadata(BaseModel):
-    """Delivery state of the work."""
+    """Delivery state of the work item."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -135,7 +137,7 @@ class Metadata(BaseModel):
 
 
 class Resolution(BaseModel):
-    """How a letter was settled."""
+    """How a dead letter was closed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -167,9 +169,9 @@ class DeadLetterSummary(BaseModel):
 
 
 class DeadLetterPage(BaseModel):
-    """Dead letters, the newest first, and the cursor of the next page.
+    """Dead letters, newest first, and the cursor of the next page.
 
-    A page of a search may be short although another one follows.
+    A page of a search may have fewer than `limit` items even if it is not the last one.
     """
 
     dead_letters: list[DeadLetterSummary]
@@ -182,7 +184,7 @@ class DeadLetterGroup(BaseModel):
     fingerprint: str
     worker: str
     error_type: str
-    message: str = Field(description="Error message without the parts that differ between its dead letters.")
+    message: str = Field(description="Error message, without the parts that differ between the dead letters.")
     first_seen: datetime
     last_seen: datetime
     count: int
@@ -190,20 +192,22 @@ class DeadLetterGroup(BaseModel):
     retried: int
     resolved: int
     ignored: int
-    state: groups.State = Field(description="Resolved or ignored as a whole; open again after another failure.")
+    state: groups.State = Field(
+        description="State of the whole group. A resolved or ignored group opens again after another failure."
+    )
     trend: list[int] = Field(description=f"Failures in each of the last {groups.HOURS} hours, the current hour last.")
     redacted_paths: Pointers
 
 
 class DeadLetterGroupPage(BaseModel):
-    """Groups, the latest death first, and the cursor of the next page."""
+    """Groups, latest failure first, and the cursor of the next page."""
 
     groups: list[DeadLetterGroup]
     next_cursor: str | None
 
 
 class DeadLetterCounts(BaseModel):
-    """Number of letters in each state."""
+    """Number of dead letters by status."""
 
     count: int
     pending: int
@@ -213,25 +217,25 @@ class DeadLetterCounts(BaseModel):
 
 
 class DeadLetterCountsByType(DeadLetterCounts):
-    """Number of letters of one task type."""
+    """Number of dead letters of one task type."""
 
     task_type: str
 
 
 class DeadLetterStats(DeadLetterCounts):
-    """Number of letters of a tenant."""
+    """Number of dead letters of a tenant."""
 
     tenant: str
     task_types: list[DeadLetterCountsByType]
 
 
 def summary(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> DeadLetterSummary:
-    """Return a letter of a tenant as the caller may see it."""
+    """Return a dead letter of a tenant as the caller may see it."""
     return DeadLetterSummary.model_validate(_visible(dead_letter, slug, caller))
 
 
 _KEPT = ("payload", "metadata", "resolution", "previous_failures", "file_name")
-"""Fields with text from outside, which can hold secrets."""
+"""Fields with external text, which may contain secrets."""
 
 
 def _visible(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[str, Any]:
@@ -247,7 +251,7 @@ def _visible(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[st
     "/api/admin/dlq",
     summary="List dead letters",
     tags=["dead letters"],
-    responses=responses({200: (DeadLetterPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (DeadLetterPage, "A page, newest first.")}, 404, 422),
 )
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
@@ -259,7 +263,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     text: Words = None,
     fingerprint: OfGroup = None,
     page: Annotated[
-        int, Query(ge=1, le=DEEPEST, description=f"Page number, up to {DEEPEST} dead letters; use `cursor` beyond.")
+        int, Query(ge=1, le=DEEPEST, description=f"Page number, up to {DEEPEST} dead letters. Use `cursor` for more.")
     ] = 1,
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -290,9 +294,9 @@ def _check_page(deep: int, cursor: str | None, text: str | None) -> None:
     if cursor is not None:
         raise RejectedRequestError("`page` and `cursor` are mutually exclusive.")
     if text is not None:
-        raise RejectedRequestError("A search has no page numbers: use cursor, which is `next_cursor` of a page.")
+        raise RejectedRequestError("A search does not support `page`. Use `next_cursor` of a page as `cursor`.")
     if deep > DEEPEST:
-        raise RejectedRequestError(f"page is limited to {DEEPEST} dead letters: use `next_cursor` of a page as cursor.")
+        raise RejectedRequestError(f"`page` reaches {DEEPEST} dead letters. Use `next_cursor` of a page as `cursor`.")
 
 
 @routes.get(
@@ -302,7 +306,7 @@ def _check_page(deep: int, cursor: str | None, text: str | None) -> None:
     responses=responses({200: (DeadLetterStats, "The counts.")}, 404, 422),
 )
 def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> DeadLetterStats:
-    """Count a tenant's dead letters by task type and state."""
+    """Count a tenant's dead letters by task type and status."""
     scope = request.scope(tenant)
     with scope.transaction(request.database) as connection:
         found = groups.stats(connection, scope.tenant_id)
@@ -320,7 +324,7 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> D
     "/api/admin/dlq/groups",
     summary="List groups of dead letters",
     tags=["dead letters"],
-    responses=responses({200: (DeadLetterGroupPage, "A page, the latest death first.")}, 404, 422),
+    responses=responses({200: (DeadLetterGroupPage, "A page, latest failure first.")}, 404, 422),
 )
 def list_groups(
     request: Request,
@@ -329,7 +333,7 @@ def list_groups(
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> DeadLetterGroupPage:
-    """Return a page of groups that have letters in one of the states."""
+    """Return a page of groups that have dead letters in one of the statuses."""
     after = http.decode_cursor(cursor, str)
     scope = request.scope(tenant)
     wanted = tuple(status or STATUSES)
@@ -353,33 +357,33 @@ def list_groups(
 
 
 class NamedThing(BaseModel):
-    """A resource that was found by a part of its id."""
+    """A resource found by a part of its id."""
 
-    id: UUID | str = Field(description="Id; for a group, its fingerprint.")
-    tenant: str = Field(description="Its tenant; `-` for none. A group may include other tenants.")
+    id: UUID | str = Field(description="Id of the resource, or fingerprint of a group.")
+    tenant: str = Field(description="Slug of the tenant, or `-` if unassigned. A group may include other tenants.")
 
 
 class NamedThings(BaseModel):
-    """Matches of a part of an id."""
+    """Resources found by a part of their id."""
 
-    found: list[NamedThing] = Field(description="At most two. Two mean that the part is ambiguous.")
+    found: list[NamedThing] = Field(description="At most two. Two results mean that the part is ambiguous.")
 
 
 @routes.get(
     "/api/admin/dlq/lookup",
     summary="Find resources by part of an id",
     tags=["dead letters"],
-    responses=responses({200: (NamedThings, "The matches.")}, 422),
+    responses=responses({200: (NamedThings, "The resources found.")}, 422),
 )
 def find_named(
     request: Request,
     kind: Annotated[IdKind, Query(description="Kind of resource.")],
     part: Annotated[
         Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_END},36}}$")],
-        Query(description="End of an id; for a group, start of its fingerprint."),
+        Query(description="End of an id, or start of the fingerprint of a group."),
     ],
 ) -> NamedThings:
-    """Find resources by a part of their id, as tables show it, among those that the caller may see."""
+    """Find resources that the caller may view by a part of their id, as shown in tables."""
     with request.database.delivery() as connection:
         found = search.find_by_end(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
@@ -397,11 +401,11 @@ def _owns_task(request: Request, job_id: UUID) -> bool:
     return task is not None and task.user_id == request.caller.subject
 
 
-# -- one letter -------------------------------------------------------------------------------------------------------
+# -- one dead letter --------------------------------------------------------------------------------------------------
 
 
 class PreviousFailure(BaseModel):
-    """A death before the last one, and how it was settled."""
+    """An earlier failure of the work item, and how it was closed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -418,18 +422,21 @@ class DeadLetter(DeadLetterSummary):
     """A dead letter with its payload."""
 
     payload: dict[str, JsonValue]
-    previous_failures: list[PreviousFailure] = Field(description=f"At most the last {LAST_DEATHS}, oldest first.")
+    previous_failures: list[PreviousFailure] = Field(
+        description=f"The last {LAST_DEATHS} earlier failures at most, oldest first."
+    )
 
 
 _LETTER = responses(
-    {200: (DeadLetter, "The letter."), 304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422
+    {200: (DeadLetter, "The dead letter."), 304: (None, "Unchanged: `If-None-Match` contains the current ETag.")},
+    *(404, 422),
 )
 _LETTER[200]["headers"] = VERSIONED
 
 
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
 def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) -> Response[DeadLetter | None]:
-    """Return one dead letter with its payload and its earlier deaths."""
+    """Return one dead letter with its payload and its earlier failures."""
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
         dead_letter = _existing(connection, scope, id_)
@@ -441,13 +448,13 @@ def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) ->
 
 def _existing(connection: Connection, scope: Scope, id_: UUID) -> DeadLetterDetails:
     dead_letter = search.show(connection, scope.tenant_id, id_)
-    if dead_letter is None:  # it has just been purged
+    if dead_letter is None:  # purged concurrently
         raise NotFoundError(NO_LETTER)
     return dead_letter
 
 
 class AttemptLog(BaseModel):
-    """Parameters for `aws logs filter-log-events`. Logs are stored for three months."""
+    """Parameters for `aws logs filter-log-events`. Logs are retained for three months."""
 
     group: str = Field(description="Log group in CloudWatch Logs.")
     filter: str = Field(
@@ -455,7 +462,7 @@ class AttemptLog(BaseModel):
     )
     since: datetime
     until: datetime
-    url: str | None = Field(description="The same in the AWS console; null in a local cloud.")
+    url: str | None = Field(description="Link to the log in the AWS console; null in a local deployment.")
 
 
 class ErrorSummary(BaseModel):
@@ -466,29 +473,31 @@ class ErrorSummary(BaseModel):
 
 
 class DeadLetterEvent(BaseModel):
-    """An event in the life of a letter or its work."""
+    """An event in the history of a dead letter or its work item."""
 
-    at: datetime = Field(description="Time of its end.")
+    at: datetime = Field(description="Time at which the event ended.")
     kind: Literal["attempt", "dead_lettered", "change"]
     outcome: str = Field(description="Outcome of an attempt, reason of a failure, or kind of change.")
-    actor: str = Field(description="The worker, or the person.")
+    actor: str = Field(description="The worker or person that caused the event.")
     error: ErrorSummary | None
     revision: int | None
-    attempt: int | None = Field(description="Number of the attempt, or of attempts before the failure.")
+    attempt: int | None = Field(description="Number of the attempt, or number of attempts before the failure.")
     started_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
-    log: AttemptLog | None = Field(description="Log of an attempt.")
-    trace_id: str | None = Field(description="X-Ray trace of a sampled attempt, stored for 30 days.")
-    trace_url: str | None = Field(description="That trace in the AWS console; null in a local cloud.")
+    log: AttemptLog | None = Field(description="Log of the attempt; null for other events.")
+    trace_id: str | None = Field(
+        description="Id of the X-Ray trace, if the attempt was sampled. X-Ray stores traces for 30 days."
+    )
+    trace_url: str | None = Field(description="Link to the trace in the AWS console; null in a local deployment.")
 
 
 class DeadLetterTimeline(BaseModel):
-    """Events, the oldest first."""
+    """History of a dead letter, oldest event first."""
 
     job_id: UUID
     tenant: str
-    events: list[DeadLetterEvent] = Field(description=f"At most the last {LAST_EVENTS} attempts, failures and changes.")
+    events: list[DeadLetterEvent] = Field(description=f"At most the last {LAST_EVENTS} events of each kind.")
     redacted_paths: Pointers
 
 
@@ -496,17 +505,17 @@ class DeadLetterTimeline(BaseModel):
     "/api/admin/dlq/<job_id>/timeline",
     summary="Show the history of a dead letter",
     tags=["dead letters"],
-    responses=responses({200: (DeadLetterTimeline, "Attempts, deaths and changes in their order.")}, 404, 422),
+    responses=responses({200: (DeadLetterTimeline, "Attempts, failures and changes, oldest first.")}, 404, 422),
 )
 def show_timeline(request: Request, job_id: Id) -> DeadLetterTimeline:
-    """Return the attempts of a dead letter's work, its deaths and its changes."""
+    """Return the attempts of a dead letter's work item, its failures and its changes."""
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
         dead_letter = _existing(connection, scope, id_)
         events = history.events(connection, scope.tenant_id, dead_letter, limit=LAST_EVENTS)
     found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
     at_aws = console(environ)
-    for event, shown in zip(events, found["events"], strict=True):  # these links hold no text from outside
+    for event, shown in zip(events, found["events"], strict=True):  # these links contain no external text
         shown["log"] = _log(event, dead_letter, at_aws)
         shown["trace_url"] = trace_url(event.trace_id, at_aws)
     return DeadLetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
@@ -519,13 +528,13 @@ def _log(event: history.Event, dead_letter: DeadLetterDetails, console: str | No
 
 
 AROUND = timedelta(minutes=1)
-"""Margin around an attempt: its line is written shortly after it is settled, and clocks differ."""
+"""Margin around an attempt. Its log line is written shortly after settlement, and clocks differ."""
 _DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
-"""Domains of the console in other partitions of AWS."""
+"""Domains of the AWS console in other AWS partitions, by region prefix."""
 
 
 def console(environment: Mapping[str, str]) -> str | None:
-    """Return the address of CloudWatch in the AWS console of a function's region; None beside an emulator."""
+    """Return the URL of CloudWatch in the AWS console; None with an emulator."""
     region = environment.get("AWS_REGION")
     if region is None or "AWS_ENDPOINT_URL" in environment:
         return None
@@ -536,9 +545,9 @@ def console(environment: Mapping[str, str]) -> str | None:
 def attempt_log(
     worker: str, work_id: UUID, revision: int, started_at: datetime, ended_at: datetime, console: str | None
 ) -> AttemptLog:
-    """Return the place of an attempt's log in CloudWatch and in the AWS `console`.
+    """Return how to find an attempt's log in CloudWatch and in the AWS `console`.
 
-    Each attempt logs a line with the id and revision of its work and its X-Ray trace.
+    Each attempt logs a line with the id and revision of its work item and its X-Ray trace.
     """
     found = AttemptLog(
         group=f"/aws/lambda/counterfoil-{worker}",
@@ -557,7 +566,7 @@ def _url(console: str, log: AttemptLog) -> str:
 
 
 def _twice(text: str) -> str:
-    """Encode as the console's own addresses: twice, with a dollar sign for each percent sign."""
+    """Encode like the console's own URLs: twice, with a dollar sign for each percent sign."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 
@@ -566,7 +575,7 @@ def _milliseconds(moment: datetime) -> str:
 
 
 def trace_url(trace_id: str | None, console: str | None) -> str | None:
-    """Return the address of a trace in the AWS `console`."""
+    """Return the URL of a trace in the AWS `console`."""
     return None if trace_id is None or console is None else f"{console}#xray:traces/{trace_id}"
 
 
@@ -574,7 +583,7 @@ def trace_url(trace_id: str | None, console: str | None) -> str | None:
 
 
 class DeadLetterRetry(BaseModel):
-    """Why the letter is retried."""
+    """A retry of a dead letter."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -582,7 +591,7 @@ class DeadLetterRetry(BaseModel):
 
 
 class DeadLetterResolution(BaseModel):
-    """How the failure was dealt with."""
+    """A resolution: how the failure was handled."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -590,7 +599,7 @@ class DeadLetterResolution(BaseModel):
 
 
 class DeadLetterIgnore(BaseModel):
-    """Why the letter is ignored, unless the URL has the reason."""
+    """A request to ignore a dead letter. The reason may be in the URL instead."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -598,7 +607,7 @@ class DeadLetterIgnore(BaseModel):
 
 
 class DeadLetterEdit(BaseModel):
-    """The complete new payload of the task. The original one takes an edit back."""
+    """The complete new payload of the task. Submit the original payload to undo an edit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -607,7 +616,7 @@ class DeadLetterEdit(BaseModel):
 
 
 class DeadLetterChange(BaseModel):
-    """The letter after the change."""
+    """The dead letter after a change."""
 
     job_id: UUID
     tenant: str
@@ -622,25 +631,25 @@ class DeadLetterPayload(BaseModel):
     tenant: str
     task_type: str
     original: dict[str, JsonValue] = Field(description="Payload of the failed attempts.")
-    edited: dict[str, JsonValue] | None = Field(description="Payload of the next attempt, if it was edited.")
-    edits: list[PayloadEdit] = Field(description="Edits, latest first; stored even after the dead letter is closed.")
+    edited: dict[str, JsonValue] | None = Field(description="Payload of the next attempt; null if it was not edited.")
+    edits: list[PayloadEdit] = Field(description="Edits, latest first. They remain after the dead letter is closed.")
     version: int
 
 
 _FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
-_CHANGED = responses({200: (DeadLetterChange, "It is done.")}, *_FAILURES)
-_EDITED = responses({200: (DeadLetterChange, "It is done.")}, *_FAILURES, 428)
+_CHANGED = responses({200: (DeadLetterChange, "The dead letter is closed.")}, *_FAILURES)
+_EDITED = responses({200: (DeadLetterChange, "The payload is changed.")}, *_FAILURES, 428)
 for _answers in (_CHANGED, _EDITED):
     _answers[200]["headers"] = VERSIONED
 IfMatchSent = Annotated[
-    str | None, Header(alias="If-Match", description="ETag of the dead letter as read. Fails if it has changed.")
+    str | None, Header(alias="If-Match", description="ETag of the dead letter. The change fails if it is outdated.")
 ]
 
 
 def _admit(
     request: Request, job_id: str, note: str | None, if_match: str | None, doing: str, *, edits: bool = False
 ) -> tuple[Scope, ChangeRequest]:
-    """Require the operator role for a change of a letter, and count it."""
+    """Check the operator role for a change of a dead letter, and charge it to the rate limit."""
     scope, id_ = _owned(request, job_id)
     if edits:
         _check_editor(request.caller, scope)
@@ -660,7 +669,7 @@ def retry_dead_letter(
     asked: Annotated[DeadLetterRetry | None, Body()] = None,
     condition: IfMatchSent = None,
 ) -> Response[DeadLetterChange]:
-    """Retry the failed work of a dead letter."""
+    """Retry the failed work item of a dead letter."""
     scope, wish = _admit(request, job_id, asked.notes if asked else None, condition, "Retrying")
     done = actions.retry(request.database, scope.tenant_id, wish, bucket=settings().uploads_bucket)
     request.send(done.sends)
@@ -671,7 +680,7 @@ def retry_dead_letter(
 def resolve_dead_letter(
     request: Request, job_id: Id, asked: Annotated[DeadLetterResolution, Body()], condition: IfMatchSent = None
 ) -> Response[DeadLetterChange]:
-    """Settle a dead letter whose failure was dealt with in another way."""
+    """Close a dead letter whose failure was handled in another way."""
     scope, wish = _admit(request, job_id, asked.notes, condition, "Resolving")
     return _changed(scope, wish, "resolved", actions.resolve(request.database, scope.tenant_id, wish))
 
@@ -682,26 +691,26 @@ def ignore_dead_letter(
     job_id: Id,
     asked: Annotated[DeadLetterIgnore | None, Body()] = None,
     reason: Annotated[
-        Note | None, Query(description="Reason. Required here or in the body, and equal if in both.")
+        Note | None, Query(description="Reason. Required here or in the body. If it is in both, it must be the same.")
     ] = None,
     condition: IfMatchSent = None,
 ) -> Response[DeadLetterChange]:
-    """Settle a dead letter without doing anything about it."""
+    """Close a dead letter without further action."""
     in_body = asked.reason if asked else None
     if in_body is not None and reason is not None and in_body != reason:
-        raise RejectedRequestError("The body and the URL give two reasons: omit one of them.")
+        raise RejectedRequestError("The body and the URL contain different reasons. Omit one of them.")
     scope, wish = _admit(request, job_id, reason if in_body is None else in_body, condition, "Ignoring")
     return _changed(scope, wish, "ignored", actions.ignore(request.database, scope.tenant_id, wish))
 
 
 @routes.get(
     "/api/admin/dlq/<job_id>/payload",
-    summary="Show the payload of a task that has failed",
+    summary="Show the payload of a failed task",
     tags=["dead letters"],
     responses=responses({200: (DeadLetterPayload, "The payload, for callers who may edit it.")}, 404, 409, 422),
 )
 def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
-    """Return the payload of a dead letter's task: the original one, and the edited one."""
+    """Return the original and the edited payload of a dead letter's task."""
     scope, id_ = _owned(request, job_id)
     _check_editor(request.caller, scope)
     found = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
@@ -722,7 +731,7 @@ def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
 def edit_payload(
     request: Request, job_id: Id, asked: Annotated[DeadLetterEdit, Body()], condition: IfMatch = None
 ) -> Response[DeadLetterChange]:
-    """Replace the payload for the next attempt of a dead letter's task."""
+    """Replace the payload of a failed task for its next attempt."""
     scope, wish = _admit(request, job_id, asked.notes, condition, "Editing", edits=True)
     done = actions.edit_payload(
         request.database,
@@ -766,25 +775,25 @@ class AuditRecord(BaseModel):
     version_before: int | None
     version_after: int | None
     note_hash: Hex | None = Field(
-        description="Hash of the dead letter's note: HMAC-SHA-256 with a secret of the tenant."
+        description="HMAC-SHA-256 of the note, with a secret key of the tenant; null without a note."
     )
     detail: dict[str, JsonValue]
-    previous_hash: Hex | None = Field(description="Hash of the previous entry; null for the first.")
+    previous_hash: Hex | None = Field(description="Hash of the previous entry; null for the first entry.")
     hash: Hex = Field(description="SHA-256 of the previous entry's hash and this entry.")
 
 
 class AuditHead(BaseModel):
-    """The latest entry, even if it was deleted."""
+    """Chain head: number and hash of the latest entry, even if that entry was deleted."""
 
     number: int
     hash: str
 
 
 class AuditPage(BaseModel):
-    """Entries, the newest first, the cursor of the next page, and the other inputs of their hashes."""
+    """Audit entries, newest first, with the other inputs of their hashes."""
 
-    tenant_id: UUID | None = Field(description="The tenant; null for unassigned objects.")
-    head: AuditHead | None = Field(description="Chain head; null for an empty trail.")
+    tenant_id: UUID | None = Field(description="Id of the tenant; null for the unassigned audit trail.")
+    head: AuditHead | None = Field(description="Chain head; null if the audit trail is empty.")
     entries: list[AuditRecord]
     next_cursor: int | None
 
@@ -793,7 +802,7 @@ class AuditPage(BaseModel):
     "/api/admin/dlq/audit",
     summary="List audit entries",
     tags=["dead letters"],
-    responses=responses({200: (AuditPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (AuditPage, "A page, newest first.")}, 404, 422),
 )
 def list_audit(
     request: Request,
@@ -802,7 +811,7 @@ def list_audit(
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> AuditPage:
-    """Return a page of a tenant's audit trail, or of changes that concern no tenant or all."""
+    """Return a page of the audit trail of a tenant, or of the unassigned audit trail."""
     tenant_id, _ = scope = request.scope(tenant)
     about = None if target is None else str(target)
     with scope.transaction(request.database) as connection:

@@ -1,7 +1,7 @@
 """`/api/admin/tenants/{tenant}/destinations`: webhooks and exports that receive a tenant's results.
 
-All routes require the admin role for the tenant, because addresses of webhooks can contain credentials. Only admins for
-all tenants add webhooks that may call internal addresses of the allowlist.
+All routes require the admin role for the tenant, because webhook URLs can contain credentials. Only admins for all
+tenants can add webhooks that call allowlisted internal addresses.
 """
 
 from typing import Annotated
@@ -27,7 +27,7 @@ class DestinationForm(BaseModel):
 
     name: Slug
     kind: Kind
-    address: str = Field(max_length=2048, description="The URL of a webhook, or the prefix of an export to S3.")
+    address: str = Field(max_length=2048, description="URL of a webhook, or key prefix of an export to S3.")
     events: list[Subject] = Field(default=["cluster", "document"], min_length=1, max_length=3)
 
 
@@ -52,14 +52,14 @@ class DestinationList(BaseModel):
 class AddedDestination(Destination):
     """A new destination."""
 
-    secret: str | None = Field(description="Signing secret of a webhook. It cannot be read again.")
+    secret: str | None = Field(description="Signing secret of a webhook, shown only once; null for an export.")
 
 
 class RotatedSecret(BaseModel):
     """The new secret of a webhook."""
 
     name: str
-    secret: str = Field(description="It cannot be read again. The previous one is also used for 24 hours.")
+    secret: str = Field(description="New signing secret, shown only once. The previous one stays valid for 24 hours.")
 
 
 def add(connection: Connection, change: Change, form: DestinationForm, request: Request) -> AddedDestination:
@@ -77,14 +77,14 @@ def add(connection: Connection, change: Change, form: DestinationForm, request: 
 routes = Routes()
 _PATH = "/api/admin/tenants/<tenant>/destinations"
 _FAILURES = (400, 404, 413, 415, 422, 429)
-DestinationName = Annotated[Slug, Path(description="The destination's name.")]
+DestinationName = Annotated[Slug, Path(description="Name of the destination.")]
 
 
 @routes.get(
     _PATH,
     summary="List destinations",
     tags=["destinations"],
-    responses=responses({200: (DestinationList, "The active ones.")}, 404, 422),
+    responses=responses({200: (DestinationList, "The active destinations.")}, 404, 422),
 )
 def list_destinations(request: Request, tenant: TenantPath) -> Response[DestinationList]:
     """List the active destinations of a tenant, without secrets."""
@@ -104,7 +104,7 @@ def list_destinations(request: Request, tenant: TenantPath) -> Response[Destinat
 def add_destination(
     request: Request, tenant: TenantPath, asked: Annotated[DestinationForm, Body()]
 ) -> Response[AddedDestination]:
-    """Add a webhook or an export. Results are delivered to it from now on."""
+    """Add a webhook or an export. New results are delivered to it."""
     change = request.setup("Adding a destination", tenant)
     return answer(201, request.commit(change.tenant_id, lambda connection: add(connection, change, asked, request)))
 
@@ -113,10 +113,10 @@ def add_destination(
     f"{_PATH}/<name>",
     summary="Remove a destination",
     tags=["destinations"],
-    responses=responses({204: (None, "Nothing more is delivered to it.")}, *_FAILURES),
+    responses=responses({204: (None, "The destination is removed.")}, *_FAILURES),
 )
 def remove_destination(request: Request, tenant: TenantPath, name: DestinationName) -> Response[None]:
-    """Disable a destination. Pending deliveries are skipped, and its name is free."""
+    """Remove a destination. Pending deliveries are skipped. Its name can be used again."""
     change = request.setup("Removing a destination", tenant)
     if not request.commit(change.tenant_id, lambda connection: destinations.remove(connection, change, name)):
         raise NotFoundError(f"There is no destination '{name}'.")
@@ -130,7 +130,7 @@ def remove_destination(request: Request, tenant: TenantPath, name: DestinationNa
     responses=responses({200: (RotatedSecret, "The new secret.")}, *_FAILURES),
 )
 def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -> Response[RotatedSecret]:
-    """Give a webhook a new secret. Calls are signed with both secrets for 24 hours."""
+    """Create a new secret for a webhook. For 24 hours, calls are signed with both secrets."""
     change = request.setup("Rotating a secret", tenant)
     secret = request.commit(change.tenant_id, lambda connection: destinations.rotate(connection, change, name))
     if secret is None:

@@ -1,4 +1,4 @@
-"""`/api/admin/documents`: documents with their timelines, pages, and questions to a language model.
+"""`/api/admin/documents`: documents with their timelines, page images and language model calls.
 
 Reading requires the viewer role for the tenant.
 """
@@ -46,13 +46,13 @@ NO_DOCUMENT = "There is no such document."
 
 routes = Routes()
 AtStage = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)}):({'|'.join(STATES)})$")]
-"""A stage and its state: `matching:failed`."""
+"""A stage and its state, such as `matching:failed`."""
 
 
 class DocumentPage(BaseModel):
-    """Documents, the newest first, and the cursor of the page after them.
+    """Documents, newest first, and the cursor of the next page.
 
-    A page that is narrowed may be short, or empty, and another one follow.
+    A page with filters may be short or empty even if it is not the last one.
     """
 
     documents: list[DocumentSummary]
@@ -60,9 +60,9 @@ class DocumentPage(BaseModel):
 
 
 class DocumentTimeline(BaseModel):
-    """Events of a document, the oldest first.
+    """Events of a document, oldest first.
 
-    Successful attempts have no time, and attempts are stored for 90 days.
+    Attempts are stored for 90 days. A success is stored as an attempt only if it follows a failure.
     """
 
     id: UUID
@@ -74,7 +74,7 @@ class DocumentTimeline(BaseModel):
     "/api/admin/documents",
     summary="List documents",
     tags=["documents"],
-    responses=responses({200: (DocumentPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (DocumentPage, "A page, newest first.")}, 404, 422),
 )
 def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
@@ -86,7 +86,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         Query(
             min_length=1,
             max_length=LONGEST_TEXT,
-            description="A document's number, all words of its parties' names and file name, or an id.",
+            description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
     since: Annotated[
@@ -116,11 +116,11 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     responses=responses({200: (Document, "The document.")}, 404, 422),
 )
 def show_document(request: Request, document_id: Id) -> Document:
-    """Return one document with its fields, the progress of its work and its links."""
+    """Return one document with its fields, the progress of its processing and its matches."""
     tenant_id, _, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         found = document_detail.show(connection, tenant_id, id_)
-    if found is None:  # it has just been removed
+    if found is None:  # removed concurrently
         raise NotFoundError(NO_DOCUMENT)
     return found
 
@@ -129,10 +129,10 @@ def show_document(request: Request, document_id: Id) -> Document:
     "/api/admin/documents/<document_id>/timeline",
     summary="Show the history of a document",
     tags=["documents"],
-    responses=responses({200: (DocumentTimeline, "The stored events in their order.")}, 404, 422),
+    responses=responses({200: (DocumentTimeline, "The stored events in chronological order.")}, 404, 422),
 )
 def show_document_timeline(request: Request, document_id: Id) -> DocumentTimeline:
-    """Return the attempts of a document's work, decisions about it, and their results."""
+    """Return the attempts to process a document, the decisions about it, and their results."""
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         events = document_detail.history(connection, tenant_id, id_)
@@ -140,25 +140,25 @@ def show_document_timeline(request: Request, document_id: Id) -> DocumentTimelin
 
 
 class Question(BaseModel):
-    """A question to a language model, and its answer."""
+    """A call of the LLM judge: a question and its answer."""
 
-    question: str = Field(description="Hash of the question, hexadecimal.")
+    question: str = Field(description="Hash of the question, in hexadecimal.")
     asked_at: datetime
     prompt: str | None = Field(description="Version of the prompt; null if the question was not stored.")
     model: str
-    temperature: float | None = Field(description="null: the default of the model.")
+    temperature: float | None = Field(description="null for the model's default.")
     input_tokens: int | None
     output_tokens: int | None
     candidates: dict[str, review.ReviewDocument] = Field(
-        description="By label in the question; without removed documents."
+        description="Candidates by their label in the question. Removed documents are omitted."
     )
     answer: JsonValue
     system: str | None
-    user: str | None = Field(description="null if the text was not stored, or quoted a document that was removed.")
+    user: str | None = Field(description="User prompt; null if it was not stored, or contained a removed document.")
 
 
 class QuestionList(BaseModel):
-    """Stored questions about a document, the oldest first."""
+    """Stored questions about a document, oldest first."""
 
     id: UUID
     tenant: str
@@ -172,7 +172,7 @@ class QuestionList(BaseModel):
     responses=responses({200: (QuestionList, "The stored questions with their answers.")}, 404, 422),
 )
 def list_questions(request: Request, document_id: Id) -> QuestionList:
-    """Return the questions about a document's matches, with everything that repeats them."""
+    """Return the questions about a document's matches, with all inputs required to repeat them."""
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         found = judge.stored_answers(connection, id_)
@@ -203,13 +203,13 @@ def owned(request: Request, document_id: str) -> Owned:
 
 _FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document WHERE id = %s"
 _PICTURE: dict[int, Any] = {
-    **responses({304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422),
+    **responses({304: (None, "Unchanged: `If-None-Match` contains the current ETag.")}, 404, 422),
     200: {
-        "description": "The page.",
+        "description": "An image of the page.",
         "content": {
             form: {"schema": {"type": "string", "contentMediaType": form}} for form in ("image/png", "image/jpeg")
         },
-        "headers": {**VERSIONED, "X-Pages": {"description": "Pages of the file.", "schema": {"type": "integer"}}},
+        "headers": {**VERSIONED, "X-Pages": {"description": "Pages in the file.", "schema": {"type": "integer"}}},
     },
 }
 
@@ -223,14 +223,14 @@ _PICTURE: dict[int, Any] = {
 def show_page(
     request: Request,
     document_id: Id,
-    number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="From 1.")],
+    number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="Page number, from 1.")],
     known: IfNoneMatch = None,
 ) -> Response[str | None]:
     """Return an image of a page of the document's file."""
     tenant_id, _, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         row = connection.execute(_FILE, [id_]).fetchone()
-    if row is None:  # it has just been removed
+    if row is None:  # removed concurrently
         raise NotFoundError(NO_DOCUMENT)
     *file, content_hash = row
     tag = f"{content_hash}-{number}-{page_images.VERSION}"
@@ -247,5 +247,5 @@ def show_page(
         raise NotFoundError(str(error)) from None
     headers = {**private(tag), "X-Pages": str(picture.pages)}
     found = Response[str | None](200, picture.media_type, base64.b64encode(picture.content).decode(), headers)
-    found.base64_encoded = True  # otherwise Powertools validates bytes as text
+    found.base64_encoded = True  # otherwise, Powertools validates the bytes as text
     return found

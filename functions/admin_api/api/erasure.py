@@ -1,8 +1,8 @@
 """`DELETE /api/admin/documents/{id}` and `/api/admin/tenants/{tenant}`: erasure in two requests.
 
-Erasing a document requires the admin role for its tenant, erasing a tenant that for all tenants. A request without
-`confirm` returns a preview, whose ETag is the number of documents. The second request confirms the tenant's slug, and
-names that ETag in If-Match. So nothing is erased that was not shown.
+Erasing a document requires the admin role for its tenant. Erasing a tenant requires the admin role for all tenants. A
+request without `confirm` returns a preview, whose ETag is the number of documents. The second request has the tenant's
+slug in `confirm` and the ETag in `If-Match`, so that nothing is erased that the preview did not count.
 """
 
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ from functions.admin_api.http import NotFoundError, etag, required_version, resp
 routes = Routes()
 
 NO_TENANT = "There is no such tenant."
-NO_ERASURE = "No tenant of this slug was erased within the last 15 days."
+NO_ERASURE = "No tenant with this slug was erased within the last 15 days."
 
 
 class ErasurePlan(BaseModel):
     """Preview of an erasure."""
 
     tenant: str
-    documents: int = Field(description="ETag of this preview, for the confirming request.")
-    tasks: int | None = Field(description="null for the erasure of a document.")
-    dead_letters: int | None = Field(description="null for the erasure of a document.")
-    confirm: str = Field(description="Value of the parameter `confirm` for the erasure.")
+    documents: int = Field(description="Number of documents to erase. It is also the ETag of this preview.")
+    tasks: int | None = Field(description="Number of tasks; null for the erasure of a document.")
+    dead_letters: int | None = Field(description="Number of dead letters; null for the erasure of a document.")
+    confirm: str = Field(description="Value of the parameter `confirm` that starts the erasure.")
 
 
 class ErasedDocument(BaseModel):
@@ -47,10 +47,10 @@ class ErasedDocument(BaseModel):
 
     tenant: str
     documents: list[UUID] = Field(description="The document and the parts extracted from it.")
-    retained_documents: list[UUID] = Field(description="Parts that another file contains as well.")
-    rematched: int = Field(description="Other documents that are matched again.")
-    files: int = Field(description="Uploads and mails that are erased.")
-    retained_files: int = Field(description="Uploads and mails that other documents need.")
+    retained_documents: list[UUID] = Field(description="Parts that another file also contains. They are not erased.")
+    rematched: int = Field(description="Number of other documents that are matched again.")
+    files: int = Field(description="Number of uploads and mails that are erased.")
+    retained_files: int = Field(description="Number of uploads and mails that are retained for other documents.")
 
 
 class TenantErasureStatus(BaseModel):
@@ -59,7 +59,7 @@ class TenantErasureStatus(BaseModel):
     tenant: str
     requested_at: datetime
     rows: int = Field(description="Rows deleted so far.")
-    objects: int = Field(description="Versions of objects erased so far.")
+    objects: int = Field(description="S3 object versions erased so far.")
     finished_at: datetime | None
 
 
@@ -68,40 +68,38 @@ class Confirmation:
     """Confirmation by the caller."""
 
     confirm: str | None
-    """The tenant's slug, as they typed it."""
+    """The tenant's slug, as the caller typed it."""
     condition: str | None
     """If-Match: the number of documents in the preview."""
 
     def check(self, slug: str, number: int) -> None:
-        """Require the tenant's slug, and the number of documents that there are now.
+        """Check the tenant's slug, and that the number of documents is the one in the preview.
 
         Raises:
-            RejectedRequestError: another tenant is confirmed.
-            PreconditionRequiredError, VersionConflictError: If-Match is missing, or names another number of documents.
+            RejectedRequestError: `confirm` is not the slug of the tenant.
+            PreconditionRequiredError, VersionConflictError: If-Match is missing, or has another number.
         """
         if self.confirm != slug:
             raise RejectedRequestError("confirm must be the slug of the tenant to erase.")
         shown = required_version(self.condition)
         if shown != number:
             raise VersionConflictError(
-                f"Nothing was erased: {number:,} documents would be erased, and {shown:,} were shown."
+                f"Nothing was erased: the preview showed {shown:,} documents, and there are now {number:,}."
             )
 
 
 Confirm = Annotated[
     str | None,
-    Query(max_length=63, description="The tenant's slug. Without it, nothing is erased and a preview is returned."),
+    Query(max_length=63, description="The tenant's slug. Without it, the response is a preview and nothing is erased."),
 ]
-Condition = Annotated[
-    str | None, Header(alias="If-Match", description="The ETag of the preview; required with `confirm`.")
-]
+Condition = Annotated[str | None, Header(alias="If-Match", description="ETag of the preview. Required with `confirm`.")]
 _FAILURES = (404, 412, 413, 422, 428, 429)
 _DOCUMENT = responses({200: (ErasurePlan | ErasedDocument, "The preview, or the result.")}, *_FAILURES)
 _DOCUMENT[200]["headers"] = VERSIONED
 _TENANT_ANSWERS = responses(
     {
         200: (ErasurePlan, "The preview."),
-        202: (TenantErasureStatus, "The erasure is stored. The watchdog carries it out."),
+        202: (TenantErasureStatus, "The erasure is accepted, and continues in the background."),
     },
     *_FAILURES,
 )
@@ -131,13 +129,13 @@ def erase_document(
     confirm: Confirm = None,
     reason: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=2000, description="Only its hash is stored, in the audit trail."),
+        Query(min_length=1, max_length=2000, description="Reason. Only its hash is stored, in the audit trail."),
     ] = None,
     condition: Condition = None,
 ) -> Response[ErasurePlan | ErasedDocument]:
-    """Erase a document, its parts and every version of its files that no other document needs.
+    """Erase a document, its parts, and all versions of its files that no other document needs.
 
-    The request is made twice: without `confirm`, and then with it and the ETag of the preview.
+    Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """
     confirmation = Confirmation(confirm, condition)
     tenant_id, slug, id_ = request.owned(document_id, _EVER, NO_DOCUMENT)
@@ -181,9 +179,9 @@ SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*
 def erase_tenant(
     request: Request, tenant: TenantPath, confirm: Confirm = None, condition: Condition = None
 ) -> Response[ErasurePlan | TenantErasureStatus]:
-    """Erase a tenant: every row and every version of every object. It cannot be undone.
+    """Erase a tenant: all rows and all versions of all objects. This cannot be undone.
 
-    The request is made twice: without `confirm`, and then with it and the ETag of the preview.
+    Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """
     confirmation = Confirmation(confirm, condition)
     request.admit_for_all("Erasing a tenant")
@@ -211,10 +209,10 @@ def erase_tenant(
     "/api/admin/tenants/<tenant>/erasure",
     summary="Show the erasure of a tenant",
     tags=["about"],
-    responses=responses({200: (TenantErasureStatus, "Its progress.")}, 404, 422),
+    responses=responses({200: (TenantErasureStatus, "The progress of the erasure.")}, 404, 422),
 )
 def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureStatus:
-    """Return the progress of an erasure, until 15 days after it has finished."""
+    """Return the progress of an erasure, for 15 days after it has finished."""
     request.check(Role.ADMIN, ALL_TENANTS, "Showing an erasure")
     with request.database.delivery() as connection:
         found = tenant_erasure.find(connection, tenant)

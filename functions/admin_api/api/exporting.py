@@ -1,7 +1,8 @@
-"""`/api/admin/dlq/export`: dead letters as a file, CSV or JSON lines.
+"""`/api/admin/dlq/export`: dead letters as a CSV or JSON Lines file.
 
-A viewer may export dead letters, with secrets redacted. A small export is the response. A large one becomes an
-operation, which writes the file to S3: the caller who requested it, and admins of the tenant, get a link to the file.
+Viewers may export dead letters with secrets redacted. The response contains a small export. For a large one, it
+contains an operation that writes the file to S3. The caller who requested it and admins of the tenant can then get a
+link to the file.
 """
 
 from base64 import b64encode
@@ -27,9 +28,9 @@ from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answe
 from functions.admin_api.http import ForbiddenError, NotFoundError, responses
 
 AT_ONCE_BYTES = 4 * 1024 * 1024
-"""Largest file in a response. Base64 makes it 5.6 MB, and Lambda's limit is 6 MB."""
+"""Maximum file size in a response. In base64, it is 5.6 MB, below Lambda's limit of 6 MB."""
 AT_ONCE_SECONDS = 5.0
-"""Longest time to read the dead letters of a response."""
+"""Maximum time for reading the dead letters of a response."""
 NO_FILE = "There is no such export, or its file was deleted after a week."
 
 routes = Routes()
@@ -44,8 +45,8 @@ class ExportLink(BaseModel):
 
 _EXPORTED = responses(
     {
-        200: (None, "The file, if it is small."),
-        202: (OperationProgress, "An operation writes the file, which is too large for a response."),
+        200: (None, "The file, if it is small enough for a response."),
+        202: (OperationProgress, "The operation that writes the file, if it is too large for a response."),
     },
     *(404, 409, 422),
 )
@@ -58,10 +59,10 @@ _EXPORTED[202]["headers"] = VERSIONED
 @routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORTED)
 def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
-    file_format: Annotated[Format, Query(alias="format", description="`json` means JSON lines.")],
+    file_format: Annotated[Format, Query(alias="format", description="File format. `json` means JSON Lines.")],
     tenant: OneTenant = None,
     status: Annotated[
-        list[Status] | None, Query(description="Repeated, or separated by commas. Default: all statuses.")
+        list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
     ] = None,
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     from_date: Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")] = None,
@@ -71,12 +72,12 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         Query(
             min_length=1,
             max_length=LONGEST_TEXT,
-            description="Words of the error message and the file name, or an id.",
+            description="Words of the error message or file name, or an id.",
         ),
     ] = None,
-    fingerprint: Annotated[Fingerprint | None, Query(description="Fingerprint of a group.")] = None,
+    fingerprint: Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")] = None,
 ) -> Response[Any]:
-    """Export a tenant's dead letters as JSON lines, or as CSV without formulas."""
+    """Export a tenant's dead letters as JSON Lines, or as CSV with formulas escaped."""
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -97,7 +98,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
             "X-Content-Type-Options": "nosniff",
         }
         response = Response(200, MEDIA_TYPES[file_format], b64encode(content).decode(), headers)
-        response.base64_encoded = True  # JSON would escape each quotation mark, so that its size is unknown
+        response.base64_encoded = True  # JSON would escape quotation marks, so the size would be unknown
         return response
     with request.database.tenant(tenant_id) as connection:
         operation = export.request(connection, tenant_id, wanted, file, by=by, now=request.now)
@@ -109,7 +110,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
 def _content(
     request: Request, tenant_id: UUID, slug: str, wanted: DeadLetterFilter, file: ExportFile, by: str
 ) -> bytes | None:
-    """Return a small file, and record it in the audit trail. None: it is too large for a response."""
+    """Return a small file and record it in the audit trail; None if it is too large for a response."""
     until = request.time_left() - AT_ONCE_SECONDS
     content, dead_letters = bytearray(export.head(file.format)), 0
     for batch in export.iter_batches(lambda: request.database.tenant(tenant_id), tenant_id, wanted.before(request.now)):
@@ -129,13 +130,13 @@ def _content(
     "/api/admin/operations/<operation_id>/file",
     summary="Get a link to the file of an export",
     tags=["operations"],
-    responses=responses({200: (ExportLink, "A link.")}, 404, 409, 422),
+    responses=responses({200: (ExportLink, "A link to the file.")}, 404, 409, 422),
 )
 def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     """Return a link to the file of a completed export.
 
-    Only admins and the caller who requested the export get it, and with secrets only admins. The audit trail records
-    the first link of each caller.
+    Only admins and the caller who requested the export can get the link. If the file contains secrets, only admins can.
+    The audit trail records the first link of each caller.
     """
     tenant_id, slug, id_ = owned(request, operation_id)
     by = request.caller.require_subject()
@@ -147,7 +148,7 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     if not is_own and not request.caller.has_role(Role.ADMIN, slug):
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":
-        raise OperationStateError(f"The export is {operation.state}. Its file is complete when it is done.")
+        raise OperationStateError(f"The export is {operation.state}. Retry when it is done.")
     request.commit(tenant_id, lambda connection: export.record_download(connection, operation, by=by, now=request.now))
     bucket = settings().uploads_bucket
     assert bucket is not None  # the file is in it

@@ -1,7 +1,7 @@
 """`/api/admin/mail`: mail that failed DMARC, and the policy for it.
 
-Reading requires the viewer role for the tenant, releasing and rejecting the operator role, and changing the policy the
-admin role.
+Reading requires the viewer role for the tenant. Releasing and rejecting mail requires the operator role, and changing
+the policy requires the admin role.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ NO_MAIL = "There is no such mail."
 
 
 class HeldMailPage(BaseModel):
-    """Mails of a tenant, the newest first, and the cursor of the next page."""
+    """Mails of a tenant, newest first, and the cursor of the next page."""
 
     tenant: str
     mails: list[HeldMail]
@@ -45,16 +45,14 @@ class MailPolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dmarc_policy: DmarcPolicy = Field(
-        description="hold: mail that fails DMARC waits for an operator. reject: nothing is taken from it. "
-        "accept: it is acquired like other mail."
+        description="Handling of mail that fails DMARC. hold: it waits for an operator. reject: its attachments are "
+        "ignored. accept: it is processed like other mail."
     )
-    previous: DmarcPolicy = Field(
-        description="The policy to replace. If it is not the current one, the response is 409."
-    )
+    previous: DmarcPolicy = Field(description="Current policy. If it has changed, the response is 409.")
 
 
 class MailDecision(BaseModel):
-    """Why a mail is released or rejected."""
+    """A decision about a held mail."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,16 +71,16 @@ class MailDecided(BaseModel):
     "/api/admin/mail",
     summary="List mail on hold",
     tags=["mail"],
-    responses=responses({200: (HeldMailPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (HeldMailPage, "A page, newest first.")}, 404, 422),
 )
 def list_mail(
     request: Request,
     tenant: OneTenant = None,
-    hold: Annotated[Hold, Query(description="`held` mail waits for an operator.")] = "held",
+    hold: Annotated[Hold, Query(description="State of the mail. `held` mail waits for an operator.")] = "held",
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> HeldMailPage:
-    """Return a page of mail that failed DMARC, in one state."""
+    """Return a page of mail that failed DMARC and is in the requested state."""
     tenant_id, slug = request.tenant(tenant)
     after = http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
@@ -113,7 +111,7 @@ def show_mail_policy(request: Request, tenant: OneTenant = None) -> MailPolicy:
 def change_mail_policy(
     request: Request, asked: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None
 ) -> MailPolicy:
-    """Change a tenant's policy for mail that fails DMARC. It applies to mail that is acquired from now on."""
+    """Change a tenant's policy for mail that fails DMARC. It applies to mail processed from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
     by = request.caller.require_subject()[:LONGEST_ACTOR]
@@ -132,13 +130,13 @@ _DECIDED = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 
 
 @routes.post("/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECIDED)
 def release_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
-    """Acquire the attachments of a held mail."""
+    """Release a held mail: process its attachments."""
     return _decide(request, mail_id, asked, "released", holds.release)
 
 
 @routes.post("/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECIDED)
 def reject_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
-    """Take nothing from a held mail."""
+    """Reject a held mail: ignore its attachments."""
     return _decide(request, mail_id, asked, "rejected", holds.reject)
 
 
@@ -156,6 +154,6 @@ def _decide(
     )
     sends = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if sends is None:
-        raise ConflictError("The mail is not on hold: it was released or rejected before.")
+        raise ConflictError("The mail is no longer on hold: it was already released or rejected.")
     request.send(sends)
     return MailDecided(id=id_, tenant=slug, hold=hold)

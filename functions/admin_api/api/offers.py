@@ -1,6 +1,6 @@
 """`/api/admin/offers`: progress and results of offers, by date and time zone.
 
-Reading requires the viewer role for the tenant, queueing the operator role.
+Reading requires the viewer role for the tenant, and queueing requires the operator role.
 """
 
 import json
@@ -51,14 +51,14 @@ class OfferPoolDetail(OfferPool):
 
 
 class FailedUsers(BaseModel):
-    """Users of a pool whose offers failed, by id, and the cursor of the page after them."""
+    """Users of a pool whose offers failed, by id, and the cursor of the next page."""
 
     users: list[FailedUser]
     next_cursor: str | None
 
 
 class OfferJob(BaseModel):
-    """How a user's offers of a date came about."""
+    """The job that computed a user's offers for a date."""
 
     tenant: str
     pool_id: UUID
@@ -73,27 +73,27 @@ class OfferJob(BaseModel):
     completed_at: datetime | None
     error: str | None
     algorithm_version: int | None
-    inputs_hash: str | None = Field(description="Hash of all inputs of the offers: 64 hexadecimal digits.")
+    inputs_hash: str | None = Field(description="Hash of all inputs of the offers, 64 hexadecimal digits.")
     offers: list[Offer]
-    dead_letter: UUID | None = Field(description="The job_id of its shard's dead letter.")
+    dead_letter: UUID | None = Field(description="`job_id` of the dead letter of the shard, if it failed.")
 
 
 class OffersRequest(BaseModel):
-    """The offers of one date in one time zone."""
+    """A request to queue the offers of one date in one time zone."""
 
     model_config = ConfigDict(extra="forbid")
 
     date: Day | None = Field(
-        default=None, description="At most 7 days ago. Without it, the last date whose 9:00 has passed in the zone."
+        default=None, description="At most 7 days ago. Default: the last date whose 9:00 has passed in the time zone."
     )
     timezone: Annotated[PrintableText, Field(min_length=1, max_length=LONGEST_ZONE)]
     tenant: TenantSlug | None = Field(
-        default=None, description="Without it, the only tenant of the token, or all tenants if it is for all."
+        default=None, description="Default: the only tenant of the token, or all tenants if the token is for all."
     )
 
 
 class OffersQueued(BaseModel):
-    """The offers that the scheduler queues."""
+    """An accepted request to queue offers."""
 
     date: date
     timezone: str
@@ -107,7 +107,7 @@ routes = Routes()
     "/api/admin/offers",
     summary="List pools of offers",
     tags=["offers"],
-    responses=responses({200: (OfferPoolPage, "A page, the latest first.")}, 404, 422),
+    responses=responses({200: (OfferPoolPage, "A page, latest first.")}, 404, 422),
 )
 def list_pools(  # a query has this many parameters
     request: Request,
@@ -119,7 +119,7 @@ def list_pools(  # a query has this many parameters
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> OfferPoolPage:
-    """Return a page of a tenant's pools, each for one date of one time zone, and their progress."""
+    """Return a page of a tenant's pools and their progress. A pool is for one date in one time zone."""
     wanted = PoolFilter(since, until, timezone, state, http.decode_cursor(cursor))
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
@@ -132,10 +132,10 @@ def list_pools(  # a query has this many parameters
     "/api/admin/offers",
     summary="Queue the offers of a date",
     tags=["offers"],
-    responses=responses({202: (OffersQueued, "The scheduler queues them.")}, 400, 404, 413, 415, 422, 429),
+    responses=responses({202: (OffersQueued, "The offers are being queued.")}, 400, 404, 413, 415, 422, 429),
 )
 def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
-    """The scheduler queues the missing offers of a date. Repeating it adds nothing."""
+    """Queue the missing offers of a date. Repeating the request has no effect."""
     tenant = None
     if asked.tenant is None and ALL_TENANTS in request.caller.tenants:
         request.admit_for_all("Queueing the offers of all tenants")
@@ -149,7 +149,7 @@ def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> R
         raise RejectedRequestError(f"{error}.") from error
     event = {"date": f"{found.date}", "timezone": found.zone, "by": by} | ({"tenant": tenant} if tenant else {})
     with aws.translate_errors():
-        # Lambda stores the event, and repeats the call if the scheduler fails or is busy.
+        # Lambda queues the event, and repeats the invocation if the scheduler fails or is busy.
         aws.client("lambda").invoke(
             FunctionName=settings().invoked_functions["offers_scheduler"],
             InvocationType="Event",
@@ -165,7 +165,7 @@ def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> R
     responses=responses({200: (OfferPoolDetail, "The pool.")}, 404, 422),
 )
 def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
-    """Return one date of one time zone, with the shards of its users."""
+    """Return a pool with the shards of its users."""
     with _pool(request, pool_id) as (connection, _, pool):
         return OfferPoolDetail(**vars(pool), parts=pool_list.shards(connection, pool.id))
 
@@ -177,7 +177,7 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
     responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
 )
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
-    """Return a page of the users of a pool whose offers failed, and why."""
+    """Return a page of the users of a pool whose offers failed, with the reasons."""
     after = http.decode_cursor(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         found = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
@@ -192,7 +192,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     responses=responses({200: (OfferJob, "The job.")}, 404, 422),
 )
 def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
-    """Return one user's job for a date: its shard, its attempts, its inputs and the offers."""
+    """Return one user's job for a date: its shard, attempts, hash of inputs, and offers."""
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         found = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if found is None:

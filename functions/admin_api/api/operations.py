@@ -1,8 +1,8 @@
-"""`/api/admin/operations`: operations on dead letters, purges of them, and reprocessing of documents.
+"""`/api/admin/operations`: bulk operations and purges of dead letters, and reprocessing of documents.
 
-`/api/admin/dlq/bulk-...`, `/purge` and `/export` request one on dead letters. Purges and reprocessing require the
-role admin, other requests the role operator, and reads the role viewer. A change names the operation's version in
-If-Match: it grows with each change of its state, not with its progress.
+`/api/admin/dlq/bulk-...`, `/purge` and `/export` start operations on dead letters. Purges and reprocessing require the
+admin role, bulk operations the operator role, and exports and reads the viewer role. A change requires the version of
+the operation in `If-Match`. The version grows with each change of the state, not with progress.
 """
 
 from collections.abc import Sequence
@@ -68,54 +68,54 @@ routes = Routes()
 
 
 class BulkFilter(DeadLetterFilter):
-    """Pending dead letters at the time of the request."""
+    """Filter for dead letters that are pending at the time of the request."""
 
     tenant: TenantSlug | None = None
 
 
 class BulkRequestBody(BaseModel):
-    """Dead letters, by `job_ids` or `filter`, and the rate."""
+    """Dead letters, selected by either `job_ids` or `filter`."""
 
     model_config = ConfigDict(extra="forbid")
 
     job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_NAMED_IDS)
     filter: BulkFilter | None = None
-    dry_run: bool = Field(default=False, description="Only return the number, and a sample.")
+    dry_run: bool = Field(default=False, description="Only return the number of dead letters and a sample.")
 
 
 class BulkRetry(BulkRequestBody):
-    """Dead letters to retry."""
+    """A bulk retry of dead letters."""
 
     rate: Rate = RETRY_RATE
     canary: int | None = Field(
-        default=None, ge=1, le=10_000, description="Number to retry first. The rest starts when these succeed."
+        default=None, ge=1, le=10_000, description="Number to retry first. The rest starts when these have succeeded."
     )
     notes: Note | None = None
 
 
 class BulkResolution(BulkRequestBody):
-    """Letters whose failure was dealt with in another way, and how."""
+    """A bulk resolution of dead letters, with a note on how the failure was handled."""
 
     rate: Rate = MAX_RATES["resolve"]
-    notes: Note | None = Field(default=None, description="Required, except for a dry run.")
+    notes: Note | None = Field(default=None, description="Required unless `dry_run` is set.")
 
 
 class BulkIgnoring(BulkRequestBody):
-    """Letters that nothing is done about, and why."""
+    """A bulk request to ignore dead letters, with the reason."""
 
     rate: Rate = MAX_RATES["ignore"]
-    reason: Note | None = Field(default=None, description="Required, except for a dry run.")
+    reason: Note | None = Field(default=None, description="Required unless `dry_run` is set.")
 
 
 class BulkPreview(BaseModel):
-    """Preview of an operation."""
+    """Preview of a bulk operation."""
 
     tenant: str
     count: int
     is_exact: bool = Field(
-        description=f"False if there are at least `count`. A search counts up to {bulk.COUNT_LIMIT}."
+        description=f"Whether `count` is exact. For a text search, counting stops at {bulk.COUNT_LIMIT}."
     )
-    sample: list[DeadLetterSummary] = Field(description=f"The newest, at most {bulk.SAMPLE_SIZE}.")
+    sample: list[DeadLetterSummary] = Field(description=f"The newest dead letters, at most {bulk.SAMPLE_SIZE}.")
 
 
 class PurgePlan(BaseModel):
@@ -124,8 +124,8 @@ class PurgePlan(BaseModel):
     tenant: str
     failed_before: datetime
     statuses: list[ClosedStatus]
-    count: int = Field(description="Number of dead letters, for If-Match of the confirming request.")
-    confirm: str = Field(description="Value of `confirm` that runs the purge.")
+    count: int = Field(description="Number of dead letters to purge. It is also the ETag of this preview.")
+    confirm: str = Field(description="Value of the parameter `confirm` that starts the purge.")
 
 
 class OperationFile(BaseModel):
@@ -134,7 +134,7 @@ class OperationFile(BaseModel):
     format: Format
     redacted: bool = Field(description="Whether secrets are redacted.")
     bytes: int
-    expires_at: datetime = Field(description="Time of its deletion.")
+    expires_at: datetime = Field(description="Time at which the file is deleted.")
 
 
 class OperationProgress(BaseModel):
@@ -143,7 +143,7 @@ class OperationProgress(BaseModel):
     operation_id: UUID
     tenant: str
     action: Action
-    filter: dict[str, JsonValue] | None = Field(description="null for listed dead letters.")
+    filter: dict[str, JsonValue] | None = Field(description="Filter of the items; null if `job_ids` selected them.")
     notes: str | None
     rate: int | None = Field(description="Dead letters per second, or documents per minute; null for unlimited.")
     canary: int | None
@@ -151,32 +151,34 @@ class OperationProgress(BaseModel):
     requested_at: str
     state: State = Field(
         description="selecting: dead letters are being selected. canary: the first items are in progress. paused: "
-        "a person paused it, or the canary does not finish. halted: an item of the canary failed again."
+        "by a person, or because the canary did not finish. halted: an item of the canary failed again."
     )
     version: int = Field(description="Version, for `If-Match`.")
     reason: str | None = Field(description="Reason of an automatic stop or pause.")
     ended_at: str | None
     restorable_until: datetime | None = Field(
-        description="End of the period in which a purge can be undone; else null."
+        description="Time until which a purge can be undone; null for other operations."
     )
-    file: OperationFile | None = Field(description="File of an export. `/file` returns a link to it.")
+    file: OperationFile | None = Field(
+        description="File of an export; null for other operations. `/file` returns a link to it."
+    )
     selected: int | None = Field(description="Number of items; null until all are selected.")
     succeeded: int
     failed: int
-    skipped: int = Field(description="Dead letters that were closed in the meantime, failed again, or no longer exist.")
-    remaining: int = Field(description="Selected items without a result.")
+    skipped: int = Field(description="Dead letters that were already closed, failed again, or no longer exist.")
+    remaining: int = Field(description="Selected items that are not processed yet.")
     redacted_paths: Pointers
 
 
 class OperationPage(BaseModel):
-    """Operations, the newest first, and the cursor of the next page."""
+    """Operations, newest first, and the cursor of the next page."""
 
     operations: list[OperationProgress]
     next_cursor: str | None
 
 
 class OperationItemPage(BaseModel):
-    """Items of an operation in their order, and the cursor of the next page."""
+    """Items of an operation in processing order, and the cursor of the next page."""
 
     operation_id: UUID
     items: list[OperationItem]
@@ -184,15 +186,17 @@ class OperationItemPage(BaseModel):
 
 
 class ReprocessingRequest(BaseModel):
-    """Documents to extract or match again, and the rate."""
+    """A request to extract or match documents again."""
 
     model_config = ConfigDict(extra="forbid")
 
     tenant: TenantSlug | None = None
-    action: reprocess.Kind = Field(description="extract: extract the files again, then match. match: only match.")
+    action: reprocess.Kind = Field(
+        description="extract: extract the files again, then match the documents. match: only match them again."
+    )
     received_from: Moment | None = Field(default=None, description=f"Received at or after this time. {IN_UTC}")
     received_until: Moment | None = Field(
-        default=None, description=f"Received before this time, and before now. {IN_UTC}"
+        default=None, description=f"Received before this time. Default: now. {IN_UTC}"
     )
     rate: int = Field(default=REPROCESSING_RATE, ge=1, le=MAX_RATES["match"], description="Documents per minute.")
 
@@ -209,7 +213,7 @@ class OperationChange(BaseModel):
     )
 
 
-DOING: dict[LetterAction, str] = {"retry": "Trying again", "resolve": "Resolving", "ignore": "Ignoring"}
+DOING: dict[LetterAction, str] = {"retry": "Retrying", "resolve": "Resolving", "ignore": "Ignoring"}
 
 
 @dataclass(frozen=True)
@@ -225,14 +229,14 @@ class _ResolvedSelection:
 def _bulk(
     action: LetterAction, wanted: BulkRetry | BulkResolution | BulkIgnoring, request: Request
 ) -> BulkPreview | OperationProgress:
-    """Store an operation; or return its preview for a dry run.
+    """Start a bulk operation, or return its preview for a dry run.
 
     Raises:
-        RejectedRequestError: dead letters or their tenant are not named, none is pending, or a note is missing.
-        NotFoundError: the caller may see none of the dead letters.
+        RejectedRequestError: the selection or its tenant is missing, none is pending, or a note is missing.
+        NotFoundError: the caller may not view any of the dead letters.
     """
     if (wanted.job_ids is None) == (wanted.filter is None):
-        raise RejectedRequestError("Say which letters are meant: with job_ids or with filter.")
+        raise RejectedRequestError("Give either `job_ids` or `filter` to select dead letters.")
     meant = _meant(action, wanted, request)
     if wanted.dry_run:
         with request.database.tenant(meant.tenant_id) as connection:
@@ -262,17 +266,17 @@ def _meant(action: LetterAction, wanted: BulkRequestBody, request: Request) -> _
     if not visible:
         raise NotFoundError("There are no such dead letters.")
     if len(visible) > 1:
-        raise RejectedRequestError("The dead letters are of several tenants: ask for one tenant's at a time.")
+        raise RejectedRequestError("The dead letters belong to several tenants. Send one request per tenant.")
     ((owner, name),) = visible
     if owner is None or name is None:
-        raise RejectedRequestError(f"The dead letters are unassigned: {ONE_BY_ONE}.")
+        raise RejectedRequestError(f"Unassigned dead letters {ONE_BY_ONE}.")
     request.admit(DOING[action], name, owner)
     return _ResolvedSelection(owner, name, None, ids)
 
 
 def _pending(wanted: BulkFilter) -> DeadLetterFilter:
     if "pending" not in wanted.status:
-        raise RejectedRequestError("Only pending letters can be tried again or settled: status leaves them out.")
+        raise RejectedRequestError("Bulk operations change only pending dead letters. Include `pending` in `status`.")
     return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
 
 
@@ -308,8 +312,8 @@ def _restorable_until(operation: Operation) -> datetime | None:
 
 _ASKED = responses(
     {
-        200: (BulkPreview, "A dry run: the preview."),
-        202: (OperationProgress, "It is stored, and begins within a minute."),
+        200: (BulkPreview, "The preview, for a dry run."),
+        202: (OperationProgress, "The operation is accepted, and starts within a minute."),
     },
     *(400, 404, 413, 415, 422, 429),
 )
@@ -330,7 +334,7 @@ def retry_dead_letters(
 def resolve_dead_letters(
     request: Request, asked: Annotated[BulkResolution, Body()]
 ) -> Response[BulkPreview | OperationProgress]:
-    """The failures of many dead letters were dealt with in another way."""
+    """Close many dead letters whose failures were handled in another way."""
     return _asked(_bulk("resolve", asked, request))
 
 
@@ -338,7 +342,7 @@ def resolve_dead_letters(
 def ignore_dead_letters(
     request: Request, asked: Annotated[BulkIgnoring, Body()]
 ) -> Response[BulkPreview | OperationProgress]:
-    """Nothing is done about many dead letters."""
+    """Close many dead letters without further action."""
     return _asked(_bulk("ignore", asked, request))
 
 
@@ -349,11 +353,11 @@ def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
 # -- purges -----------------------------------------------------------------------------------------------------------
 
 _UNLESS_SAID: list[ClosedStatus] = ["resolved", "ignored"]
-"""Default statuses. Retried dead letters may fail again, and then show their history."""
+"""Default statuses. Retried dead letters are excluded, because their history is useful if they fail again."""
 _PURGED = responses(
     {
-        200: (PurgePlan | OperationProgress, "The number of dead letters, or the completed purge."),
-        202: (OperationProgress, "It is stored, and hides dead letters in steps."),
+        200: (PurgePlan | OperationProgress, "The preview, or the completed purge."),
+        202: (OperationProgress, "The purge is in progress."),
     },
     *(404, 412, 413, 422, 428, 429),
 )
@@ -361,7 +365,7 @@ _PURGED[200]["headers"] = _PURGED[202]["headers"] = VERSIONED
 _RESTORED = responses(
     {
         200: (OperationProgress, "All dead letters are restored."),
-        202: (OperationProgress, "It restores dead letters in steps."),
+        202: (OperationProgress, "The restoration is in progress."),
     },
     *(404, 409, 412, 413, 422, 428, 429),
 )
@@ -373,7 +377,7 @@ def purge_dead_letters(
     request: Request,
     before_date: Annotated[Moment, Query(description=f"Dead-lettered before this time. {IN_UTC}")],
     status: Annotated[
-        list[ClosedStatus], Query(min_length=1, description="Repeated, or separated by commas.")
+        list[ClosedStatus], Query(min_length=1, description="One or more statuses, repeated or separated by commas.")
     ] = _UNLESS_SAID,
     tenant: OneTenant = None,
     confirm: Annotated[
@@ -382,12 +386,12 @@ def purge_dead_letters(
     ] = None,
     condition: Annotated[
         str | None,
-        Header(alias="If-Match", description="ETag of the preview; required with `confirm`."),
+        Header(alias="If-Match", description="ETag of the preview. Required with `confirm`."),
     ] = None,
 ) -> Response[Any]:
-    """Hide settled dead letters, and delete them a week later. Without `confirm`, only count them.
+    """Hide closed dead letters, and delete them a week later. Without `confirm`, only count them.
 
-    The confirmed request names the ETag of that answer, so that no more dead letters are purged than were shown.
+    The confirming request sends the ETag of the preview, so that it purges only as many dead letters as were shown.
     """
     slug = request.slug(tenant)
     tenant_id = _admit_purge(slug, request)
@@ -399,7 +403,7 @@ def purge_dead_letters(
         plan = PurgePlan(tenant=slug, failed_before=before, statuses=statuses, count=count, confirm=slug)
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
-        raise RejectedRequestError("confirm is not the slug of the tenant.")
+        raise RejectedRequestError("`confirm` must be the slug of the tenant.")
     shown = required_version(condition)
 
     def once() -> Operation:
@@ -407,7 +411,7 @@ def purge_dead_letters(
             count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
             if count != shown:
                 raise VersionConflictError(
-                    f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
+                    f"Nothing was purged: the preview showed {shown:,} dead letters, and there are now {count:,}."
                 )
             by = request.caller.subject
             return purges.request(connection, tenant_id, before, statuses, by=by, now=request.now)
@@ -419,7 +423,7 @@ def purge_dead_letters(
     "/api/admin/operations/<operation_id>/restore", summary="Undo a purge", tags=["operations"], responses=_RESTORED
 )
 def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
-    """The dead letters of a purge are restored within a week, but not their messages in SQS."""
+    """Restore the dead letters of a purge, within a week. Their messages in SQS are not restored."""
     tenant_id, slug, id_ = owned(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(condition)
@@ -437,7 +441,7 @@ def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> 
 
 
 def _stepped(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
-    """Run the first step, the last one of most. The worker runs the others, and this one if it fails."""
+    """Run the first step, which usually completes the operation. The worker runs the remaining steps."""
     try:
         engine.step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
         with request.database.tenant(operation.tenant_id) as connection:
@@ -450,20 +454,20 @@ def _stepped(operation: Operation, slug: str, request: Request) -> Response[Oper
 # -- operations -------------------------------------------------------------------------------------------------------
 
 _STORED = responses(
-    {202: (OperationProgress, "It is stored, and begins within a minute.")}, 400, 404, 413, 415, 422, 429
+    {202: (OperationProgress, "The operation is accepted, and starts within a minute.")}, 400, 404, 413, 415, 422, 429
 )
 _STORED[202]["headers"] = VERSIONED
-_SHOWN = responses({200: (OperationProgress, "Its progress.")}, 404, 422)
+_SHOWN = responses({200: (OperationProgress, "The progress of the operation.")}, 404, 422)
 _SHOWN[200]["headers"] = VERSIONED
-_STEERED = responses({200: (OperationProgress, "It is done.")}, 404, 409, 412, 413, 422, 428, 429)
+_STEERED = responses({200: (OperationProgress, "The new state.")}, 404, 409, 412, 413, 422, 428, 429)
 _STEERED[200]["headers"] = VERSIONED
-_RATE_CHANGED = responses({200: (OperationProgress, "It is done.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
+_RATE_CHANGED = responses({200: (OperationProgress, "The new rate.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
 _RATE_CHANGED[200]["headers"] = VERSIONED
 
 
 @routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
 def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
-    """A tenant's documents are extracted or matched again at a bounded rate."""
+    """Extract or match a tenant's documents again, at a bounded rate."""
     slug = request.slug(asked.tenant)
     tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
     by = request.caller.require_subject()
@@ -487,13 +491,13 @@ def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, 
     "/api/admin/operations",
     summary="List operations",
     tags=["operations"],
-    responses=responses({200: (OperationPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (OperationPage, "A page, newest first.")}, 404, 422),
 )
 def list_operations(
     request: Request,
     tenant: OneTenant = None,
     action: Annotated[
-        list[Action] | None, Query(description="Repeated, or separated by commas. Default: all actions.")
+        list[Action] | None, Query(description="One or more actions, repeated or separated by commas. Default: all.")
     ] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
@@ -509,7 +513,7 @@ def list_operations(
 
 @routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
 def show_operation(request: Request, operation_id: Id) -> Response[OperationProgress]:
-    """The progress of an operation."""
+    """Return the progress of an operation."""
     tenant_id, slug, id_ = owned(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         return versioned(progress(store.show(connection, id_), slug, request.caller))
@@ -519,7 +523,7 @@ def show_operation(request: Request, operation_id: Id) -> Response[OperationProg
     "/api/admin/operations/<operation_id>/items",
     summary="List the results of an operation",
     tags=["operations"],
-    responses=responses({200: (OperationItemPage, "A page, in the order of the operation.")}, 404, 422),
+    responses=responses({200: (OperationItemPage, "A page, in processing order.")}, 404, 422),
 )
 def list_operation_items(
     request: Request,
@@ -528,7 +532,7 @@ def list_operation_items(
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> OperationItemPage:
-    """Return a page of the dead letters of an operation, with their results. Reprocessing lists none."""
+    """Return a page of the dead letters of an operation with their results. Reprocessing has no items."""
     tenant_id, _, id_ = owned(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
@@ -544,7 +548,7 @@ def list_operation_items(
     "/api/admin/operations/<operation_id>/pause", summary="Pause an operation", tags=["operations"], responses=_STEERED
 )
 def pause_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
-    """An operation stops after the work that it has begun."""
+    """Pause an operation. Items that have started are completed."""
     return _steered(request, operation_id, "pause", condition)
 
 
@@ -555,7 +559,7 @@ def pause_operation(request: Request, operation_id: Id, condition: IfMatch = Non
     responses=_STEERED,
 )
 def resume_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
-    """An operation continues where it was paused."""
+    """Resume a paused operation."""
     return _steered(request, operation_id, "resume", condition)
 
 
@@ -566,7 +570,7 @@ def resume_operation(request: Request, operation_id: Id, condition: IfMatch = No
     responses=_STEERED,
 )
 def cancel_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
-    """An operation ends permanently, after the work that it has begun."""
+    """Cancel an operation permanently. Items that have started are completed."""
     return _steered(request, operation_id, "cancel", condition)
 
 
@@ -579,7 +583,7 @@ def cancel_operation(request: Request, operation_id: Id, condition: IfMatch = No
 def change_operation(
     request: Request, operation_id: Id, asked: Annotated[OperationChange, Body()], condition: IfMatch = None
 ) -> Response[OperationProgress]:
-    """The next items of an operation are begun at another rate. The role is that of the request."""
+    """Change the rate of the remaining items. For reprocessing, this requires the admin role."""
     tenant_id, slug, id_ = owned(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         action = store.show(connection, id_).action
@@ -594,7 +598,7 @@ def change_operation(
     return versioned(progress(operation, slug, request.caller))
 
 
-_STEERING: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
+_STEERING: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Canceling"}
 
 
 def _steered(

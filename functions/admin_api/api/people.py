@@ -1,7 +1,7 @@
 """`/api/admin/people`: people of the built-in user pool, with their roles and tenants.
 
-A role is the same for all tenants of a person. An admin of a tenant therefore manages only people without other
-tenants; an admin for all tenants manages everyone. With another token issuer, people are managed there.
+A person has the same role for all of their tenants. Admins can manage only people whose tenants they all administer.
+If the deployment uses another token issuer, people are managed there.
 """
 
 import json
@@ -32,7 +32,7 @@ from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundErro
 
 NO_PERSON = "There is no such person."
 MOST_ON_A_PAGE = 20
-"""Cognito is called once for each person of a page."""
+"""Page size. Cognito is called once for each person on a page."""
 _TENANT = "tenant:"
 RoleName = Literal["viewer", "operator", "admin"]
 TenantOrAll = Slug | Literal["*"]
@@ -44,18 +44,18 @@ class Person(BaseModel):
 
     id: str
     email: str
-    role: RoleName | None = Field(description="null if not set.")
+    role: RoleName | None = Field(description="Role; null if the person has none.")
     tenants: list[str] = Field(description="Slugs; `*` for all tenants.")
-    edits_payloads: bool = Field(description="Whether an operator may edit payloads of failed tasks.")
+    edits_payloads: bool = Field(description="Whether the person may edit payloads of failed tasks as an operator.")
     is_disabled: bool
     created_at: datetime
 
 
 class PersonPage(BaseModel):
-    """People in the order of the user pool."""
+    """People, in the order of the user pool."""
 
     people: list[Person]
-    next_cursor: str | None = Field(description="Cursor of the next page.")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class NewPerson(BaseModel):
@@ -70,7 +70,7 @@ class NewPerson(BaseModel):
 
 
 class PersonChange(BaseModel):
-    """Changes of a person. Omitted fields stay as they are."""
+    """Changes to a person. Omitted fields remain unchanged."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +104,7 @@ class Pool:
 
         Raises:
             NotFoundError: there is no such person.
-            ConflictError: there is a person with this address.
+            ConflictError: a person with this e-mail address already exists.
             ServiceUnavailableError, RejectedRequestError: see `translate_errors`.
         """
         with aws.translate_errors():
@@ -115,7 +115,7 @@ class Pool:
                 if code == "UserNotFoundException":
                     raise NotFoundError(NO_PERSON) from None
                 if code == "UsernameExistsException":
-                    raise ConflictError("There is a person with this e-mail address.") from None
+                    raise ConflictError("A person with this e-mail address already exists.") from None
                 if code == "GroupExistsException":
                     return {}
                 raise
@@ -158,7 +158,7 @@ class Pool:
         )
 
     def set_groups(self, id_: str, before: Iterable[str], wanted: Iterable[str]) -> None:
-        """Change the groups of a person. Rights are removed first."""
+        """Change the groups of a person. Groups are removed before others are added."""
         for group in sorted(set(before) - set(wanted)):
             self.call("admin_remove_user_from_group", Username=id_, GroupName=group)
         for group in sorted(set(wanted) - set(before)):
@@ -176,7 +176,7 @@ def _groups(person: Person | NewPerson) -> set[str]:
 
 
 def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
-    """Require the admin role for every tenant, and count one change."""
+    """Check the admin role for every tenant, and charge the change to the rate limit."""
     if ALL_TENANTS in tenants or request.caller.has_role(Role.ADMIN, ALL_TENANTS):
         request.admit_for_all(doing)
     for tenant in sorted(set(tenants) - {ALL_TENANTS}):
@@ -185,24 +185,24 @@ def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
 
 
 def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
-    """Return a person that the caller manages.
+    """Return a person if the caller may manage them.
 
     Raises:
         NotFoundError: the person does not exist, or has no tenant of the caller.
-        ForbiddenError: the person has other tenants, too.
+        ForbiddenError: the caller is not an admin of all tenants of the person.
     """
     person = pool.find(id_)
     caller = request.caller
     if not any(caller.has_role(Role.VIEWER, tenant) for tenant in [*person.tenants, ALL_TENANTS]):
         raise NotFoundError(NO_PERSON)
     if not all(caller.has_role(Role.ADMIN, tenant) for tenant in person.tenants):
-        raise ForbiddenError(f"{doing} requires the admin role for all of their tenants: ask an admin for it.")
+        raise ForbiddenError(f"{doing} requires the admin role for all tenants of the person. Ask an admin.")
     _admit(request, doing, person.tenants)
     return person
 
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
-    """Record a change in the audit trail of each tenant; for all tenants, in the unassigned one."""
+    """Record a change in the audit trail of each tenant. `*` is recorded in the unassigned audit trail."""
     operation = AuditRecord(request.caller.require_subject()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
     for tenant in sorted(set(tenants)):
         if tenant == ALL_TENANTS:
@@ -215,7 +215,7 @@ def _record(request: Request, action: str, id_: str, tenants: Iterable[str], det
 
 
 routes = Routes()
-PersonId = Annotated[str, Path(max_length=128, description="The person's id.")]
+PersonId = Annotated[str, Path(max_length=128, description="Id of the person.")]
 _FAILURES = (400, 404, 409, 413, 415, 422, 429)
 
 
@@ -227,11 +227,14 @@ _FAILURES = (400, 404, 409, 413, 415, 422, 429)
 )
 def list_people(
     request: Request,
-    tenant: Annotated[TenantSlug | None, Query(description="Required unless the caller has all tenants.")] = None,
+    tenant: Annotated[
+        TenantSlug | None,
+        Query(description="Slug of a tenant. Default: all tenants for their admins, else the token's only tenant."),
+    ] = None,
     email: Annotated[Email | None, Query(description="Only the person with this address.")] = None,
     cursor: Cursor = None,
 ) -> Response[PersonPage]:
-    """List the people of a tenant, or of all tenants."""
+    """List the people of a tenant or of all tenants."""
     if tenant is None and request.caller.has_role(Role.ADMIN, ALL_TENANTS):
         return answer(200, Pool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
@@ -242,10 +245,10 @@ def list_people(
     "/api/admin/people",
     summary="Invite a person",
     tags=["people"],
-    responses=responses({201: (Person, "The user pool sends an invitation.")}, *_FAILURES),
+    responses=responses({201: (Person, "The person is added. The user pool sends an invitation.")}, *_FAILURES),
 )
 def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Response[Person]:
-    """Create a person, who gets an e-mail with a temporary password."""
+    """Add a person. They receive an e-mail with a temporary password."""
     _admit(request, "Inviting a person", asked.tenants)
     pool = Pool.current()
     attributes = [{"Name": "email", "Value": asked.email}, {"Name": "email_verified", "Value": "true"}]
@@ -265,7 +268,7 @@ def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Respons
     responses=responses({200: (Person, "The change is stored.")}, *_FAILURES),
 )
 def change_person(request: Request, person_id: PersonId, asked: Annotated[PersonChange, Body()]) -> Response[Person]:
-    """Change the role and tenants of a person, or disable them. Tokens stay valid until they expire."""
+    """Change a person's role or tenants, or disable them. Existing tokens stay valid until they expire."""
     pool = Pool.current()
     before = _managed(request, pool, person_id, "Changing a person")
     if asked.tenants is not None:
@@ -289,7 +292,7 @@ def change_person(request: Request, person_id: PersonId, asked: Annotated[Person
     responses=responses({204: (None, "The person is removed.")}, *_FAILURES),
 )
 def remove_person(request: Request, person_id: PersonId) -> Response[None]:
-    """Remove a person from the user pool. Tokens stay valid until they expire."""
+    """Remove a person from the user pool. Existing tokens stay valid until they expire."""
     pool = Pool.current()
     person = _managed(request, pool, person_id, "Removing a person")
     pool.call("admin_delete_user", Username=person.id)

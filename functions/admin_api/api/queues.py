@@ -1,8 +1,8 @@
-"""`/api/admin/queues`: depth and work of the workers' queues, and pauses.
+"""`/api/admin/queues`: depths, work items and pauses of the workers' queues.
 
-A queue serves all tenants. Callers with all tenants (`tenant:*`) see the totals and who paused it. Other viewers see
-their tenant's work, and since when and why the queue is paused. Pausing and resuming require the admin role for all
-tenants. Depths and alarms are cached for a few seconds.
+A queue serves all tenants. Callers with all tenants (`tenant:*`) see totals and the authors of pauses. Other viewers
+see the work items of their tenant, and since when and why a queue is paused. Pausing and resuming require the admin
+role for all tenants. Depths and alarms are cached for some seconds.
 """
 
 import time
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class PauseBody(BaseModel):
-    """Why a queue is paused or resumed."""
+    """A request to pause or resume a queue."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,9 +67,9 @@ class QueueState(BaseModel):
 
     worker: str
     is_paused: bool
-    paused: PauseInfo | None = Field(description="Author and reason, for callers with all tenants.")
+    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
     is_applied: bool = Field(
-        description="Whether Lambda applied it. Otherwise it is retried within a minute, and may take another."
+        description="Whether the event source mappings follow. Otherwise, the change is retried within a minute."
     )
     version: int = Field(description="Version, for `If-Match`; 0 if the queue was never paused.")
 
@@ -79,8 +79,8 @@ class PausedQueue(BaseModel):
 
     worker: str
     since: datetime
-    reason: str = Field(description="Reason, visible to all callers.")
-    paused: PauseInfo | None = Field(description="Author and reason, for callers with all tenants.")
+    reason: str = Field(description="Reason of the pause, visible to all callers.")
+    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
 
 
 class PausedQueues(BaseModel):
@@ -90,21 +90,21 @@ class PausedQueues(BaseModel):
 
 
 class QueueMinutes(BaseModel):
-    """The last 60 full minutes, oldest first."""
+    """Numbers for each of the last 60 full minutes, oldest first."""
 
-    begins_at: datetime = Field(description="The first minute.")
+    begins_at: datetime = Field(description="Start of the first minute.")
     succeeded: list[int]
     skipped: list[int]
     failed: list[int]
     depth: list[int | None] = Field(
-        description="Approximate number of messages; null if not measured, or for a single tenant."
+        description="Approximate number of messages; null if it was not measured, or for a single tenant."
     )
 
 
 class QueueOverview(BaseModel):
     """A worker's queue, including its retry queue.
 
-    Values hidden from viewers of a single tenant are null.
+    Values that concern all tenants are null for viewers of a single tenant.
     """
 
     worker: str
@@ -113,10 +113,10 @@ class QueueOverview(BaseModel):
     is_applied: bool | None
     version: int | None
     running: int = Field(description="Work items in progress.")
-    concurrency_limit: int | None = Field(description="Concurrency limit.")
+    concurrency_limit: int | None = Field(description="Maximum number of work items in progress.")
     pending: int | None = Field(description="Pending work items at `measured_at`; null if not measured.")
-    oldest_seconds: int | None = Field(description="Age of the oldest due work item at that time; null if none.")
-    dead_letters: int | None = Field(description="Pending dead letters at that time; null if not measured.")
+    oldest_seconds: int | None = Field(description="Age of the oldest due work item at `measured_at`; null if none.")
+    dead_letters: int | None = Field(description="Pending dead letters at `measured_at`; null if not measured.")
     approximate_visible: int | None = Field(description="Visible messages, as estimated by SQS.")
     approximate_delayed: int | None
     approximate_in_flight: int | None
@@ -128,21 +128,23 @@ class BreakerState(BaseModel):
 
     name: str
     since: datetime
-    until: datetime = Field(description="No call before; after, one call may try.")
+    until: datetime = Field(description="No calls are made before this time. Then, one call probes the service.")
 
 
 class QueuesOverview(BaseModel):
-    """All queues; breakers and alarms of those who may look for all tenants."""
+    """All queues. Circuit breakers and alarms are included for callers with all tenants."""
 
-    tenant: str | None = Field(description="Tenant of the counted work items; null for all.")
-    measured_at: datetime | None = Field(description="Time of the last measurement; null if not within the hour.")
+    tenant: str | None = Field(description="Tenant of the counted work items; null for all tenants.")
+    measured_at: datetime | None = Field(description="Time of the last measurement; null if it is over an hour ago.")
     queues: list[QueueOverview]
     breakers: list[BreakerState] | None
-    alarms: list[AlarmState] | None = Field(description="null if CloudWatch does not respond.")
+    alarms: list[AlarmState] | None = Field(
+        description="Alarms that are firing; null if CloudWatch does not respond, or for a single tenant."
+    )
 
 
 class CachedValue(Generic[T]):
-    """Cached value, requested by one thread for all."""
+    """Cached value. Only one thread at a time refreshes it."""
 
     def __init__(self, ask: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -152,7 +154,7 @@ class CachedValue(Generic[T]):
         self._known: tuple[float, T] | None = None
 
     def get(self) -> T:
-        """Return the cached value, or a new one after its TTL."""
+        """Return the cached value. Refresh it when its TTL has expired."""
         with self._lock:
             if self._known is None or self._clock() - self._known[0] >= self._seconds:
                 self._known = (self._clock(), self._ask())
@@ -245,7 +247,7 @@ def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> Que
 
 
 def _breakers(connection: Connection) -> list[BreakerState]:
-    """Return the breakers that are not closed, except for those of a tenant's destinations."""
+    """Return the breakers that are not closed, without those of tenants' destinations."""
     rows = connection.execute(
         "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
         " ORDER BY name",
@@ -267,7 +269,7 @@ def _alarms() -> CachedValue[Any]:
 
 routes = Routes()
 
-Worker = Annotated[str, Path(description="The worker's name.")]
+Worker = Annotated[str, Path(description="Name of the worker.")]
 _SWITCHED = responses({200: (QueueState, "The new state.")}, 400, 404, 412, 413, 415, 422, 428, 429)
 _SWITCHED[200]["headers"] = VERSIONED
 
@@ -276,10 +278,10 @@ _SWITCHED[200]["headers"] = VERSIONED
     "/api/admin/queues",
     summary="Show all queues",
     tags=["queues"],
-    responses=responses({200: (QueuesOverview, "All queues.")}, 404, 422),
+    responses=responses({200: (QueuesOverview, "The queues.")}, 404, 422),
 )
 def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
-    """Show depth and work of all queues: for callers with all tenants in total, else for one tenant."""
+    """Return depths and work items of all queues: totals for callers with all tenants, else one tenant's."""
     if tenant is None and request.caller.has_role(Role.VIEWER, ALL_TENANTS):
         return _whole(request.database, request.now)
     return _of_tenant(request.database, *request.tenant(tenant), request.now)
@@ -292,7 +294,7 @@ def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     responses=responses({200: (PausedQueues, "The paused queues.")}, 422),
 )
 def list_paused_queues(request: Request) -> PausedQueues:
-    """List the queues that a person has paused, for every caller with a role."""
+    """List the queues that people have paused. Requires any role."""
     sees_all = request.visible_tenants() is None
     with request.database.delivery() as connection:
         known = list_pauses(connection)
@@ -311,7 +313,7 @@ def list_paused_queues(request: Request) -> PausedQueues:
 def pause_queue(
     request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
-    """Stop reading a worker's queue until it is resumed. Waiting messages lose no attempt."""
+    """Stop receiving from a worker's queue until it is resumed. Waiting messages lose no attempt."""
     return _switch(request, worker, asked, condition, is_paused=True)
 
 
@@ -319,14 +321,14 @@ def pause_queue(
 def resume_queue(
     request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
-    """Read a worker's queue again."""
+    """Receive from a worker's queue again."""
     return _switch(request, worker, asked, condition, is_paused=False)
 
 
 def _switch(
     request: Request, worker: str, asked: PauseBody, condition: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
-    """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
+    """Pause or resume a worker's queue. Even an unchanged state is applied to Lambda again."""
     by = request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:

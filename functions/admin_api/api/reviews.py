@@ -1,6 +1,7 @@
-"""`/api/admin/reviews`: the queue of documents in doubt, and decisions.
+"""`/api/admin/reviews`: the queue of documents that need review, and decisions.
 
-A review has the id of its document. Reading requires the viewer role for its tenant, and deciding the operator role.
+A review has the id of its document. Reading requires the viewer role for the tenant, and decisions require the operator
+role.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ from functions.admin_api.http import ConflictError, NotFoundError, responses
 routes = Routes()
 NO_REVIEW = "There is no such review."
 MOST_AT_ONCE = 50
-"""Candidates that one request may reject."""
+"""Maximum candidates to reject, or decisions to override, in one request."""
 
 
 class DecisionBody(BaseModel):
@@ -49,55 +50,62 @@ class DecisionBody(BaseModel):
     overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
-        description="Numbers of decisions that this one may replace; null for any.",
+        description="Ids of earlier decisions that this decision may replace; null for any.",
     )
 
 
 class Confirm(DecisionBody):
-    """A document that another one belongs to."""
+    """A document to link to the document under review."""
 
     document: UUID
 
 
 class Reject(DecisionBody):
-    """Documents that another one does not belong to."""
+    """Candidates or matches of the document to reject."""
 
     documents: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
 
 
 class Merge(DecisionBody):
-    """Two documents whose clusters are one; with `exact`, by an edge between the two."""
+    """Two documents whose clusters are merged.
+
+    With `exact`, these two documents are linked. Otherwise, the best pair of documents of the two clusters is linked.
+    """
 
     documents: list[UUID] = Field(min_length=2, max_length=2)
     exact: bool = Field(default=False, strict=True)
 
 
 class Split(DecisionBody):
-    """A document that does not belong to its cluster."""
+    """A document to remove from its cluster."""
 
     document: UUID
 
 
 _Figure = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20})?$")]
-"""Decimal number as text, as in results, because clients may round numbers in JSON."""
+"""Decimal number as a string, because clients may round JSON numbers."""
 
 
 class VarianceDecisionBody(DecisionBody):
-    """Differences of a cluster.
+    """Differences of a cluster to accept or dispute.
 
-    With the figures that the caller saw, it is one difference, and `line` is exact.
+    `expected` and `actual` select differences with these values. A null `line` then means no line item.
     """
 
     cluster: UUID
-    document: UUID | None = Field(default=None, description="null for all documents of the cluster.")
-    code: VarianceCode | None = Field(default=None, description="null for all codes.")
-    line: str | None = Field(default=None, max_length=1000, description="null without figures for all lines.")
+    document: UUID | None = Field(default=None, description="Document; null for all documents of the cluster.")
+    code: VarianceCode | None = Field(default=None, description="Kind of difference; null for all kinds.")
+    line: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="Line item; null for all line items, unless `expected` and `actual` are given.",
+    )
     expected: _Figure | None = None
     actual: _Figure | None = None
 
 
 class Candidate(BaseModel):
-    """A document that another one may belong to."""
+    """A possible match of the document under review."""
 
     document: ReviewDocument
     probability: float
@@ -106,7 +114,7 @@ class Candidate(BaseModel):
 
 
 class Doubt(BaseModel):
-    """A question that matching left open, with more fields."""
+    """An ambiguous match with its candidates. It has further fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -114,7 +122,7 @@ class Doubt(BaseModel):
 
 
 class Decision(BaseModel):
-    """Decision of a person about two documents."""
+    """Decision of a reviewer about two documents."""
 
     id: int
     documents: list[UUID]
@@ -125,7 +133,7 @@ class Decision(BaseModel):
 
 
 class Review(BaseModel):
-    """A document in doubt."""
+    """A document that needs review."""
 
     id: UUID
     tenant: str
@@ -142,7 +150,7 @@ class Review(BaseModel):
 
 
 class ReviewPage(BaseModel):
-    """Documents in doubt, the longest waiting first, and the cursor of the next page."""
+    """Documents that need review, oldest first, and the cursor of the next page."""
 
     reviews: list[Review]
     next_cursor: str | None
@@ -159,7 +167,7 @@ class DecisionOutcome(BaseModel):
 
 
 class VarianceDecisionResult(BaseModel):
-    """Result of a decision about a difference: the settled differences, and the open ones."""
+    """Result of a decision about differences: the decided and the open ones, as sentences."""
 
     tenant: str
     cluster: UUID
@@ -191,7 +199,7 @@ def list_reviews(  # a query has this many parameters
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> ReviewPage:
-    """Return a page of the documents in doubt."""
+    """Return a page of the documents that need review."""
     after = http.decode_cursor(cursor)
     if tenant is not None:
         request.check(Role.VIEWER, tenant, "Reading")
@@ -221,7 +229,7 @@ def list_reviews(  # a query has this many parameters
     responses=responses({200: (Review, "The document, its candidates and their evidence.")}, 404, 422),
 )
 def show_review(request: Request, document_id: Id) -> Review:
-    """Return one document in doubt, with its candidates and their evidence."""
+    """Return one document that needs review, with its candidates and their evidence."""
     tenant_id, slug, id_ = request.owned(document_id, "document", NO_REVIEW)
     found = review.item(request.database, tenant_id, slug, id_)
     if found is None:
@@ -231,8 +239,8 @@ def show_review(request: Request, document_id: Id) -> Review:
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
-_DECISION = responses({200: (DecisionOutcome, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
-_WORD = responses({200: (VarianceDecisionResult, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION = responses({200: (DecisionOutcome, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_WORD = responses({200: (VarianceDecisionResult, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
 
 
 @routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
@@ -256,13 +264,13 @@ def split(request: Request, asked: Annotated[Split, Body()]) -> DecisionOutcome:
 
 @routes.post("/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_WORD)
 def accept(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Accept differences: the open ones if the request names only the cluster."""
+    """Accept differences. Without a selection, accept all open differences of the cluster."""
     return _settle(request, "accepted", asked)
 
 
 @routes.post("/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_WORD)
 def dispute(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Dispute differences."""
+    """Dispute differences. Without a selection, dispute all differences of the cluster."""
     return _settle(request, "disputed", asked)
 
 
@@ -270,7 +278,7 @@ def dispute(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) ->
     "/api/admin/reviews/<document_id>/confirm", summary="Confirm a candidate", tags=["reviews"], responses=_DECISION
 )
 def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]) -> DecisionOutcome:
-    """Decide that a document belongs to another one."""
+    """Confirm the link between a document and a candidate."""
     id_ = item_id(document_id, NO_REVIEW)
     return _change(
         request, id_, asked, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, request.now, who)
@@ -281,7 +289,7 @@ def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]
     "/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION
 )
 def reject(request: Request, document_id: Id, asked: Annotated[Reject, Body()]) -> DecisionOutcome:
-    """Decide that a document does not belong to others."""
+    """Reject links between a document and other documents."""
     id_ = item_id(document_id, NO_REVIEW)
     return _change(
         request, id_, asked, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, request.now, who)
@@ -329,8 +337,8 @@ def _decide(
     """Decide about a document in a transaction; return the tenant's slug and the result.
 
     Raises:
-        NotFoundError: the document does not exist, or the caller may not see it.
-        ConflictError: it is no longer in doubt, or the difference no longer exists.
+        NotFoundError: the document does not exist, or the caller may not view it.
+        ConflictError: it no longer needs review, or the difference no longer exists.
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)

@@ -1,7 +1,7 @@
-"""`/api/tasks`: tasks are submitted, viewed and canceled.
+"""`/api/tasks`: submit, view and cancel tasks.
 
-Submitting and cancelling require the operator role for the tenant, and viewing the viewer role. Users see their own
-tasks, and an admin all of the tenant.
+Submitting and canceling require the operator role for the tenant, and viewing requires the viewer role. Users see their
+own tasks. Admins see all tasks of the tenant.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from functions.admin_api.http import NotFoundError, responses
 
 LONGEST_TYPE = 100
 LAST_TRIES = 200
-"""Attempts of a task in a response: with the longest errors and result they fit the 6 MB of a Lambda response."""
+"""Attempts of a task in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
 
 routes = Routes()
@@ -36,30 +36,32 @@ class TaskBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
-    payload: dict[str, JsonValue] = Field(description="Payload of the task type; at most 256 KiB of JSON.")
+    payload: dict[str, JsonValue] = Field(description="Input for the task type, at most 256 KiB of JSON.")
     idempotency_key: PrintableText | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_KEY_CHARS,
-        description="Requests with the same key are one task. Default: a new UUID, which is returned.",
+        description="Requests with the same key create only one task. Default: a new UUID, which is returned.",
     )
     max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole] | None = Field(
         default=None,
-        description="Retries after the first attempt. Default: RETRY_MAX_ATTEMPTS of the deployment.",
+        description="Maximum retries after the first attempt. Default: the setting RETRY_MAX_ATTEMPTS.",
     )
-    tenant: Slug | None = Field(default=None, description="Required if the token is for several tenants.")
+    tenant: Slug | None = Field(
+        default=None, description="Slug of a tenant. Required unless the token is for exactly one tenant."
+    )
 
 
 @dataclass(frozen=True)
 class TaskHistory(Task):
     """A task with its attempts and its dead letter."""
 
-    dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter, if it failed permanently.")]
-    timeline: Annotated[list[TaskAttempt], Field(description=f"At most the last {LAST_TRIES}, oldest first.")]
+    dead_letter: Annotated[UUID | None, Field(description="`job_id` of the dead letter, if the task failed.")]
+    timeline: Annotated[list[TaskAttempt], Field(description=f"The last {LAST_TRIES} attempts at most, oldest first.")]
 
 
 class TaskPage(BaseModel):
-    """Tasks, the newest first, and the cursor of the next page."""
+    """Tasks, newest first, and the cursor of the next page."""
 
     tasks: list[TaskSummary]
     next_cursor: str | None
@@ -72,13 +74,13 @@ class TaskPage(BaseModel):
     responses=responses(
         {
             202: (Task, "The task is accepted."),
-            200: (Task, "The key was used for the same request: its task."),
+            200: (Task, "The existing task, if the same request was already sent with this `idempotency_key`."),
         },
         *(400, 404, 409, 413, 415, 422, 429),
     ),
 )
 def submit_task(request: Request, order: Annotated[TaskBody, Body()]) -> Response[Task]:
-    """Accept a task, once for each `idempotency_key`."""
+    """Submit a task. Requests with the same `idempotency_key` create only one task."""
     slug = request.slug(order.tenant)
     tenant_id = request.admit("Submitting", slug)
     wanted = store.build_request(
@@ -98,7 +100,7 @@ def submit_task(request: Request, order: Annotated[TaskBody, Body()]) -> Respons
     "/api/tasks",
     summary="List tasks",
     tags=["tasks"],
-    responses=responses({200: (TaskPage, "A page, the newest first.")}, 404, 422),
+    responses=responses({200: (TaskPage, "A page, newest first.")}, 404, 422),
 )
 def list_tasks(  # a query has this many parameters
     request: Request,
@@ -114,7 +116,7 @@ def list_tasks(  # a query has this many parameters
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> TaskPage:
-    """Return a page of a tenant's tasks: the caller's own, or all for an admin."""
+    """Return a page of a tenant's tasks: the caller's own tasks, or all tasks for an admin."""
     after = http.decode_cursor(cursor)
     tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
@@ -129,7 +131,7 @@ def list_tasks(  # a query has this many parameters
     "/api/tasks/<job_id>",
     summary="Show a task",
     tags=["tasks"],
-    responses=responses({200: (TaskHistory, "The task, with its result and its attempts.")}, 404, 422),
+    responses=responses({200: (TaskHistory, "The task with its result and attempts.")}, 404, 422),
 )
 def show_task(request: Request, job_id: Id) -> TaskHistory:
     """Return one task: its status, result and attempts."""
@@ -145,17 +147,17 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (Task, "It is canceled.")}, 400, 404, 409, 413, 415, 422, 429),
+    responses=responses({200: (Task, "The task is canceled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def cancel_task(request: Request, job_id: Id) -> Task:
-    """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
+    """Cancel an unfinished task. No further attempt starts, and a running attempt has no effect."""
     tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         _visible(store.show(connection, id_), request.caller)
-    request.admit("Cancelling", slug, tenant_id)
-    # it starts the next message of a conversation, which may be claimed now
+    request.admit("Canceling", slug, tenant_id)
+    # enqueues the next message of a conversation, which may be claimed concurrently
     found = request.commit(
-        tenant_id, lambda connection: store.cancel(connection, id_, request.now, request.caller.subject or "somebody")
+        tenant_id, lambda connection: store.cancel(connection, id_, request.now, request.caller.subject or "unknown")
     )
     if found is None:
         raise NotFoundError(NO_TASK)
@@ -165,9 +167,12 @@ def cancel_task(request: Request, job_id: Id) -> Task:
 
 
 def _visible(task: Task | None, caller: Caller) -> Task:
-    """Return a task that the caller may see: their own, or any for an admin.
+    """Return a task if the caller may view it: their own task, or any task for an admin.
 
     Private results of other users are removed.
+
+    Raises:
+        NotFoundError: the caller may not view it.
     """
     if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
         raise NotFoundError(NO_TASK)

@@ -1,7 +1,7 @@
 """`/api/admin/tenants`: tenants, their mail addresses and their admins.
 
-Adding, renaming and disabling a tenant require the admin role for all tenants. A tenant's own admins read its setup,
-and change its addresses and admins.
+Adding, renaming and disabling a tenant require the admin role for all tenants. A tenant's own admins can view its
+setup, and change its mail addresses and admins.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, answer
 from functions.admin_api.http import ForbiddenError, responses
 
 MOST_ADDRESSES = 100
-"""Addresses in one request."""
+"""Maximum addresses in one list of a request."""
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
@@ -39,15 +39,15 @@ class TenantSummary(BaseModel):
 
     slug: str
     name: str
-    disabled_at: datetime | None = Field(description="null if enabled.")
+    disabled_at: datetime | None = Field(description="Time at which it was disabled; null if it is enabled.")
 
 
 class TenantPage(BaseModel):
-    """Tenants ordered by slug."""
+    """Tenants, ordered by slug."""
 
     tenants: list[TenantSummary]
-    unassigned: bool = Field(description="Whether the caller may also see unassigned dead letters, as tenant `-`.")
-    next_cursor: str | None = Field(description="Cursor of the next page.")
+    unassigned: bool = Field(description="Whether the caller may also view unassigned dead letters (tenant `-`).")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class TenantDetail(BaseModel):
@@ -58,9 +58,9 @@ class TenantDetail(BaseModel):
     name: str
     organization: str
     created_at: datetime
-    disabled_at: datetime | None = Field(description="null if enabled.")
-    addresses: list[str] = Field(description="Addresses that receive its mail.")
-    admins: list[str] = Field(description="E-mail addresses that are notified of its failures.")
+    disabled_at: datetime | None = Field(description="Time at which it was disabled; null if it is enabled.")
+    addresses: list[str] = Field(description="Mail addresses whose mail belongs to the tenant.")
+    admins: list[str] = Field(description="E-mail addresses that are notified of the tenant's failures.")
 
 
 class NewTenant(BaseModel):
@@ -68,34 +68,34 @@ class NewTenant(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    slug: Slug = Field(description="It never changes: keys of uploads begin with it.")
+    slug: Slug = Field(description="Slug of the tenant. It cannot be changed, because upload keys contain it.")
     name: Name | None = Field(default=None, description="Default: the slug.")
     organization: Name = tenants.DEFAULT_ORGANIZATION
-    addresses: Addresses = Field(default=[], description="Addresses that receive its mail.")
-    admins: Addresses = Field(default=[], description="E-mail addresses that are notified of its failures.")
+    addresses: Addresses = Field(default=[], description="Mail addresses whose mail belongs to the tenant.")
+    admins: Addresses = Field(default=[], description="E-mail addresses that are notified of the tenant's failures.")
     destinations: list[DestinationForm] = Field(default=[], max_length=20)
 
 
 class AddedTenant(TenantDetail):
-    """A tenant after a request to add it."""
+    """A tenant that was added, or that already existed."""
 
     is_new: bool
-    destinations: list[AddedDestination] = Field(description="The new ones, with their secrets.")
+    destinations: list[AddedDestination] = Field(description="The new destinations, with their secrets.")
 
 
 class TenantChange(BaseModel):
-    """Changes of a tenant. Omitted fields stay as they are."""
+    """Changes to a tenant. Omitted fields remain unchanged."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name | None = None
     is_disabled: bool | None = Field(
-        default=None, description="A disabled tenant accepts no uploads, mail and changes. Its data stays readable."
+        default=None, description="A disabled tenant accepts no uploads, mail or changes. Its data stays readable."
     )
 
 
 class AddressChange(BaseModel):
-    """Addresses to add and remove: all or none."""
+    """Addresses to add and remove. Either all changes are made or none."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -127,7 +127,7 @@ def list_tenants(
     """List the tenants that the caller may view."""
     caller = request.caller
     if caller.role < Role.VIEWER or not caller.tenants:
-        raise ForbiddenError("Listing tenants requires the viewer role for a tenant: ask an admin for it.")
+        raise ForbiddenError("Listing tenants requires the viewer role for a tenant. Ask an admin.")
     visible = None if ALL_TENANTS in caller.tenants else sorted(caller.tenants)
     with all_tenants(request.database) as connection:
         found = tenants.page(connection, visible, cursor or "", limit + 1)
@@ -141,11 +141,11 @@ def list_tenants(
     summary="Add a tenant",
     tags=["tenants"],
     responses=responses(
-        {201: (AddedTenant, "The tenant is added."), 200: (AddedTenant, "The tenant existed.")}, *FAILURES
+        {201: (AddedTenant, "The tenant is added."), 200: (AddedTenant, "The tenant already existed.")}, *FAILURES
     ),
 )
 def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
-    """Add a tenant with its setup: all of it or nothing. An existing tenant gets the rest."""
+    """Add a tenant with its setup, all or nothing. Missing parts are added to an existing tenant."""
     by = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
 
     def once() -> AddedTenant:
@@ -170,7 +170,7 @@ def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Respons
     "/api/admin/tenants/<tenant>",
     summary="Show a tenant",
     tags=["tenants"],
-    responses=responses({200: (TenantDetail, "Its setup.")}, 404, 422),
+    responses=responses({200: (TenantDetail, "The tenant's setup.")}, 404, 422),
 )
 def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
     """Show a tenant's names, addresses and admins."""
@@ -186,7 +186,7 @@ def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
 def change_tenant(
     request: Request, tenant: TenantPath, asked: Annotated[TenantChange, Body()]
 ) -> Response[TenantDetail]:
-    """Change a tenant's full name, and whether it takes new work."""
+    """Change a tenant's full name, and disable or enable it."""
     by = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
     tenant_id = request.tenant(tenant, Role.ADMIN).id
 
@@ -223,7 +223,7 @@ def change_addresses(
 ) -> Response[AddressList]:
     """Add and remove addresses that receive a tenant's mail.
 
-    Mail that arrived before its address was added is an unassigned dead letter. A retry finds the tenant.
+    Mail that arrived before its address was added is an unassigned dead letter. Retry it to assign it to the tenant.
     """
     return _change_list(request, tenant, asked, "Changing mail addresses", tenants.change_addresses)
 

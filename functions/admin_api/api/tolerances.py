@@ -1,7 +1,8 @@
 """`/api/admin/tenants/{tenant}/tolerances`: tolerances of a tenant and suggestions.
 
-Reading requires the viewer role for the tenant, changes the admin role. A change makes the clusters of the tenant be
-compared again: the first ones with the request itself, the rest with `POST .../tolerances/recompare`.
+Reading requires the viewer role for the tenant, and changes require the admin role. After a change, the clusters of the
+tenant are compared again. The request enqueues as many comparisons as it has time for, and
+`POST .../tolerances/recompare` enqueues the rest.
 """
 
 from decimal import Decimal
@@ -23,16 +24,16 @@ from functions.admin_api.endpoint import Note, Routes, TenantPath, answer
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
-"""Time that a request keeps for its response while it requests comparisons."""
+"""Minimum remaining time for enqueueing more comparisons."""
 Limit = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
-    Field(description="A decimal number; null if this limit does not apply."),
+    Field(description="Decimal number; null if this limit does not apply."),
 ]
 Scope = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 
 
 class LimitsBody(BaseModel):
-    """Limits below and above the expected value. A direction without limits tolerates all."""
+    """Limits below and above the expected value. Without limits, a direction tolerates any difference."""
 
     lower_absolute: Limit = None
     lower_percent: Limit = None
@@ -41,10 +42,10 @@ class LimitsBody(BaseModel):
 
 
 class DefaultTolerance(LimitsBody):
-    """Limits that apply without a more specific tolerance."""
+    """Limits that apply if no tolerance is set."""
 
     key: Key
-    text: str = Field(description="The limits, for people.")
+    text: str = Field(description="The limits in words.")
 
 
 class ToleranceEntry(DefaultTolerance):
@@ -54,11 +55,11 @@ class ToleranceEntry(DefaultTolerance):
     article: str | None
     set_by: str
     reason: str | None
-    evidence: dict[str, Any] | None = Field(description="The accepted suggestion.")
+    evidence: dict[str, Any] | None = Field(description="The accepted suggestion, if the tolerance comes from one.")
 
 
 class ToleranceList(BaseModel):
-    """Tolerances of a tenant, the general ones first, and the defaults."""
+    """Tolerances of a tenant, general ones first, and the defaults."""
 
     tenant: str
     tolerances: list[ToleranceEntry]
@@ -71,13 +72,13 @@ class ToleranceForm(LimitsBody):
     model_config = ConfigDict(extra="forbid")
 
     key: Key
-    supplier: Scope | None = Field(default=None, description="VAT id or name. Default: every supplier.")
+    supplier: Scope | None = Field(default=None, description="VAT id or name of the supplier. Default: every supplier.")
     article: Scope | None = Field(default=None, description="Article number. Default: every article.")
     reason: Note | None = None
 
 
 class Acceptance(BaseModel):
-    """Why a suggestion is accepted."""
+    """Acceptance of a suggested tolerance."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -85,12 +86,12 @@ class Acceptance(BaseModel):
 
 
 class Recompared(BaseModel):
-    """Clusters that are compared with the changed tolerances."""
+    """Number of clusters that are compared again with the changed tolerances."""
 
     tenant: str
     clusters: int
     next_cursor: UUID | None = Field(
-        description="Cursor for `recompare`, if this request had no time for all clusters."
+        description="Cursor for `recompare` if clusters remain; null if all comparisons are enqueued."
     )
 
 
@@ -103,14 +104,14 @@ class Suggestion(BaseModel):
 
 
 class WithheldSuggestion(BaseModel):
-    """Why decisions about a supplier do not suggest a tolerance."""
+    """Reason why decisions about a supplier do not lead to a suggestion."""
 
     title: str
     why: str
 
 
 class SuggestionList(BaseModel):
-    """Suggested tolerances. None applies before it is accepted."""
+    """Suggested tolerances. A suggestion has no effect until it is accepted."""
 
     tenant: str
     proposals: list[Suggestion]
@@ -120,7 +121,7 @@ class SuggestionList(BaseModel):
 routes = Routes()
 _PATH = "/api/admin/tenants/<tenant>/tolerances"
 _CHANGED = responses(
-    {200: (Recompared, "The change is stored, and clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
+    {200: (Recompared, "The change is stored. Clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
 )
 
 
@@ -131,7 +132,7 @@ _CHANGED = responses(
     responses=responses({200: (ToleranceList, "The tolerances.")}, 404, 422),
 )
 def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceList]:
-    """List a tenant's tolerances and the defaults. The most specific tolerance applies, as a whole."""
+    """List a tenant's tolerances and the defaults. Only the most specific tolerance applies."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = tolerances.entries(connection, tenant_id)
@@ -158,7 +159,7 @@ def _limits(key: Key, limits: Limits) -> dict[str, Any]:
 def set_tolerance(
     request: Request, tenant: TenantPath, asked: Annotated[ToleranceForm, Body()]
 ) -> Response[Recompared]:
-    """Set a tolerance. It replaces the one with the same key, supplier and article."""
+    """Set a tolerance. It replaces the tolerance with the same key, supplier and article."""
     named = asked.model_dump(include=set(LimitsBody.model_fields))
     limits = Limits(**{name: None if text is None else Decimal(text) for name, text in named.items()})
     wanted = Tolerance(asked.key, limits, asked.supplier, asked.article)
@@ -172,15 +173,15 @@ def remove_tolerance(
     request: Request,
     tenant: TenantPath,
     key: Annotated[Key, Query()],
-    supplier: Annotated[Scope | None, Query(description="Exactly as set.")] = None,
-    article: Annotated[Scope | None, Query(description="Exactly as set.")] = None,
+    supplier: Annotated[Scope | None, Query(description="Supplier of the tolerance, exactly as set.")] = None,
+    article: Annotated[Scope | None, Query(description="Article of the tolerance, exactly as set.")] = None,
     reason: Annotated[Note | None, Query()] = None,
 ) -> Response[Recompared]:
-    """Remove a tolerance. A more general one applies again."""
+    """Remove a tolerance. A more general tolerance or the default applies again."""
     unwanted = Tolerance(key, DEFAULTS[key], supplier, article)
     change = request.setup("Removing a tolerance", tenant)
     if not request.commit(change.tenant_id, lambda connection: tolerances.remove(connection, change, unwanted, reason)):
-        raise NotFoundError(f"There is no tolerance of {key} for this supplier and article.")
+        raise NotFoundError(f"There is no tolerance for {key} with this supplier and article.")
     return answer(200, _recompare(request, change, tenant, None))
 
 
@@ -201,7 +202,7 @@ def recompare_clusters(
     responses=responses({200: (SuggestionList, "The suggestions.")}, 404, 422),
 )
 def list_suggestions(request: Request, tenant: TenantPath) -> Response[SuggestionList]:
-    """List tolerances that follow from accepted and disputed differences, and why there are no others."""
+    """List tolerances suggested by accepted and disputed differences, and reasons for missing suggestions."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
@@ -230,7 +231,7 @@ def accept_suggestion(
     suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the suggestion.")],
     asked: Annotated[Acceptance | None, Body()] = None,
 ) -> Response[Recompared]:
-    """Set the tolerance of a suggestion, if decisions and tolerances still suggest it."""
+    """Set the suggested tolerance, unless decisions or tolerances have changed."""
     reason = None if asked is None else asked.reason
     change = request.setup("Accepting a suggestion", tenant)
     if not request.commit(
@@ -243,7 +244,7 @@ def accept_suggestion(
 
 
 def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None) -> Recompared:
-    """Request comparisons in short transactions until all are requested or there is too little time."""
+    """Enqueue comparisons in short transactions until all are enqueued or time runs out."""
     count, after = 0, cursor
     while True:
         act = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)

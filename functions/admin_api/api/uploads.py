@@ -1,7 +1,7 @@
-"""`/api/uploads`: forms for uploads, and the state of every upload and mail.
+"""`/api/uploads`: upload forms, and the state of uploads and mail.
 
-Reading requires the viewer role for the tenant, and uploading the operator role. Mail without a tenant requires the
-same role for all tenants.
+Reading requires the viewer role for the tenant, and uploading requires the operator role. Mail without a tenant
+requires the same role for all tenants.
 """
 
 from typing import Annotated
@@ -33,23 +33,25 @@ class UploadRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: Slug | None = Field(
-        default=None, description="null for a mail, which belongs to the tenants with one of its addresses."
+        default=None, description="Slug of the tenant; null for a mail, whose tenants are found by its recipients."
     )
     file_name: str = Field(
-        min_length=1, max_length=files.LONGEST_NAME, description="Without slashes and control characters."
+        min_length=1, max_length=files.LONGEST_NAME, description="Name without slashes and control characters."
     )
-    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(
+        default=None, description="Size in bytes."
+    )
     replaces: UUID | None = Field(
-        default=None, description="Document to replace. It is removed when the file has been extracted."
+        default=None, description="Document to replace. It is removed after the extraction of the new file."
     )
-    reason: Note | None = Field(default=None, description="Reason of the replacement.")
+    reason: Note | None = Field(default=None, description="Reason for the replacement.")
 
 
 @routes.post(
     "/api/uploads",
     summary="Request an upload form",
     tags=["uploads"],
-    responses=responses({201: (UploadForm, "A form to post to S3.")}, 400, 404, 413, 415, 422, 429),
+    responses=responses({201: (UploadForm, "A form for uploading the file to S3.")}, 400, 404, 413, 415, 422, 429),
 )
 def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) -> Response[UploadForm]:
     """Return a form for uploading one file to S3."""
@@ -57,7 +59,7 @@ def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) ->
     assert bucket is not None  # the stack sets it
     if wanted.tenant is None:
         if wanted.replaces is not None:
-            raise RejectedRequestError("replaces requires tenant.")
+            raise RejectedRequestError("`replaces` requires `tenant`.")
         request.admit_in("Uploading without a tenant", Scope(None, UNASSIGNED))
         return answer(201, files.upload_form(bucket, None, wanted.file_name, request.now))
     tenant_id = request.admit("Uploading", wanted.tenant)
@@ -75,9 +77,9 @@ def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, r
 
 
 class UploadPage(BaseModel):
-    """Uploads in the order of arrival, and the cursor of the next page.
+    """Uploads and mail, oldest first, and the cursor of the next page.
 
-    `limit` counts files, not their documents.
+    `limit` counts files, not the documents in them.
     """
 
     uploads: list[Upload]
@@ -96,16 +98,18 @@ def list_uploads(
     key: Annotated[
         str | None,
         Query(
-            min_length=1, max_length=files.MAX_KEY_CHARS, description="The `key` of a form, for all visible tenants."
+            min_length=1,
+            max_length=files.MAX_KEY_CHARS,
+            description="`key` of an upload form. Searches all tenants that the caller may view.",
         ),
     ] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> UploadPage:
-    """Return uploads and mail with their documents and states."""
+    """Return a page of uploads and mail, with their documents and states."""
     if key is not None:
         if tenant is not None or cursor is not None:
-            raise RejectedRequestError("key cannot be combined with tenant or cursor.")
+            raise RejectedRequestError("`key` cannot be combined with `tenant` or `cursor`.")
         return UploadPage(uploads=_of_key(request, key), next_cursor=None)
     after = http.decode_cursor(cursor)
     tenant_id, slug = request.scope(tenant)

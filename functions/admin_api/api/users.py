@@ -1,7 +1,7 @@
 """`/api/users`: profiles of a tenant's users, their blocks and their offers.
 
-Reading requires the viewer role for the tenant, and changing the operator role. Users of other tenants do not exist.
-A profile may name the version that it replaces in If-Match. Without it, it replaces any version.
+Reading requires the viewer role for the tenant, and changes require the operator role. Users of other tenants are not
+found. A new profile replaces any version, unless `If-Match` names the version to replace.
 """
 
 import re
@@ -36,7 +36,7 @@ from functions.admin_api.http import NotFoundError, etag, is_current, required_v
 NO_USER = "There is no such user."
 LONGEST_ZONE = 64
 LONGEST_REACH = 20_100
-"""Kilometers: half of the equator."""
+"""In kilometers: half of the earth's circumference."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -47,24 +47,24 @@ def _written_out(value: object) -> object:
 
 
 Day = Annotated[date, BeforeValidator(_written_out)]
-"""Date, not a number or a time."""
+"""Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
-"""Number in a body: not text, and not NaN."""
+"""Number in a body; rejects text and NaN."""
 Age = Annotated[int, Field(ge=18, le=120), http.whole]
 
 
 class ProfileBody(BaseModel):
-    """Profile of a user, and of the users they seek."""
+    """Profile of a user, with criteria for the users to offer to them."""
 
     model_config = ConfigDict(extra="forbid")
 
     timezone: str = Field(
         min_length=1,
         max_length=LONGEST_ZONE,
-        description="IANA name, such as Europe/Berlin. Offers come at 9:00 there.",
+        description="IANA time zone, such as Europe/Berlin. Offers are made at 9:00 in this time zone.",
     )
     is_active: bool = Field(
-        default=True, strict=True, description="Whether this user is offered to others, and gets offers."
+        default=True, strict=True, description="Whether this user receives offers and is offered to others."
     )
     birth_date: Day
     gender: Gender
@@ -74,12 +74,12 @@ class ProfileBody(BaseModel):
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
     max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
-        description="Maximum distance of others."
+        description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
         default_factory=list,
         max_length=MAX_TRAITS,
-        description="Answers of the user, in the same order for all; null: not answered.",
+        description="Answers of the user, in the same order for all users; null if not answered.",
     )
 
 
@@ -126,13 +126,13 @@ class UserOffers(BaseModel):
     user_id: UUID
     tenant: str
     date: date
-    timezone: str = Field(description="Time zone of the offers, or of the profile before they exist.")
+    timezone: str = Field(description="Time zone of the offers. Before they exist, time zone of the profile.")
     status: Literal["none"] | JobState = Field(
-        description="none: not started, as before 9:00 of the date; failed: an operator must retry it."
+        description="none: not started, for example before 9:00. failed: an operator must retry it."
     )
-    offers: list[Offer] = Field(description="Best first. They do not change once the status is `completed`.")
+    offers: list[Offer] = Field(description="Offers, best first. They do not change after the status is `completed`.")
     completed_at: datetime | None
-    error: str | None = Field(description="Error of the last attempt.")
+    error: str | None = Field(description="Error of the last attempt; null without an error.")
 
 
 class BlockedUsers(BaseModel):
@@ -144,12 +144,12 @@ class BlockedUsers(BaseModel):
 
 routes = Routes()
 _STORED = responses(
-    {201: (UserProfile, "It is new."), 200: (UserProfile, "It replaces the one before.")},
+    {201: (UserProfile, "The profile was created."), 200: (UserProfile, "The profile was replaced.")},
     *(400, 404, 412, 413, 415, 422, 428, 429),
 )
 _STORED[200]["headers"] = _STORED[201]["headers"] = VERSIONED
 _SHOWN = responses(
-    {200: (UserProfile, "The profile."), 304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422
+    {200: (UserProfile, "The profile."), 304: (None, "Unchanged: `If-None-Match` contains the current ETag.")}, 404, 422
 )
 _SHOWN[200]["headers"] = VERSIONED
 _BLOCK = "/api/users/<user_id>/blocks/<blocked_id>"
@@ -166,7 +166,7 @@ def put_profile(
         Header(alias="If-Match", description="ETag of the profile to replace. Default: any version."),
     ] = None,
 ) -> Response[UserProfile]:
-    """Store a whole profile. The user is offered to others from the next 9:00 in their time zone."""
+    """Create or replace a profile. The user is offered to others from the next 9:00 in their time zone."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing a profile", slug)
     id_ = _id_of(user_id)
@@ -210,11 +210,11 @@ def show_profile(
     summary="Delete a user's profile",
     tags=["users"],
     responses=responses(
-        {204: (None, "It is removed, with the user's blocks and offers.")}, *(400, 404, 413, 415, 422, 429)
+        {204: (None, "The profile is deleted, with the user's blocks and offers.")}, *(400, 404, 413, 415, 422, 429)
     ),
 )
 def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Remove a user, who is no longer offered to others. Earlier offers of the user are withdrawn."""
+    """Delete a user. They are no longer offered to others, and earlier offers of them are withdrawn."""
     return _change(request, tenant, "Deleting a profile", profiles.remove, user_id)
 
 
@@ -222,10 +222,10 @@ def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> R
     _BLOCK,
     summary="Block a user",
     tags=["users"],
-    responses=responses({204: (None, "They are not offered to each other again.")}, 400, 404, 413, 415, 422, 429),
+    responses=responses({204: (None, "The users are no longer offered to each other.")}, 400, 404, 413, 415, 422, 429),
 )
 def block_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Never offer two users to each other again. Earlier offers of each other are withdrawn."""
+    """Block a user. The two are no longer offered to each other, and earlier offers are withdrawn."""
     return _change(request, tenant, "Blocking", profiles.block, user_id, blocked_id)
 
 
@@ -233,7 +233,7 @@ def block_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant 
     _BLOCK,
     summary="Unblock a user",
     tags=["users"],
-    responses=responses({204: (None, "There is no such block.")}, *(400, 404, 413, 415, 422, 429)),
+    responses=responses({204: (None, "The block no longer exists.")}, *(400, 404, 413, 415, 422, 429)),
 )
 def unblock_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
     """Remove a block. A block by the other user remains."""
@@ -241,7 +241,7 @@ def unblock_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenan
 
 
 def _change(request: Request, tenant: str | None, doing: str, act: Callable[..., bool], *users: str) -> Response[None]:
-    """Change a user in a transaction, repeated after a conflict."""
+    """Change a user in a transaction, and retry after a conflict."""
     tenant_id = request.admit(doing, request.slug(tenant))
     ids = [_id_of(user) for user in users]
     by = request.caller.require_subject()
@@ -254,12 +254,12 @@ def _change(request: Request, tenant: str | None, doing: str, act: Callable[...,
     "/api/users/<user_id>/blocks",
     summary="List blocked users",
     tags=["users"],
-    responses=responses({200: (BlockedUsers, "A page, the latest first.")}, 404, 422),
+    responses=responses({200: (BlockedUsers, "A page, latest first.")}, 404, 422),
 )
 def list_blocks(
     request: Request, user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> BlockedUsers:
-    """List the users that this user has blocked. Nothing shows the users that have blocked this one."""
+    """List the users that this user has blocked. Users who have blocked this user are not shown."""
     tenant_id, _ = request.tenant(tenant)
     id_, after = _id_of(user_id), http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
@@ -274,15 +274,15 @@ def list_blocks(
     "/api/users/<user_id>/offers",
     summary="Show a user's offers",
     tags=["users"],
-    responses=responses({200: (UserOffers, "The offers, or their progress.")}, 404, 422),
+    responses=responses({200: (UserOffers, "The offers and their status.")}, 404, 422),
 )
 def show_offers(
     request: Request,
     user_id: Id,
     tenant: OneTenant = None,
-    date: Annotated[Day | None, Query(description="In the user's own calendar. Default: today there.")] = None,
+    date: Annotated[Day | None, Query(description="Date in the user's time zone. Default: today.")] = None,
 ) -> UserOffers:
-    """Show the offers of a user for a date. Users without a profile have none."""
+    """Return the offers of a user for a date."""
     tenant_id, slug = request.tenant(tenant)
     id_ = _id_of(user_id)
     with request.database.tenant(tenant_id) as connection:

@@ -24,20 +24,20 @@ export class ApiError extends Error {
 }
 
 const BY_GATEWAY: Record<number, string> = {
-  401: "Your session has ended: sign in again.",
-  403: "You do not have access to this.",
-  429: "Too many requests. Reload in a few seconds.",
-  503: "The API is busy. Reload in a few seconds.",
-  504: "The API took too long to answer. Reload.",
+  401: "Your session has ended. Sign in again.",
+  403: "You do not have permission to do this.",
+  429: "Too many requests. Wait a few seconds, then retry.",
+  503: "The API is busy. Wait a few seconds, then retry.",
+  504: "The API timed out. If you made a change, check whether it was applied before you retry.",
 };
 
-// Returns the body of a GET response.
+// Returns the JSON body of a GET response.
 export async function get<Data>(path: string, query: Query = {}, signal?: AbortSignal): Promise<Data> {
   return (await requestJson<Data>("GET", path, { query, signal })).data;
 }
 
-// Sends a change with a JSON body (null: none; a text is JSON already). `etag` is the version that was read. Raises
-// ApiError, 412 if someone else has changed it.
+// Sends a change with a JSON body. A string is sent as it is; null sends no body. `etag`: the version that was read.
+// Throws ApiError, with status 412 if another user has changed the object.
 export function send<Data>(
   method: Exclude<Method, "GET">,
   path: string,
@@ -60,7 +60,7 @@ export function send<Data>(
   });
 }
 
-// An image of a page as a Blob, because an image URL cannot carry a token; and the number of pages.
+// Returns the image of a page as a Blob, because an image URL cannot carry a token, and the number of pages.
 export async function getPageImage(path: string, signal?: AbortSignal) {
   const response = await request("GET", path, { signal });
   return { image: await response.blob(), pages: Number(response.headers.get("x-pages")) };
@@ -69,7 +69,7 @@ export async function getPageImage(path: string, signal?: AbortSignal) {
 // ETag of a version, as the API writes it.
 export const etagOf = (version: number | null) => `"${version}"`;
 
-// Parses JSON. A number that JavaScript would write differently (1.0, or one too large for it) keeps its notation.
+// Parses JSON. Numbers that JavaScript would write differently (such as 1.0, or very large ones) keep their notation.
 export function parseJsonExact(text: string): unknown {
   const keep = (_name: string, value: unknown, context?: { source?: string }) =>
     typeof value === "number" && JSON.rawJSON && context?.source && String(value) !== context.source
@@ -92,7 +92,7 @@ async function requestJson<Data>(
   return { data: (exact ? parseJsonExact(await response.text()) : await response.json()) as Data, etag, status };
 }
 
-// Returns the file of a GET response, or null if it contains JSON instead.
+// Returns the file of a GET response, or null if the response has no file name.
 export async function getFile(path: string, query: Query = {}, signal?: AbortSignal): Promise<File | null> {
   const response = await request("GET", path, { query, signal });
   const name = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "")?.[1];
@@ -128,25 +128,25 @@ async function messageOf(response: Response): Promise<string> {
   if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
     return ((await response.json()) as Schemas["Problem"]).detail;
   }
-  return BY_GATEWAY[response.status] ?? `The API failed (${response.status}). Reload.`;
+  return BY_GATEWAY[response.status] ?? `The API failed (HTTP ${response.status}). Wait a few seconds, then retry.`;
 }
 
-// From the start of a request to the start of the next one, for data that changes while it is visible: a change is
-// shown within 1 s if a response takes no longer than 100 ms.
+// Interval between the starts of two requests, for data that changes while it is visible. A change is shown within 1 s
+// if a response takes at most 100 ms.
 export const POLL_FAST_SECONDS = 0.9;
-// For small responses on which others depend: when one changes (`version`), the others are requested immediately.
+// For small responses that others depend on. When one changes (`version`), the others are requested immediately.
 export const POLL_LEADER_SECONDS = 0.8;
-// For responses that depend on another one or rarely change, so that many pages can be open before the gateway rejects
-// requests.
+// For responses that depend on another one or rarely change. Frequent polling by many open pages would exceed the rate
+// limit of the gateway.
 export const POLL_SLOW_SECONDS = 5;
-const MIN_PAUSE = 0.25; // part of the interval that always passes between a response and the next request
+const MIN_PAUSE = 0.25; // minimum wait between a response and the next request, as a share of the interval
 const QUIET_SECONDS = 600;
 export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// Time of the last change or user input; listeners to it; and listeners that wait longer than a moment,
-// except for changes made here.
+// `active`: time of the last change or user input. `slow`: refreshes of idle pages, which input wakes. `steady`:
+// refreshes with a long interval, which a change by this user wakes.
 let active = Date.now();
 const slow = new Set<() => void>();
 const steady = new Set<() => void>();
@@ -181,11 +181,11 @@ export type QueryResult<Data> = {
   reload: () => void;
 };
 
-// Requests a resource, again when the question changes, and every `every` seconds while the page is visible (0: never).
-// `question` is [path, query]; null requests nothing. Data stays visible until there is newer data for the path. Data
-// that is unchanged, by its ETag, is not sent again.
-// `exact`: numbers keep their notation, for views that show or edit JSON. `version`: of the object that the data
-// depends on; a new version repeats the request immediately (null: not known yet).
+// Requests a resource when `question` changes, and every `every` seconds while the page is visible (0: only once).
+// `question`: [path, query], or null for no request. Data stays visible until newer data for the path arrives. With the
+// ETag, unchanged data is not transferred again.
+// `exact`: numbers keep their notation, for views that show or edit JSON. `version`: version of the object that the
+// data depends on (null if unknown). A new version repeats the request immediately.
 export function useQuery<Data>(
   question: readonly [string, Query] | null,
   { every = 0, exact = false, version = null }: { every?: number; exact?: boolean; version?: unknown } = {},

@@ -1,4 +1,4 @@
-// The console: signs the user in and shows the view of the address.
+// Entry point of the console: signs the user in and shows the view for the address.
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ import { type View as ConsoleView, VIEWS } from "./views";
 function Missing() {
   return (
     <Notice isWholePage title="Page not found">
-      No page has this address. <a href={navigate.href(homeOf(currentSession()))}>Go to the first page</a>.
+      There is no page at this address. <a href={navigate.href(homeOf(currentSession()))}>Go to the start page</a>.
     </Notice>
   );
 }
@@ -52,7 +52,7 @@ function App({ session, failure }: { session: Session; failure: Error | null }) 
   return <SignInPage title={title} session={session} failure={failure} />;
 }
 
-// Browsers request the icon again after a change of the address, relative to the new one.
+// Makes the URL of the icon absolute, because browsers resolve it again when the address changes.
 function pinIcon() {
   const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
   if (icon) {

@@ -1,4 +1,4 @@
-// Features of browsers that TypeScript does not know yet.
+// Browser features that TypeScript does not declare yet.
 
 interface JSON {
   // Numbers that keep their notation. Absent in older browsers.

@@ -1,4 +1,4 @@
-// Permissions of the signed-in user: actions without permission are not offered. The API decides in any case.
+// Permissions of the signed-in user. The console hides actions without permission; the API enforces permissions.
 
 import { currentSession } from "./current_session";
 
@@ -18,6 +18,6 @@ export function canSeeAllTenants() {
   return currentSession().groups.includes(EVERY_TENANT);
 }
 
-// The first view: clerks see their tenant's clusters, admins and operators of all tenants see the queues.
+// Start page: the overview for admins and for users of all tenants, the clusters for other users.
 export const homeOf = ({ groups }: { groups: string[] }) =>
   groups.includes("admin") || groups.includes(EVERY_TENANT) ? "overview" : "clusters";

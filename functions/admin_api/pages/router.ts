@@ -1,14 +1,14 @@
-// Current view: the words of the path below the console's root, and the query. Every view can be linked to. A trailing
-// slash changes nothing.
+// The current route: path segments below the console's root, and the query. Every view has an address. A trailing slash
+// is ignored.
 
 import { useEffect, useState } from "preact/hooks";
 
 type QueryValue = string | number | boolean | null | undefined;
-// A list is a parameter given several times. Empty values are omitted.
+// A list repeats its parameter. Empty values are omitted.
 export type Query = Record<string, QueryValue | readonly QueryValue[]>;
 export type Route = { segments: string[]; query: URLSearchParams };
 
-// Scripts are served from /console/assets/, whatever the console itself is served under.
+// Scripts are in assets/ below the console's root, so their URL yields the root.
 export const ROOT = new URL("../", import.meta.url);
 
 const listeners = new Set<() => void>();
@@ -22,7 +22,7 @@ function decoded(word: string) {
   try {
     return decodeURIComponent(word);
   } catch {
-    return word; // not encoded text, so it names no view
+    return word; // invalid encoding, so no view has this name
   }
 }
 
@@ -58,7 +58,7 @@ function notify() {
   }
 }
 
-// Goes to a view without loading the page.
+// Shows a view without reloading the page.
 export function navigate(path: string, query: Query = {}, { replace = false } = {}) {
   navigate.to(navigate.href(path, query), { replace });
 }
@@ -76,8 +76,8 @@ navigate.to = (href: string, { replace = false } = {}) => {
 
 addEventListener("popstate", notify);
 
-// A click on an internal link changes the view; with a modifier or another target, the browser handles it. Links in SVG
-// have objects instead of strings as properties, so attributes are read.
+// A click on an internal link changes the view. The browser handles clicks with a modifier key or another target. The
+// attribute is read because the `href` property of an SVG link is an object.
 addEventListener("click", (event) => {
   const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
   const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;

@@ -72,7 +72,7 @@ export class Session {
     return this.claims["cognito:groups"] ?? [];
   }
 
-  // A valid token, or null if the session has ended, which notifies all listeners.
+  // Returns a valid token, or null if the session has ended. The end of the session notifies all listeners.
   async token(): Promise<string | null> {
     if (this.#tokens && this.#tokens.claims.exp - Date.now() / 1000 < RENEW_BEFORE_SECONDS) {
       await this.renew();
@@ -83,7 +83,7 @@ export class Session {
     return this.#tokens?.id ?? null;
   }
 
-  // One renewal at a time. If it fails temporarily, the current token stays.
+  // Renews the token. Concurrent calls share one renewal. After a temporary failure, the current token stays in use.
   renew() {
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = null;
@@ -139,7 +139,7 @@ export class Session {
     this.#become("signed-in");
   }
 
-  // The tokens have expired: the user is informed, and can sign in again on this page.
+  // Ends the session. The page then shows a notice and a sign-in button.
   end() {
     this.#forget();
     this.#become("ended");
@@ -161,7 +161,7 @@ export class Session {
     }
   }
 
-  // Goes to the issuer, which returns to the current page.
+  // Redirects to the issuer, which redirects back to the current page.
   async signIn() {
     const server = await this.server();
     const back = /\/signed-(in|out)$/.test(location.pathname) ? new URL("../console", ROOT).href : location.href;
@@ -197,7 +197,7 @@ export class Session {
       try {
         await oauth.revocationRequest(server, this.client, oauth.None(), refresh, this.options);
       } catch {
-        // Tokens that cannot be revoked expire.
+        // A token that cannot be revoked expires later.
       }
     }
     const back = new URL("signed-out", ROOT).href;
@@ -235,11 +235,11 @@ async function discovered({ discovery, issuer }: SignInConfig) {
     const answer = await fetch(discovery, { headers: { accept: "application/json" } });
     return await oauth.processDiscoveryResponse(new URL(issuer), answer);
   } catch {
-    throw new SignInError(`The issuer ${issuer} cannot be reached, so that nobody can sign in just now.`);
+    throw new SignInError(`The sign-in service ${issuer} cannot be reached. Wait a few minutes, then reload.`);
   }
 }
 
-// Exchanges the code of the issuer for tokens. Returns the address of the page that started the sign-in.
+// Exchanges the issuer's code for tokens. Returns the address of the page that started the sign-in.
 export async function finishSignIn(session: Session, url: URL) {
   const state = url.searchParams.get("state") ?? "";
   const key = SIGN_IN_KEY + state;
@@ -273,7 +273,7 @@ export async function finishSignIn(session: Session, url: URL) {
   } catch (error) {
     const { error_description, error: code, message } = error as Error & { error_description?: string; error?: string };
     const reason = error_description ?? code ?? message;
-    throw new SignInError(`The issuer did not sign you in: ${reason}`);
+    throw new SignInError(`Sign-in failed: ${reason}`);
   }
   return new URL(signIn.back).origin === ROOT.origin ? signIn.back : home;
 }

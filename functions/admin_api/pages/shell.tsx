@@ -13,7 +13,7 @@ import { ZoneSwitch } from "./ui/format";
 import { ShortcutsHelp } from "./ui/shortcuts";
 import type { Views } from "./views";
 
-const MAX_LISTED = 100; // tenants in the list; with more, the field takes the slug of any
+const MAX_LISTED = 100; // tenants in the list; if there are more, users can type any slug
 
 function TenantChoice({ route, session }: { route: Route; session: Session }) {
   const { every, slugs } = tenantsOf(session);
@@ -63,7 +63,7 @@ function TenantChoice({ route, session }: { route: Route; session: Session }) {
       <label class="tenant">
         Tenant
         <select value={tenant} onChange={(event) => choose(event.currentTarget.value)}>
-          {!isListed && <option value={tenant}>{tenant === UNASSIGNED ? "Without a tenant" : tenant}</option>}
+          {!isListed && <option value={tenant}>{tenant === UNASSIGNED ? "Unassigned" : tenant}</option>}
           {options.map(([slug, label]) => (
             <option value={slug}>{label}</option>
           ))}
@@ -78,7 +78,7 @@ function TenantChoice({ route, session }: { route: Route; session: Session }) {
   ) : null;
 }
 
-// `last`: the tenant for views without unassigned objects.
+// `last`: the last displayed tenant, for views without unassigned objects.
 function Links({
   route,
   tenant,
@@ -121,18 +121,18 @@ export function Shell({
       children
     ) : tenantsOf(session).every ? (
       <Notice isWholePage title="Choose a tenant">
-        Your role covers all tenants. Choose one at the top of the page.
+        You can access all tenants. Choose one at the top of the page.
       </Notice>
     ) : (
       <Notice isWholePage title="You have no access yet">
-        Your account belongs to no tenant. Ask an admin to add you to the group <code>tenant:</code> and the slug, then
-        sign out and in again.
+        Your account is not assigned to a tenant. Ask an admin to add you to the group <code>tenant:</code> followed by
+        your tenant’s slug. Then sign out and sign in again.
       </Notice>
     );
   return (
     <>
       <a class="skip" href="#content">
-        Skip to the content
+        Skip to main content
       </a>
       <header class="top">
         <a class="brand" href={navigate.href("", { tenant: last })}>
@@ -158,7 +158,7 @@ export function Shell({
       <footer>
         <ShortcutsHelp />{" "}
         <a href={LICENSES} target="_blank" rel="noreferrer">
-          Licenses of third-party software
+          Third-party licenses
         </a>
         <span class="quiet">
           Updates every second, or every {SLOW_SECONDS} seconds after {QUIET_MINUTES} minutes without changes or input.
@@ -213,8 +213,8 @@ export function SignInPage({
       )}
       <p>
         {ended
-          ? "Nothing was lost. Sign in again to return to this page."
-          : "See clusters, differences, reviews and failed work items."}
+          ? "Sign in again to return to this page."
+          : "Review matched documents, differences and failed work items."}
       </p>
       <button ref={button} class="main" type="button" disabled={busy} onClick={signIn}>
         Sign in

@@ -12,8 +12,8 @@ export function showsUnassigned(view: string) {
   return WITH_UNASSIGNED.includes(view);
 }
 
-// The displayed tenant: from the address, the last one, or the first of the token. "Unassigned" is not remembered as
-// the last one, and is replaced in views without unassigned objects.
+// The displayed tenant: the one in the address, else the last one, else the first one in the token. UNASSIGNED is never
+// stored as the last tenant. Views without unassigned objects show the last tenant instead.
 export function tenantOf(route: Route, session: User): string | null {
   const named = route.query.get("tenant");
   if (named === UNASSIGNED && showsUnassigned(route.segments[0])) {

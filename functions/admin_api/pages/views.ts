@@ -1,5 +1,5 @@
-// Views by the first segment of the path, in the order of the navigation. A new view needs a line here and its name in
-// VIEWS of console.py. Each view has a folder; shared components are in ui/.
+// Views by the first path segment, in the order of the navigation. A new view needs a line here and its name in VIEWS
+// of console.py. Each view has a folder; shared components are in ui/.
 
 import type { FunctionComponent } from "preact";
 import { Audit } from "./audit/audit";
@@ -19,8 +19,8 @@ import { Reviews } from "./reviews/reviews";
 import { Task } from "./tasks/task";
 import { Tasks } from "./tasks/tasks";
 
-// `view` shows the first segment alone, `detail` the second one (`id`; all are `segments`). A view without `title` is
-// not in the navigation, where `parent` is current instead. `worksWithoutTenant`: the view does not require a tenant.
+// `view` is shown for paths with one segment, `detail` for longer ones. `id` is the second segment. A view without
+// `title` is not in the navigation; `parent` is marked as current instead. `worksWithoutTenant`: requires no tenant.
 export type View = {
   title?: string;
   parent?: string;

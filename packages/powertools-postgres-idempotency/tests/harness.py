@@ -27,7 +27,7 @@ LAMBDA_SECONDS = 900.0
 
 Connection = psycopg.Connection[Any]
 NewLayer = Callable[[], BasePersistenceLayer]
-"""Returns another layer over the same records, like another process has."""
+"""Returns another layer over the same records, as in another process."""
 
 
 class Time:
@@ -89,11 +89,11 @@ class Orders:
 
 
 class Killed(BaseException):
-    """Stands for the death of the process: Powertools and the layer do nothing after it."""
+    """Simulates a killed process: Powertools and the layer do nothing after it."""
 
 
 def lose(orders: Orders) -> None:
-    """Run until the process dies in the middle of the function."""
+    """Simulate a process that is killed in the middle of the function."""
     orders.answer = Killed()
     with pytest.raises(Killed):
         orders.place(order=ORDER)
@@ -101,12 +101,12 @@ def lose(orders: Orders) -> None:
 
 
 def rows(admin: Connection) -> list[dict[str, Any]]:
-    """All records, as dicts."""
+    """Return all records as dicts."""
     return admin.cursor(row_factory=dict_row).execute("SELECT * FROM idempotency").fetchall()
 
 
 class Flaky:
-    """Connections whose next transactions fail: before they commit, or after they did."""
+    """Connections whose next transactions fail before or after the commit."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -126,11 +126,11 @@ class Flaky:
 
 
 def lost(connection: Connection) -> Exception:
-    """Break the connection as a network does."""
+    """Break the connection like a network failure."""
     connection.pgconn.finish()
     return psycopg.OperationalError("the connection is lost")
 
 
 def open_pool(url: str, **options: Any) -> ConnectionPool[Connection]:
-    """A pool for tests: it connects at the first use."""
+    """Return a pool for tests, which connects at the first use."""
     return ConnectionPool(url, **{"open": True, "min_size": 0, "max_size": 4} | options)

@@ -39,7 +39,7 @@ def another(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistenc
 
 
 def overtaken(late: PostgresPersistence, newer: Orders, clock: Time, **how: Any) -> Orders:
-    """Orders whose run exceeds its deadline, so that `newer` runs during it."""
+    """Return orders whose run exceeds its deadline, so that `newer` runs during it."""
     orders = Orders(late, left=10, **how)
 
     def during() -> None:

@@ -1,4 +1,4 @@
-"""The database's clock decides, whatever the clocks of processes say."""
+"""The database's clock decides, regardless of the clocks of processes."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -64,7 +64,7 @@ def test_result_survives_clock_skew(clock: Time, one_by: float, other_by: float,
     assert processes.runs() == 1
 
 
-def test_process_clocks_would_run_it_twice(clock: Time, pool: ConnectionPool[Connection]) -> None:
+def test_skewed_process_clocks_run_function_twice(clock: Time, pool: ConnectionPool[Connection]) -> None:
     processes = Processes(clock, -HOUR, 0.0, lambda: PostgresPersistence(pool.connection, clock=clock))
     processes.one.during = processes.place_other
     processes.place_one()

@@ -26,14 +26,14 @@ from powertools_postgres_idempotency import Connect, PostgresPersistence
 THREADS = 6
 PROCESSES = 3
 PATIENCE = 60.0
-"""Seconds that threads and processes wait for each other at most."""
+"""Maximum seconds that threads and processes wait for each other."""
 
 
 class Together:
     """Connections on which the first transactions of all threads overlap.
 
-    No thread begins a second transaction before all first ones have ended. If a layer looks before it claims, all
-    threads have looked before any of them claims.
+    No thread begins a second transaction before all first ones have ended. If a layer checks before it claims, all
+    threads have checked before any of them claims.
     """
 
     def __init__(self, connect: Connect, parties: int) -> None:
@@ -55,7 +55,7 @@ class Together:
 
 
 class LooksFirst(PostgresPersistence):
-    """A mutant that looks whether the key is free and then claims it."""
+    """A mutant that checks whether the key is free and then claims it."""
 
     def _put_record(self, data_record: DataRecord) -> None:
         try:
@@ -98,7 +98,7 @@ def repeatable_read(connection: Connection) -> None:
 def outcomes(
     url: str, kind: type[PostgresPersistence], *, shared: bool = False, configure: Any = read_committed
 ) -> Counter[str]:
-    """Outcomes of threads that place the same order. A run continues when all threads have tried."""
+    """Return the outcomes of threads that place the same order. Runs continue after all threads tried."""
     found: Counter[str] = Counter()
     lock = Lock()
     all_tried = Barrier(THREADS, timeout=PATIENCE)
@@ -134,7 +134,7 @@ Situation = pytest.mark.parametrize("situation", ["new key", "expired result", "
 
 
 def prepare(situation: str, admin: Connection, store: PostgresPersistence) -> None:
-    """Bring the key into this situation."""
+    """Put the key into this situation."""
     if situation == "expired result":
         Orders(store).place(order=ORDER)
         age(admin)
@@ -156,7 +156,7 @@ def test_exactly_one_thread_runs(
 
 
 @Situation
-def test_layer_that_looks_first_is_caught(
+def test_check_then_claim_runs_more_than_once(
     situation: str, url: str, admin: Connection, store: PostgresPersistence
 ) -> None:
     prepare(situation, admin, store)

@@ -37,7 +37,7 @@ def test_same_payload_runs_once(layer: BasePersistenceLayer) -> None:
     assert orders.runs == 1
 
 
-def test_another_process_gets_the_result(new_layer: NewLayer) -> None:
+def test_other_process_gets_stored_result(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
     one.place(order=ORDER)
 
@@ -226,7 +226,7 @@ def test_run_after_expiry_is_stored(layer: BasePersistenceLayer, clock: Time) ->
 # Concurrent calls
 
 
-def test_concurrent_call_is_refused(new_layer: NewLayer) -> None:
+def test_concurrent_call_is_rejected(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
 
     def while_it_runs() -> None:
@@ -239,7 +239,7 @@ def test_concurrent_call_is_refused(new_layer: NewLayer) -> None:
     assert (one.runs, other.runs) == (1, 0)
 
 
-def test_refused_call_does_not_release_key(new_layer: NewLayer) -> None:
+def test_rejected_call_does_not_release_key(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
 
     def while_it_runs() -> None:
@@ -265,7 +265,7 @@ def test_lost_run_is_repeated_after_deadline_in_milliseconds(layer: BasePersiste
     assert orders.runs == 2
 
 
-def test_run_lost_at_deadline_is_repeated_at_once(layer: BasePersistenceLayer, clock: Time) -> None:
+def test_run_lost_at_deadline_is_repeated_immediately(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, left=0)
     lose(orders)
     clock.advance(milliseconds=2)
@@ -353,7 +353,7 @@ def test_failed_function_leaves_no_record(layer: BasePersistenceLayer) -> None:
         layer.get_record(ORDER)
 
 
-def test_non_json_result_is_refused(layer: BasePersistenceLayer) -> None:
+def test_non_json_result_is_rejected(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.answer = {"when": object()}
     with pytest.raises(IdempotencyPersistenceLayerError, match="Failed to update record state to success") as raised:

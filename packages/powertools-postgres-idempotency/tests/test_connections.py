@@ -1,4 +1,4 @@
-"""Any pool or connection works, whatever its settings."""
+"""Any pool or connection works, regardless of its settings."""
 
 from typing import Any
 from uuid import uuid4

@@ -21,7 +21,7 @@ SECRET = "DE02120300000000202051"  # an account number
 
 
 def cause(action: Callable[[], object]) -> BaseException:
-    """The cause that Powertools' error names."""
+    """Return the cause of Powertools' error."""
     with pytest.raises(IdempotencyPersistenceLayerError) as raised:
         action()
     assert raised.value.__cause__ is not None

@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from harness import ORDER, PLACED, NewLayer, Orders, Time
 
 
-def test_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -> None:
+def test_same_key_with_other_payload_is_rejected(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total")
     orders.place(order=ORDER)
     with pytest.raises(IdempotencyValidationError):
@@ -19,7 +19,7 @@ def test_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -
     assert orders.runs == 1
 
 
-def test_another_payload_is_refused_during_first_run(new_layer: NewLayer) -> None:
+def test_other_payload_during_run_is_rejected(new_layer: NewLayer) -> None:
     how: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
     one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
 
@@ -32,7 +32,7 @@ def test_another_payload_is_refused_during_first_run(new_layer: NewLayer) -> Non
     assert one.place(order=ORDER) == PLACED
 
 
-def test_refused_payload_is_not_cached(new_layer: NewLayer) -> None:
+def test_rejected_payload_is_not_cached(new_layer: NewLayer) -> None:
     how: dict[str, Any] = {
         "event_key_jmespath": "order_id",
         "payload_validation_jmespath": "total",

@@ -81,7 +81,7 @@ def test_tenant_sample_separates_tenants(url: str, admin: Connection) -> None:
         admin.execute("DROP SCHEMA shop CASCADE")
 
 
-def test_tidying_deletes_expired_rows_only(store: PostgresPersistence, admin: Connection) -> None:
+def test_cleanup_deletes_only_expired_rows(store: PostgresPersistence, admin: Connection) -> None:
     for number in range(3):
         Orders(store).place(order={"order_id": number})
     (expired, *kept) = (row["key"] for row in rows(admin))
@@ -91,7 +91,7 @@ def test_tidying_deletes_expired_rows_only(store: PostgresPersistence, admin: Co
     assert {row["key"] for row in rows(admin)} == set(kept)
 
 
-def test_tidying_skips_keys_being_claimed(store: PostgresPersistence, admin_url: str, admin: Connection) -> None:
+def test_cleanup_skips_keys_being_claimed(store: PostgresPersistence, admin_url: str, admin: Connection) -> None:
     orders = Orders(store)
     orders.place(order=ORDER)
     admin.execute("UPDATE idempotency SET expires_at = now() - interval '1 second'")
@@ -103,7 +103,7 @@ def test_tidying_skips_keys_being_claimed(store: PostgresPersistence, admin_url:
     assert orders.runs == 1
 
 
-def test_tidying_uses_the_index(admin: Connection) -> None:
+def test_cleanup_uses_expiry_index(admin: Connection) -> None:
     admin.execute("SET enable_seqscan = off")
 
     assert "idempotency_by_expiry" in str(admin.execute("EXPLAIN " + TIDYING).fetchall())
@@ -119,7 +119,7 @@ def test_table_section_lists_all_columns(admin: Connection) -> None:
     assert sorted(listed) == sorted(name for (name,) in found)
 
 
-def test_numbers_are_those_of_the_code() -> None:
+def test_readme_numbers_match_code() -> None:
     assert f"lost {GRACE_SECONDS:g} seconds after" in README
     assert TRIES == 3
     assert "runs up to three times" in README

@@ -102,7 +102,10 @@ def is_same(name: str, a: str, b: str) -> bool:
 
 
 def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
-    """Count the fields of a header or line pair. `on_page(name, value)`: a page shows it."""
+    """Count the fields of a header or line pair.
+
+    `on_page(name, value)` returns whether a page shows the value.
+    """
     counts = Counts()
     left = list(read)
     for name, value in truth:

@@ -33,10 +33,10 @@ class Mistake:
     rule: str
     """Rule of a false link. Empty for a missed link."""
     probability: float | None
-    """Stored probability of a false link. For a missed link, without other candidates."""
+    """Stored probability of a false link. For a missed link, computed without other candidates."""
     bits: float | None
     waterfall: str
-    """Features with levels and bits. Empty for document types that are never matched."""
+    """Features with levels and bits. Empty for document types that cannot match."""
     reason: str
     """Reason why the child has no match or needs review."""
 

@@ -31,7 +31,7 @@ MISSING = 3
 
 
 def ours(taught: Half) -> Callable[[Half], Scores]:
-    """Match weights, each pair for itself."""
+    """Match weights, with each pair scored independently."""
     weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
@@ -42,7 +42,7 @@ def ours(taught: Half) -> Callable[[Half], Scores]:
 
 
 def ours_decided(taught: Half) -> Callable[[Half], Scores]:
-    """Match weights, and the rules that decide among all candidates of a document: 1 where a link is made."""
+    """Match weights and matching rules: 1 for pairs that the rules link, else 0."""
     weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:

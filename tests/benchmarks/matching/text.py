@@ -53,7 +53,7 @@ class Similarity:
     goal: float
     agreement: Agreement
     forced: Agreement
-    """With all pairs of the assignment, as if every row of the shorter table had a partner."""
+    """Agreement if every row of the shorter table is paired."""
     seconds: float
 
 

@@ -59,7 +59,7 @@ _ROW = next(row for row in WORKERS if row.name == "matching")
 
 
 def measure() -> Waited:
-    """Run one invocation with ten ambiguous documents and the permits of the worker table."""
+    """Run one invocation with ten ambiguous documents and the deployed permits."""
     with temporary_server() as server, Server(otherwise=_answer) as model:
         url = server.create_database(_DATABASE)
         apply(url, MIGRATIONS)

@@ -109,7 +109,7 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured
     print(f"{documents} documents loaded in {seconds:.0f} s")  # noqa: T201
     worker = server.url("scale", "counterfoil_worker")
     sample = Random(1).sample(settled, min(1_000, len(settled)))  # reproducible
-    measure.search(worker, sample)  # warms the cache
+    measure.search(worker, sample)  # warms up the cache
     search = measure.search(worker, sample)
     half = len(arriving) // 2  # in order of arrival, so that most children follow their parents
     speeds = measure.throughput(worker, arriving[:half], 1), measure.throughput(worker, arriving[half:], 2)
@@ -146,7 +146,7 @@ def _report(found: Measured) -> None:
 
 
 def _compare(small: Measured, large: Measured) -> None:
-    """Print how costs grow with the archive, and a projection to ten times the larger one."""
+    """Print how costs grow with the archive, and project them to ten times its size."""
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio
     print(  # noqa: T201
@@ -156,8 +156,8 @@ def _compare(small: Measured, large: Measured) -> None:
     size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * max(1.0, search)
     print(  # noqa: T201
         f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1."
-        " Each key of a search is one index lookup, and ten times the keys add less than one index level. The holders"
-        " per key are bounded, and a tenant's supplier has as many as before."
+        " Each key of a search is one index lookup, and ten times as many keys add less than one index level. The"
+        " number of documents per key is bounded, and does not grow for a tenant's supplier."
     )
 
 

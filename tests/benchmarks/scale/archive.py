@@ -1,4 +1,4 @@
-"""Generated archive: tenants of very different sizes, suppliers, and deals with their documents."""
+"""Generated archive: tenants of very different sizes, suppliers and their deals."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _TRADES = """
 Stahl Elektro Papier Chemie Logistik Technik Medizin Holz Kunststoff Werkzeug Bau Textil
 """.split()  # noqa: SIM905
 _FORMS = ["GmbH", "AG", "KG", "GmbH & Co. KG", "S.r.l.", "B.V.", "Ltd", "SARL"]
-_DOCUMENTS_A_SUPPLIER = 150
+_DOCUMENTS_PER_SUPPLIER = 150
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Tenant:
         self.number, self.size = number, size
         self._random = Random(f"{seed}/{number}")
         self._own = [self._firm() for _ in range(2)]
-        self._suppliers = [self._firm() for _ in range(max(5, size // _DOCUMENTS_A_SUPPLIER))]
+        self._suppliers = [self._firm() for _ in range(max(5, size // _DOCUMENTS_PER_SUPPLIER))]
         self._articles = [
             [
                 (f"{self._random.randrange(10**5):05}", self._words(), f"{self._random.uniform(1, 400):.2f}")

@@ -1,4 +1,4 @@
-"""Bulk load of an archive: documents, keys, matches and clusters, as matching stores them."""
+"""Bulk load of an archive with documents, keys, matches and clusters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -124,7 +124,7 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """Return stated keys, and searched keys unless the number decides the order."""
+    """Return stated keys, and search keys unless the reference decides the match."""
     named = [order] if order is not None and rules.references(child, order) else []
     return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 

@@ -99,7 +99,7 @@ class Speed:
     p95_ms: float
     """For a single document, from claim to settlement."""
     invocation_p95_ms: float
-    """For a single document's throughput invocation, with batch handling, log and metrics."""
+    """For the whole invocation of a single document, including log and metrics."""
 
     @property
     def per_second(self) -> float:

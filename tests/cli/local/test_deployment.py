@@ -100,7 +100,7 @@ def test_missing_cdk_error_suggests_make_setup(tmp_path: Path, monkeypatch: pyte
             "python -m infra: Subprocess exited with error 1\n",
             "JSIIError: the cache is writable by others.",
         ),
-        ("", "it gives no reason."),
+        ("", "no reason was given."),
     ],
 )
 def test_reason_of_a_failed_deployment_is_extracted(output: str, reason: str):

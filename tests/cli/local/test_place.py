@@ -62,7 +62,7 @@ def test_lock_survives_removal_of_its_folder(place: CloudFolder, holder: IO[str]
         assert (place.folder / "lock").exists()
 
 
-def test_clear_deletes_only_files_of_the_cloud(place: CloudFolder):
+def test_clear_deletes_only_the_clouds_files(place: CloudFolder):
     place.logs.mkdir(parents=True)
     precious = place.folder / "precious.txt"
     precious.write_text("mine")
@@ -73,7 +73,7 @@ def test_clear_deletes_only_files_of_the_cloud(place: CloudFolder):
 def test_too_little_disk_space_is_refused(place: CloudFolder, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
-    with pytest.raises(CloudError, match="Only 1 MB are free"):
+    with pytest.raises(CloudError, match="has only 1 MB of free space"):
         place.check_space()
 
 

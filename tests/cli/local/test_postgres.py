@@ -83,7 +83,7 @@ def test_start_returns_the_running_server(embedded: PostgresServer):
 
 def test_running_server_refuses_another_port(embedded: PostgresServer):
     server = start(embedded)
-    with pytest.raises(PostgresError, match=f"up on port {server.port}, not 1; stop it first"):
+    with pytest.raises(PostgresError, match=rf"runs on port {server.port}, not 1\. Stop it first"):
         start(embedded, 1)
 
 
@@ -180,7 +180,7 @@ def test_postgres_variables_of_the_environment_are_ignored(embedded: PostgresSer
 def test_error_names_a_port_in_use(embedded: PostgresServer):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PostgresError, match=f"^Port {port} is in use by another program: .*choose another port"):
+        with pytest.raises(PostgresError, match=rf"^Port {port} is in use by another program\. .*choose another port"):
             start(embedded, port)
     assert start(embedded, port).port == port
 
@@ -202,7 +202,7 @@ def test_incomplete_cluster_is_moved_and_replaced(
     assert start(embedded).is_healthy()
     (aside,) = (reachable / "postgres").glob("data.incomplete-*")
     assert (aside / "PG_VERSION").exists()
-    assert re.search(r"held no complete cluster: moved to .*data\.incomplete-", caplog.text)
+    assert re.search(r"was not a complete cluster\. Moved it to .*data\.incomplete-", caplog.text)
 
 
 def test_leftovers_of_an_interrupted_start_are_replaced(embedded: PostgresServer, reachable: Path):
@@ -252,7 +252,7 @@ def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     (server.data / "global" / "pg_control").write_bytes(b"\0" * 8192)
-    with pytest.raises(PostgresError, match=r"^PostgreSQL did not start: .+\. Its log is .*postgres\.log"):
+    with pytest.raises(PostgresError, match=r"^PostgreSQL did not start: .+\. See its log, .*postgres\.log"):
         start(embedded)
 
 
@@ -260,9 +260,9 @@ def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
     ("output", "message"),
     [
         ("initdb: error: could not write file: No space left on device", "The disk of .* is full: free some space"),
-        ("initdb: error: no such thing.", "did not start: no such thing. Its log is"),
-        ("nothing to the point", "did not start: nothing to the point. Its log is"),
-        ("", "did not start: it gave no reason. Its log is"),
+        ("initdb: error: no such thing.", "did not start: no such thing. See its log"),
+        ("nothing to the point", "did not start: nothing to the point. See its log"),
+        ("", "did not start: no reason was given. See its log"),
     ],
     ids=["disk full", "some error", "other words", "no words"],
 )
@@ -287,7 +287,7 @@ def test_killed_first_start_leaves_no_cluster(
     initdb.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setattr(module, "installed_programs", lambda: reachable)
-        with pytest.raises(PostgresError, match="it gave no reason"):
+        with pytest.raises(PostgresError, match="no reason was given"):
             start(embedded)
     assert start(embedded).is_healthy()
 
@@ -306,7 +306,7 @@ def test_broken_data_link_is_replaced(embedded: PostgresServer, reachable: Path,
     (reachable / "postgres").mkdir()
     (reachable / "postgres" / "data").symlink_to(reachable / "gone")
     assert start(embedded).is_healthy()
-    assert "led to a deleted cluster" in caplog.text
+    assert "pointed to a deleted cluster" in caplog.text
 
 
 def test_error_names_the_missing_package(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):

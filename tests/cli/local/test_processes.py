@@ -62,13 +62,13 @@ def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
     assert emulator.poll() is None
 
 
-def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
+def test_reused_process_id_is_rejected(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
     emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudFolder(tmp_path))
 
 
-def test_other_start_time_is_not_the_emulator(start: Start, tmp_path: Path):
+def test_process_with_other_start_time_is_rejected(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudFolder(tmp_path))

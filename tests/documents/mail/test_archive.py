@@ -79,7 +79,7 @@ def test_too_compressed_or_large_file_is_skipped():
     tight = packed(("a.pdf", PDF + bytes(3_000_000)))
     large = changed(packed(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
 
-    assert reasons(tight) == ["It is packed more than 200 times, as no document is."]
+    assert reasons(tight) == ["Its compression ratio exceeds 200, which no document has."]
     assert reasons(large) == ["It is larger than 64 MiB."]
 
 
@@ -101,7 +101,7 @@ def test_encrypted_or_unsupported_compression_is_skipped():
     encrypted = changed(packed(("a.pdf", PDF)), CENTRAL, 8, b"\x01\x00")
 
     assert reasons(encrypted) == ["It is encrypted."]
-    assert reasons(packed(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["It is packed by a method that is not read."]
+    assert reasons(packed(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["Its compression method is not supported."]
 
 
 def test_damaged_file_does_not_affect_others():

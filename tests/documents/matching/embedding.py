@@ -80,7 +80,7 @@ def _line(description: str, quantity: str, price: str) -> dict[str, str]:
 def in_english(
     make: Callable[..., SampleDocument] = order, number: str = "4711", when: int = 0, **fields: Any
 ) -> SampleDocument:
-    """Return an order of bolts and washers, with the supplier's English name."""
+    """Return an order of bolts and washers in English, with the supplier's English name."""
     lines = [_line("hexagon bolt", "10", "4.20"), _line("lock washer", "5", "12.50")]
     return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
 
@@ -88,14 +88,14 @@ def in_english(
 def in_german(
     make: Callable[..., SampleDocument] = invoice, number: str = "R-9", when: int = 10, **fields: Any
 ) -> SampleDocument:
-    """Return its invoice, without references, under the supplier's German name."""
+    """Return an invoice in German for the same goods, without references, with the supplier's German name."""
     lines = [_line("Sechskantschraube", "10", "4.20"), _line("Sicherungsscheibe", "5", "12.50")]
     seller = _SELLER | {"name": "Nordverbinder Handels GmbH"}
     return make(number, when, seller=seller, buyer=_BUYER, lines=lines, **fields)
 
 
 def two_languages(seed: int, size: int) -> list[SampleDocument]:
-    """Return a pile plus eight documents that match only by their embeddings."""
+    """Return random documents plus eight that match only by their embeddings."""
     return [
         *pile(seed, size),
         in_english(),

@@ -1,4 +1,4 @@
-"""A tenant's documents in a real database, matched as the worker matches them."""
+"""Documents of a tenant in a real database, with matching as in the worker."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ _tenants = count(1)
 
 
 class Office:
-    """One tenant. Documents are identified by their position among its samples."""
+    """A tenant whose documents are identified by their position among its samples."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Office:
         judge: Callable[[], matching.Judge] | None = None,
         embedder: matching.Embedder | None = None,
     ) -> None:
-        """Create the tenant and file the samples.
+        """Create the tenant and store the samples.
 
         Document ids follow the order of the samples in every office, because ids break ties.
         """
@@ -45,7 +45,7 @@ class Office:
             self.file(sample)
 
     def file(self, sample: SampleDocument) -> int:
-        """File a document without matching it. Return its position."""
+        """Store a document without matching it. Return its position."""
         position = len(self.ids)
         id_ = UUID(int=((position + 1) << 64) + self._number)
         factories.make_document(
@@ -70,7 +70,7 @@ class Office:
                 continue
 
     def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.PendingMatch:
-        """Search and decide without writing."""
+        """Search and decide without writing the result."""
         found = self._search(position, judge)
         assert isinstance(found, matching.PendingMatch)
         return found
@@ -81,7 +81,7 @@ class Office:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
     def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.ManualDecisionResult:
-        """Record a person's decision about two documents."""
+        """Record a reviewer's decision about two documents."""
         pair = Pair.of(self.ids[one], self.ids[other])
 
         def settle() -> people.ManualDecisionResult:
@@ -127,7 +127,7 @@ class Office:
         return retry_on_conflict(settle)
 
     def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
-        """Match in groups, `concurrency` at a time, then each left-out document alone."""
+        """Match in groups, `concurrency` at a time, then each remaining document alone."""
 
         def match(group: Sequence[int]) -> None:
             for position in set(group) - self.match_together(group):

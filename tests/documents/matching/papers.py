@@ -1,4 +1,4 @@
-"""Small documents for the tests of matching."""
+"""Small sample documents for matching tests."""
 
 from datetime import UTC, date, datetime, timedelta
 from random import Random
@@ -27,7 +27,7 @@ _RECEIVED = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 class SampleDocument(NamedTuple):
-    """A document before it is filed: type, data and time of receipt."""
+    """A document before it is stored: type, data and time of receipt."""
 
     kind: str
     data: dict[str, Any]
@@ -114,7 +114,7 @@ def read(sample: SampleDocument, id_: int = 1) -> Document:
 def pile(seed: int, size: int) -> list[SampleDocument]:
     """Return documents that share many numbers, articles, parties and days.
 
-    They include copies, and wrong or missing references. There is no ground truth for them: use them to compare two
+    They include duplicates, and wrong or missing references. They have no ground truth: use them to compare two
     results.
     """
     random = Random(seed)

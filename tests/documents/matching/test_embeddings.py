@@ -273,7 +273,7 @@ def test_failing_model_leaves_other_matches_unchanged(database: Database, admin:
 
 
 def test_open_breaker_or_missing_key_skips_the_call(database: Database, office: Office, model: Server):
-    guards = Guards(closed=BreakerOpenError("open", until=NOW + timedelta(minutes=1)))
+    guards = Guards(error=BreakerOpenError("open", until=NOW + timedelta(minutes=1)))
     office.embedder = embedder(database, model, breakers=guards)
     office.match(0)
     office.embedder = embedder(database, model, EMBEDDING_API_KEY="")

@@ -43,7 +43,9 @@ def test_reasoning_names_the_strongest_support_in_sentences():
     )
     match = ProposedMatch(UUID(int=1), UUID(int=2), "order", "reference", Score(evidence, named=True))
 
-    assert reasoning(match) == "Named by its number. Seller: same VAT ID. Number: same. Articles: all two the same."
+    assert (
+        reasoning(match) == "Referenced by its number. Seller: same VAT ID. Number: same. Articles: all two the same."
+    )
 
 
 def test_rounding_is_not_a_larger_quantity():

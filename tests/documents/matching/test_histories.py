@@ -1,4 +1,4 @@
-"""Any history of a tenant's documents equals deciding everything at once."""
+"""Any history of a tenant's documents has the same result as matching all of them at once."""
 
 from collections.abc import Iterator
 from random import Random
@@ -18,7 +18,7 @@ from tests.documents.matching.papers import SampleDocument, pile, read
 from tests.documents.matching.whole import Whole
 
 PILE = 60
-"""Documents that a history draws from. Few numbers, parties and articles make most of them related."""
+"""Number of documents that a history draws from. Most are related: they share numbers, parties and articles."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 class History(RuleBasedStateMachine):
-    """Documents are filed, replaced, matched, decided and removed."""
+    """Store, replace, match and remove documents, and decide about pairs, in any order."""
 
     database: Database
     admin: Connection
@@ -125,7 +125,7 @@ class History(RuleBasedStateMachine):
         }
 
 
-def test_any_history_equals_deciding_everything_at_once(database: Database, admin: Connection) -> None:
+def test_any_history_equals_matching_all_at_once(database: Database, admin: Connection) -> None:
     machine = type("Histories", (History,), {"database": database, "admin": admin})
     run_state_machine_as_test(
         machine,

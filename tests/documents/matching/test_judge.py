@@ -1,4 +1,4 @@
-"""Ambiguous matches go to a language model, with a schema for its answer."""
+"""A language model judges ambiguous matches and answers in a fixed schema."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -243,7 +243,7 @@ def test_too_many_candidates_skip_the_judge(
     assert office.reason(9) == "9 documents fit equally: order 4711, order 4711, order 4711."
 
 
-def test_persons_decision_skips_the_judge(office: Office, scripted: Server, admin: Connection):
+def test_reviewers_decision_skips_the_judge(office: Office, scripted: Server, admin: Connection):
     scripted.then(answer(CHOICE))
     office.match(2)
     admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
@@ -314,7 +314,9 @@ def test_same_question_is_sent_once(office: Office, scripted: Server, admin: Con
     assert office.links() == {(0, 2)}
 
 
-def test_answer_remains_without_the_model(office: Office, scripted: Server, database: Database, admin: Connection):
+def test_stored_answer_counts_without_the_model(
+    office: Office, scripted: Server, database: Database, admin: Connection
+):
     scripted.then(answer(CHOICE))
     office.match(2)
     office.judge = None

@@ -122,7 +122,7 @@ def test_answers_within_document_budget_count(database: Database, admin: Connect
 def test_without_budget_new_candidate_does_not_defer(office: Office):
     decided = office.search(2, office.judge)
     office.write(office.search(office.file(again(2))))
-    written = office.write(decided)  # the question has changed, and there is no budget for either
+    written = office.write(decided)  # the question has changed, and the budget covers neither
     assert (written.decided_again, office.reviews()) == (True, {2: [[0, 1, 3]]})
     assert SPENT.format(0) in (written.reason or "")
 

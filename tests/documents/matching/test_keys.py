@@ -8,7 +8,7 @@ from counterfoil.documents.matching.normalize import Document
 from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
 
 
-def meet(child: Document, parent: Document) -> bool:
+def finds(child: Document, parent: Document) -> bool:
     """Return True if a search by the child finds the parent."""
     sought = keyed.referenced_numbers(child) | keyed.transaction_keys(child, ("purchase_order",))
     return bool(sought & keyed.keys(parent))
@@ -18,20 +18,20 @@ def misspelled(party: dict[str, str]) -> dict[str, str]:
     return {"name": f"X{party['name'][1:]}"}
 
 
-def test_number_variants_lead_to_the_order() -> None:
+def test_number_variants_find_the_order() -> None:
     elsewhere = [line("Z-9")]
     for written in ("4711-22", "PO 47l1/22", "Bestellung 4711 22 vom 3.3.2026"):
         bill = invoice(po_reference=written, when=900, lines=elsewhere)
-        assert meet(read(bill), read(order("4711-22"))), written
-    assert not meet(read(invoice(po_reference="4711-23", when=900, lines=elsewhere)), read(order("4711-22")))
+        assert finds(read(bill), read(order("4711-22"))), written
+    assert not finds(read(invoice(po_reference="4711-23", when=900, lines=elsewhere)), read(order("4711-22")))
 
 
-def test_parties_lead_to_documents_of_recent_quarters() -> None:
+def test_parties_find_documents_of_recent_quarters() -> None:
     elsewhere = [line("Z-9")]
-    assert meet(read(invoice(lines=elsewhere)), read(order()))
-    assert meet(read(invoice(seller=SELLER | {"name": "Other"}, lines=elsewhere)), read(order()))  # by the VAT ID
-    assert not meet(read(invoice(when=900, lines=elsewhere)), read(order()))
-    assert not meet(read(invoice(seller=misspelled(SELLER), lines=elsewhere)), read(order()))
+    assert finds(read(invoice(lines=elsewhere)), read(order()))
+    assert finds(read(invoice(seller=SELLER | {"name": "Other"}, lines=elsewhere)), read(order()))  # by the VAT ID
+    assert not finds(read(invoice(when=900, lines=elsewhere)), read(order()))
+    assert not finds(read(invoice(seller=misspelled(SELLER), lines=elsewhere)), read(order()))
 
 
 def test_vat_id_matches_with_or_without_country() -> None:
@@ -42,12 +42,12 @@ def test_vat_id_matches_with_or_without_country() -> None:
         {"name": "Other", "vat_id": "136695976", "country": "DE"},
         {"name": "Other", "vat_id": "DE l36695976"},
     ):
-        assert meet(read(invoice(seller=other, lines=elsewhere)), read(order(seller=written))), other
+        assert finds(read(invoice(seller=other, lines=elsewhere)), read(order(seller=written))), other
     strange = {"name": "Other", "vat_id": "DE136695977"}
-    assert not meet(read(invoice(seller=strange, lines=elsewhere)), read(order(seller=written)))
+    assert not finds(read(invoice(seller=strange, lines=elsewhere)), read(order(seller=written)))
 
 
-def test_other_names_lead_to_the_same_party() -> None:
+def test_other_names_find_the_same_party() -> None:
     elsewhere = [line("Z-9")]
     for one, other in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
@@ -55,8 +55,8 @@ def test_other_names_lead_to_the_same_party() -> None:
         ("Vossberg KG formerly Tarnow KG", "Tarnow"),
     ):
         bill, sheet = invoice(seller={"name": one}, lines=elsewhere), order(seller={"name": other})
-        assert meet(read(bill), read(sheet)), one
-        assert meet(read(invoice(seller={"name": other}, lines=elsewhere)), read(order(seller={"name": one}))), one
+        assert finds(read(bill), read(sheet)), one
+        assert finds(read(invoice(seller={"name": other}, lines=elsewhere)), read(order(seller={"name": one}))), one
 
 
 def test_at_most_two_other_names_are_keys() -> None:
@@ -66,9 +66,9 @@ def test_at_most_two_other_names_are_keys() -> None:
 
 def test_articles_find_partner_despite_misspelled_number_and_parties() -> None:
     damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
-    assert meet(read(invoice(**damaged)), read(order()))
-    assert meet(read(delivery(**damaged)), read(order()))
-    assert not meet(read(invoice(**damaged, when=900)), read(order()))
+    assert finds(read(invoice(**damaged)), read(order()))
+    assert finds(read(delivery(**damaged)), read(order()))
+    assert not finds(read(invoice(**damaged, when=900)), read(order()))
 
 
 def test_description_words_find_partner_without_article_numbers() -> None:
@@ -77,8 +77,8 @@ def test_description_words_find_partner_without_article_numbers() -> None:
 
     damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
     bought = read(order(lines=goods("Hydraulic coupling, 3/4 in, brass")))
-    assert meet(read(invoice(**damaged, lines=goods("Coupling (brass), 3/4 inch"))), bought)
-    assert not meet(read(invoice(**damaged, lines=goods("Garden hose 3/4 in"))), bought)
+    assert finds(read(invoice(**damaged, lines=goods("Coupling (brass), 3/4 inch"))), bought)
+    assert not finds(read(invoice(**damaged, lines=goods("Garden hose 3/4 in"))), bought)
 
 
 def test_article_keys_ignore_line_order() -> None:
@@ -86,10 +86,10 @@ def test_article_keys_ignore_line_order() -> None:
     backwards = invoice(lines=many[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))
     found = {key for key in keyed.keys(read(backwards)) if "#" in key.value}
     assert len(found) == 4
-    assert meet(read(backwards), read(order(lines=many)))
+    assert finds(read(backwards), read(order(lines=many)))
 
 
-def test_forsaken_keys_cover_former_followers() -> None:
+def test_removed_key_finds_documents_to_rematch() -> None:
     assert Key("names:purchase_order", "4711") in keyed.was_rematched_key(Key("own:purchase_order", "4711"))
     followers = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
     assert followers == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]

@@ -96,7 +96,7 @@ def test_write_result_counts_changes(database: Database, admin: Connection) -> N
 def test_reason_names_missing_order_until_it_arrives(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711"), order("4711")])
     office.match(0)
-    assert office.reason(0) == "Names order 4711, which is not here."
+    assert office.reason(0) == "Names order 4711, which has not been received."
     office.match(1)
     assert office.links() == {(0, 1)}
     assert office.reason(0) is None
@@ -145,7 +145,7 @@ def test_contract_does_not_join_clusters(database: Database, admin: Connection) 
     assert office.clusters() == [0, 1, 2]
 
 
-def test_match_never_crosses_tenants(database: Database, admin: Connection) -> None:
+def test_match_never_links_two_tenants(database: Database, admin: Connection) -> None:
     samples = [order("4711"), invoice(po_reference="4711")]
     here, there = Office(database, admin, samples[:1]), Office(database, admin, samples[1:])
     here.match_all()
@@ -257,7 +257,7 @@ def test_killed_attempt_leaves_document_findable(database: Database, admin: Conn
 
 
 @pytest.mark.parametrize("rejoined", [True, False])
-def test_persons_match_survives_rematching(database: Database, admin: Connection, *, rejoined: bool) -> None:
+def test_confirmed_match_survives_rematching(database: Database, admin: Connection, *, rejoined: bool) -> None:
     office = Office(
         database, admin, [order("4711"), invoice(po_reference="4711" if rejoined else "B-1", lines=[line("Q")])]
     )
@@ -273,7 +273,7 @@ def test_persons_match_survives_rematching(database: Database, admin: Connection
     assert office.clusters() == [0, 0]
 
 
-def test_rejected_invoice_leaves_the_order_to_another(database: Database, admin: Connection) -> None:
+def test_rejected_invoice_frees_order_for_another(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)])
     office.match_all()
     assert office.links() == {(0, 1)}
@@ -342,9 +342,7 @@ def test_incremental_matching_equals_matching_at_once(database: Database, admin:
     assert office.edges() == expected
 
 
-def test_crowded_key_leads_to_no_document(
-    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crowded_key_finds_no_document(database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
     unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # no keys by article
     samples = [order("4711", lines=unnamed), invoice(lines=unnamed)]

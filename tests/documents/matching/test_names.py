@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.matching.names import name
 
-ONE_FIRM = [
+NAME_VARIANTS = [
     ["Brede Werke GmbH", "Brede Werke G.m.b.H.", "BREDE WERKE GESELLSCHAFT MBH",
      "Brede Werke Ges. m. b. H.",  # codespell:ignore ges
      "Brede Werke Gesellschaft mit beschränkter Haftung", "Brede Werke gesellschaft mit beschraenkter haftung"],
@@ -75,7 +75,7 @@ ONE_FIRM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("writings", ONE_FIRM, ids=lambda writings: writings[0])
+@pytest.mark.parametrize("writings", NAME_VARIANTS, ids=lambda writings: writings[0])
 def test_variants_of_a_name_share_core_and_key(writings: list[str]) -> None:
     assert {name(text).core for text in writings} == {name(writings[0]).core}
     assert {name(text).key for text in writings} == {name(writings[0]).key}
@@ -205,7 +205,7 @@ def test_initials_like_a_legal_form_stay_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "romanised"),
+    ("written", "romanized"),
     [
         ("Çağlayan Şeker", "Caglayan Seker"), ("Țiriac Știință", "Tiriac Stiinta"), ("Gąska Źrebię", "Gaska Zrebie"),
         ("Třešně Měď", "Tresne Med"), ("Őrség Fűtő", "Orseg Futo"), ("Þórður Æðey", "Thordur Adey"),
@@ -213,8 +213,8 @@ def test_initials_like_a_legal_form_stay_the_name() -> None:
         ("Μπακάλης", "Bakalis"), ("Århus Åby", "Aarhus Aaby"),
     ],
 )  # fmt: skip
-def test_other_alphabets_are_romanized(written: str, romanised: str) -> None:
-    assert name(written).core == name(romanised).core
+def test_other_alphabets_are_romanized(written: str, romanized: str) -> None:
+    assert name(written).core == name(romanized).core
 
 
 @given(st.text(min_size=1, max_size=60))
@@ -227,13 +227,13 @@ def test_ascii_letter_or_digit_yields_a_core(text: str) -> None:
         assert found.core
 
 
-_ALL_SORTS = [
+_WORDS = [
     "ag", "gmbh", "co", "&", "kg", "sa", "nv", "(", ")", ",", "brede", "nord", "branch", "t/a", "vormals", "e", "y",
     "sia", "limited", "the",
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(_ALL_SORTS)))
+@given(st.lists(st.sampled_from(_WORDS)))
 def test_words_in_any_order_leave_a_name(words: list[str]) -> None:
     found = name(" ".join(words))
     assert bool(found.core) == any(word not in {"&", "(", ")", ","} for word in words)

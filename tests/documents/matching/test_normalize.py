@@ -194,13 +194,13 @@ def text_of(*descriptions: object) -> str:
     return normalize.embedded_text({"line_items": [{"description": one} for one in descriptions]})
 
 
-def test_the_planes_never_change():
+def test_signatures_are_stable():
     assert normalize.signature(wave(1024)).hex() == "eda46c5e1a4dbbc1de62e4ba8e958a"
     assert normalize.signature(wave(1536)).hex() == "ed6de04e1a4dbec25c66e4b288d58a"
     assert normalize.signature(wave(3)).hex() == "cd5c3936b1618d9712ec5bb22bc346"
 
 
-def test_buckets_never_change():
+def test_buckets_are_stable():
     found = normalize.buckets(normalize.Embedding(b"", GOLDEN, normalize.signature(wave(1024))))
     assert found == (
         "≈7d4f9f78.0.18a",
@@ -303,5 +303,5 @@ def test_embedding_without_date_makes_no_key():
     assert not any(normalize.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
 
 
-def test_the_stand_in_model_knows_two_languages():
+def test_scripted_model_embeds_translations_alike():
     assert vector_of("Kabel") == vector_of("cable")

@@ -50,7 +50,7 @@ def test_matching_again_adds_no_note(database: Database, admin: Connection) -> N
     assert notes(office) == [None, None, None]
 
 
-def test_document_that_becomes_alone_has_the_note(database: Database, admin: Connection) -> None:
+def test_removed_match_adds_the_note(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [SAMPLES[0], SAMPLES[1]])
     office.match_all()
 
@@ -61,7 +61,7 @@ def test_document_that_becomes_alone_has_the_note(database: Database, admin: Con
     assert notes(office) == [None, None]
 
 
-def test_order_is_alone_after_its_invoice_moves(database: Database, admin: Connection) -> None:
+def test_order_gets_the_note_after_invoice_moves(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order(lines=LINES), invoice(po_reference="4711", lines=LINES)])
     office.match_all()
     assert notes(office) == [None, None]

@@ -39,9 +39,9 @@ CASE = [
     receipt("WE-1", 7, po_reference="4711", lines=[line("A-100")]),
     receipt("WE-2", 9, delivery_note_reference="LS 2", lines=[line("A-200", "5", "12.50")]),
     invoice("R-1", 12, po_reference="004711"),
-    invoice("R-1", 12, po_reference="004711", received=11),  # received twice; the copy is filed later
+    invoice("R-1", 12, po_reference="004711", received=11),  # received twice; the duplicate is stored later
     credit("G-1", 20, invoice_reference="R-1"),
-    order("5000", 30),  # the same goods again, and an invoice for either order
+    order("5000", 30),  # the same goods again, and an invoice that fits either order
     order("5001", 30),
     invoice("R-2", 35),
     order("6000", 60, lines=[line("B-7", "3", "99.00")]),
@@ -139,7 +139,7 @@ def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decis
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(300, 303))
-def test_decisions_at_any_moment_hold_at_the_end(
+def test_decisions_at_any_time_hold_at_the_end(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = pile(seed, 30)

@@ -67,7 +67,7 @@ def test_completeness_of_parties_does_not_break_ties() -> None:
 
 def test_missing_order_is_named_in_the_reason() -> None:
     assert reason(order("4711", seller=OTHER_SELLER, lines=[line("Q")]), invoice(po_reference="B-77")) == (
-        "Names order B-77, which is not here."
+        "Names order B-77, which has not been received."
     )
 
 
@@ -190,7 +190,7 @@ def test_wrong_reference_yields_to_similarly_numbered_fitting_order() -> None:
     assert linked(other, order("4712"), invoice(po_reference="4711")) == {(2, 1, "content")}
 
 
-def test_badly_captured_copy_is_not_the_original() -> None:
+def test_badly_scanned_duplicate_is_not_the_original() -> None:
     bad = SELLER | {"name": "Tarn0w 5chrauben AG"}
     scan, clear = invoice(seller=bad, received=11), invoice(received=12)
     assert linked(order("4711"), scan, clear) == {(1, 2, "copy"), (2, 0, "content")}

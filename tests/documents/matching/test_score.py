@@ -112,7 +112,7 @@ def test_long_number_weighs_more_than_short() -> None:
     assert weight(short, "number") < weight(long, "number")
 
 
-def test_a_reference_to_another_order_counts_against() -> None:
+def test_reference_to_another_order_subtracts_bits() -> None:
     assert weight(score(read(invoice(po_reference="BE-9000")), read(order("4711"))), "number") < -5
 
 
@@ -125,7 +125,7 @@ def test_a_reference_to_another_order_counts_against() -> None:
         ("88-4711-22", "different"),
     ],
 )
-def test_levels_of_numbers(written: str, level: str) -> None:
+def test_number_variants_have_a_similarity_level(written: str, level: str) -> None:
     found = score(read(invoice(po_reference=written)), read(order("4711-22")))
     assert [item.level for item in found.evidence if item.feature == "number"] == [level]
 
@@ -164,7 +164,7 @@ def seller_level(one: dict[str, str], other: dict[str, str]) -> str:
         ("CHE-136.695.976 MWST", "CHE136695976", "same_vat_id"),
     ],
 )
-def test_levels_of_vat_ids(one: str, other: str, level: str) -> None:
+def test_vat_id_variants_have_a_similarity_level(one: str, other: str, level: str) -> None:
     assert seller_level({"vat_id": one}, {"vat_id": other}) == level
 
 
@@ -192,7 +192,7 @@ def test_tax_number_in_vat_id_field_is_recognized() -> None:
         ("SIA Abrasives AG", "Abrasives SIA", "similar_name"),
     ],
 )
-def test_other_stated_names_count(one: str, other: str, level: str) -> None:
+def test_other_names_of_a_party_are_compared(one: str, other: str, level: str) -> None:
     assert seller_level({"name": one}, {"name": other}) == level
 
 
@@ -201,7 +201,7 @@ def test_unstated_party_is_not_evidence() -> None:
 
 
 @pytest.mark.parametrize(("when", "sign"), [(10, 1), (80, -1), (200, -1), (-10, -1), (-90, -1)])
-def test_an_invoice_comes_soon_after_its_order(when: int, sign: int) -> None:
+def test_only_date_soon_after_order_adds_bits(when: int, sign: int) -> None:
     found = weight(score(read(invoice(when=when)), read(order(when=0))), "date")
     assert (found > 0) - (found < 0) == sign
 
@@ -211,7 +211,7 @@ def test_contract_covers_the_year_after_its_start() -> None:
     assert weight(score(read(order(when=-1)), read(contract(when=0))), "date") < 0
 
 
-def test_another_currency_counts_against() -> None:
+def test_another_currency_subtracts_bits() -> None:
     assert weight(score(read(invoice(currency="USD")), read(order())), "currency") < 0
 
 
@@ -228,7 +228,7 @@ def test_lines_are_paired_once_by_best_fit() -> None:
     assert [(pair.child.quantity, pair.parent.quantity) for pair in match_lines(mine, theirs)] == [(5, 5), (10, 10)]
 
 
-def test_the_price_basis_is_divided_out() -> None:
+def test_prices_are_compared_per_unit() -> None:
     per_hundred = line("A-1", "500", None, unit_price="12.00", price_basis_quantity="100")
     per_piece = line("A-1", "500", None, unit_price="0.12")
     [pair] = match_lines(read(invoice(lines=[per_hundred])).lines, read(order(lines=[per_piece])).lines)

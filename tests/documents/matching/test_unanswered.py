@@ -1,4 +1,4 @@
-"""Questions without an answer: refused, or out of time."""
+"""Unanswered questions: the model refuses them, or time runs out."""
 
 from math import inf
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Edges of a tenant by definition: every decision at once, without a database.
+"""Reference implementation of matching: decides all documents of a tenant at once, without a database.
 
 The matcher decides one document at a time and reuses earlier decisions. Its result must equal this one.
 """
@@ -16,7 +16,7 @@ from counterfoil.documents.matching.score import Score, score
 
 
 class Whole:
-    """All documents of a tenant by blocking key, with people's decisions on pairs."""
+    """All documents of a tenant by blocking key, with reviewers' decisions about pairs."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Whole:
         self._choices = {document.id: self._choose(document) for document in documents}
 
     def links(self) -> list[ProposedMatch]:
-        """Return every link; a person's decision replaces the rules."""
+        """Return every link. Decisions of reviewers override the rules."""
         chosen = [link for choice in self._choices.values() for link in choice.links]
-        found = chosen + [link for document in self._documents.values() for link in self._through(document)]
-        decisions = [self._of_person(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
+        found = chosen + [link for document in self._documents.values() for link in self._transitive_matches(document)]
+        decisions = [self._confirmed_match(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
         return [link for link in found if {link.child, link.parent} not in self._confirmed] + decisions
 
     def reviews(self) -> dict[UUID, list[list[UUID]]]:
@@ -53,18 +53,18 @@ class Whole:
         """Return the reason why a document has no match."""
         return self._choices[document.id].reason
 
-    def _holding(self, keys: Iterable[Key], but: Document) -> list[Document]:
+    def _documents_with(self, keys: Iterable[Key], but: Document) -> list[Document]:
         found = {id_ for key in keys for id_ in self._holders.get(key, ())} - {but.id}
         return [self._documents[id_] for id_ in sorted(found)]
 
     def _copies_of(self, document: Document) -> list[Document]:
-        return self._holding(keyed.duplicate_keys(document), document)
+        return self._documents_with(keyed.duplicate_keys(document), document)
 
     def _original(self, document: Document) -> Document | None:
         return rules.find_original(document, self._copies_of(document), self._decisions(document))
 
     @staticmethod
-    def _of_person(one: Document, other: Document) -> ProposedMatch:
+    def _confirmed_match(one: Document, other: Document) -> ProposedMatch:
         child, parent = rules.order_pair(one, other)
         found = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
         return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", found)
@@ -80,22 +80,22 @@ class Whole:
         return document.id in self._copies
 
     def _choose(self, child: Document) -> RuleDecision:
-        named, decisions = self._holding(keyed.referenced_numbers(child), child), self._decisions(child)
-        similar = self._holding(
+        named, decisions = self._documents_with(keyed.referenced_numbers(child), child), self._decisions(child)
+        similar = self._documents_with(
             keyed.transaction_keys(child, rules.open_candidates(child, named, self._is_copy, decisions)), child
         )
         claims = {
-            other.id: self._possible(other, self._holding(keyed.expected_number_keys(other), other))
+            other.id: self._possible(other, self._documents_with(keyed.expected_number_keys(other), other))
             for other in rules.candidates_to_score(child, similar)
         }
         return rules.decide_matches(child, named, similar, self._copies_of(child), claims, self._is_copy, decisions)
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the child's parents, including those a person confirmed."""
+        """Return the child's parents, including those that a reviewer confirmed."""
         confirmed = self._others(self._documents[child], self._confirmed)
         return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 
-    def _through(self, child: Document) -> list[ProposedMatch]:
+    def _transitive_matches(self, child: Document) -> list[ProposedMatch]:
         own = self._choices[child.id]
         orders, deliveries = own.parents(ORDER), own.parents(DELIVERY)
         if not rules.has_transitive_matches(child) or (orders and deliveries) or child.id in self._copies:
@@ -107,18 +107,18 @@ class Whole:
             orders = all_orders
         found: list[Document] = []
         if orders:
-            found = rules.matching_deliveries(child, self._possible(child, self._of_orders(all_orders)))
+            found = rules.matching_deliveries(child, self._possible(child, self._deliveries_of(all_orders)))
         else:
             ids = {order for delivery in all_deliveries for order in self._parents(delivery, ORDER)}
             found = self._possible(child, [self._documents[id_] for id_ in ids])
         if not orders and not deliveries and not found:
-            named = self._possible(child, self._holding(keyed.fellows(child), child))
+            named = self._possible(child, self._documents_with(keyed.fellows(child), child))
             found = rules.sibling_deliveries(
                 child, [one for one in named if one in self._deliveries and not self._parents(one.id, ORDER)]
             )
         return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
-    def _of_orders(self, orders: Collection[UUID]) -> list[Document]:
+    def _deliveries_of(self, orders: Collection[UUID]) -> list[Document]:
         return [one for one in self._deliveries if self._parents(one.id, ORDER) & frozenset(orders)]
 
     def _possible(self, child: Document, found: Iterable[Document]) -> list[Document]:

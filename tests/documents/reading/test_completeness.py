@@ -46,7 +46,7 @@ def test_contradictory_totals_and_lines_are_reported():
     )
     lines = [{"net_amount": "60.00"}, {"net_amount": "41.00"}]
     assert completeness(line_items=lines).contradictions == (
-        "The net amounts of the lines do not add up to total_net.",
+        "The net amounts of the line items do not add up to total_net.",
     )
 
 

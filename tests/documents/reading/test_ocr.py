@@ -29,7 +29,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         monkeypatch.setenv(name, "testing")
     with Server() as server:
         made: Any = boto3.client
-        once = Config(retries={"total_max_attempts": 1})  # botocore's retries would really wait
+        once = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
         client = made("textract", region_name="us-east-1", endpoint_url=server.url, config=once)
         monkeypatch.setattr(aws, "client", lambda service: {"textract": client}[service])
         yield server

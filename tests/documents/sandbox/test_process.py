@@ -36,7 +36,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have n
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh_children() -> Iterator[None]:
     process.close_idle()
     yield
     process.close_idle()
@@ -143,7 +143,7 @@ def test_answer_larger_than_its_limit_is_rejected() -> None:
 
 
 def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    _die_of(signal.SIGSEGV, monkeypatch, times=9)
+    _kill_next_children(signal.SIGSEGV, monkeypatch, times=9)
 
     with pytest.raises(InvalidDocumentError, match="crashes its parser"):
         parsers.read(printed(LASKU))
@@ -151,13 +151,13 @@ def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch
 
 def test_crash_of_reused_child_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     parsers.read(ubl_invoice())
-    _die_of(signal.SIGSEGV, monkeypatch, times=1)
+    _kill_next_children(signal.SIGSEGV, monkeypatch, times=1)
 
     assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
 
 
 def test_externally_killed_child_is_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    _die_of(signal.SIGKILL, monkeypatch, times=9)
+    _kill_next_children(signal.SIGKILL, monkeypatch, times=9)
 
     with pytest.raises(ParserError, match="killed from outside"):
         parsers.read(printed(LASKU))
@@ -220,16 +220,16 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
         orphan.wait(timeout=10)
 
 
-def _die_of(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Kill the next children with a signal during their call."""
+def _kill_next_children(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """Kill the children of the next calls with a signal."""
     write: Any = process._Child._write
     left = [times]
 
-    def dying(self: Any, head: bytes, content: bytes, clock: Any) -> None:
+    def kill_and_write(self: Any, head: bytes, content: bytes, clock: Any) -> None:
         if left[0] > 0:
             left[0] -= 1
             os.kill(self._process.pid, number)
             self._process.wait()
         write(self, head, content, clock)
 
-    monkeypatch.setattr(process._Child, "_write", dying)
+    monkeypatch.setattr(process._Child, "_write", kill_and_write)

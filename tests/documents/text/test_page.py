@@ -185,12 +185,12 @@ def _read(content: bytes) -> Page:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda code: 0xE000 + code, id="of private use"),
+        pytest.param(lambda code: 0xE000 + code, id="private use"),
         pytest.param(lambda _: 0xFFFD, id="unknown"),
-        pytest.param(lambda _: 0, id="nothing"),
-        pytest.param(lambda code: code - 29 if code > 61 else code + 29, id="29 places before"),
-        pytest.param(lambda code: code + 3, id="three places behind"),
-        pytest.param(lambda code: 0x21 + code % 15, id="signs"),
+        pytest.param(lambda _: 0, id="null characters"),
+        pytest.param(lambda code: code - 29 if code > 61 else code + 29, id="shifted by 29"),
+        pytest.param(lambda code: code + 3, id="shifted by 3"),
+        pytest.param(lambda code: 0x21 + code % 15, id="punctuation"),
     ],
 )
 def test_garbled_page_is_illegible(change):

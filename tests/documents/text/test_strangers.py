@@ -1,4 +1,4 @@
-"""Hand-drawn documents in many layouts are read correctly."""
+"""Documents drawn in many layouts are read correctly."""
 
 from collections.abc import Callable
 from decimal import Decimal

@@ -196,7 +196,7 @@ Amount     Product                       VAT      Price       Total
         ("7 % VAT on 21.00                              1.47\n19 % VAT on 24.00             4.56", ["7", "19", "19"]),
         ("7 % VAT on 20.00                              1.40\n19 % VAT on 25.00             4.75", [None] * 3),
     ],
-    ids=["one rate for all", "each rate for one choice of lines", "a choice of two lines"],
+    ids=["one rate", "unique assignment of rates", "ambiguous assignment of rates"],
 )
 def test_line_tax_rates_follow_from_document_taxes(taxes: str, rates: list[str | None]):
     book = "21.00" if "21.00" in taxes else "20.00"

@@ -1,4 +1,4 @@
-"""A small case to vary: an order, its delivery, receipt and invoice, which agree."""
+"""Builders of a small case: an order and its delivery, receipt and invoice, which agree by default."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -74,7 +74,7 @@ def taxed(tax: str, *rates: str, **more: Any) -> Document:
 
 def test_wrong_tax_total_is_a_tax_difference():
     assert only(order(), delivery(), taxed("7.32", "19", "19"), code="tax_mismatch") == (
-        "Invoice R-100: its lines' tax rates come to 19.86 EUR, its tax is 7.32 EUR."
+        "Invoice R-100: the tax rates of its line items result in 19.86 EUR, but its tax is 7.32 EUR."
     )
 
 

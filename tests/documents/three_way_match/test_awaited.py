@@ -1,4 +1,4 @@
-"""A named delivery that has not arrived makes a case incomplete, not wrong."""
+"""A missing delivery that an invoice references makes the match incomplete, not an exception."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ def test_billed_quantity_in_missing_delivery_is_incomplete():
     assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert found.reasons[1] == (
         "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 6 pieces were delivered, 4 pieces too many. "
-        "It names delivery L2, which is not here."
+        "It names delivery L2, which has not been received."
     )
-    assert found.record["variances"][1]["awaited_deliveries"] == "It names delivery L2, which is not here."
+    assert found.record["variances"][1]["awaited_deliveries"] == "It names delivery L2, which has not been received."
 
 
 def test_arrived_delivery_completes_the_match():

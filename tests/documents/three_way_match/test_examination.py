@@ -126,7 +126,7 @@ def test_unordered_article_is_reported():
     sentence = only(
         result(order(), delivery(), invoice(lines=[*TWO, line("Z-9", "1", "99.00")])), "billed_beyond_order"
     )
-    assert sentence == "Invoice R-100, line 3: 'Bolt Z-9' is billed and was not ordered."
+    assert sentence == "Invoice R-100, line 3: 'Bolt Z-9' is billed but was not ordered."
 
 
 @pytest.mark.parametrize("amount", ["12.50", "-10.00"])
@@ -140,7 +140,7 @@ def test_received_quantity_overrides_the_delivery_note():
     assert codes(result(order(), note, counted, invoice())) == ["over_billed_quantity", "under_delivered"]
 
 
-def test_a_receipt_without_its_note_counts_too():
+def test_receipt_without_delivery_note_counts():
     first = delivery("L1", lines=[line(quantity="4"), TWO[1]])
     second = receipt("W2", lines=[line(quantity="6")])
     both = receipt("W1", delivery_note_reference="L1", lines=[line(quantity="4"), TWO[1]])
@@ -180,7 +180,7 @@ def test_inconvertible_units_require_a_manual_check():
     found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
     assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.EXCEPTION)
     assert found.reasons[0] == (
-        "Invoice R-100, line 1: its unit XBX cannot be compared with the order's: check the quantity."
+        "Invoice R-100, line 1: its unit XBX cannot be converted to the order's. Check the quantity."
     )
 
 
@@ -190,10 +190,10 @@ def test_inconvertible_units_require_a_manual_check():
 WRITTEN = {
     "split": [line(quantity="4"), line(quantity="6"), TWO[1]],
     "another order": [TWO[1], TWO[0]],
-    "codes written otherwise": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
+    "other code spellings": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
     "another language": [{**TWO[0], "description": "Schraube"}, {**TWO[1], "description": "Mutter"}],
-    "words alone": [{k: v for k, v in one.items() if k != "article_number"} for one in TWO],
-    "order lines alone": [
+    "descriptions only": [{k: v for k, v in one.items() if k != "article_number"} for one in TWO],
+    "order line references only": [
         {**TWO[1], "article_number": "", "description": "Ware", "po_line": "2"},
         {**TWO[0], "article_number": "", "description": "Ware", "po_line": "1"},
     ],
@@ -304,7 +304,7 @@ def test_same_invoice_again_is_only_a_duplicate():
     first, copy = invoice(), duplicate_of(invoice(received=14))
     found = result(order(), delivery(), first, copy, edges=[*links([order(), delivery(), first]), (first.id, copy.id)])
     assert only(found, "duplicate_invoice") == (
-        "Invoice R-100 is here already: the same bill of 2026-03-12 over 104.50 EUR came again."
+        "Invoice R-100 is a duplicate of an earlier invoice with this number (2026-03-12, 104.50 EUR)."
     )
     assert found.variances[0].document.id == copy.id
 
@@ -314,7 +314,7 @@ def test_unlinked_invoice_with_same_number_is_duplicate():
     assert codes(result(order(), delivery(), first, copy)) == ["duplicate_invoice"]
 
 
-def test_alike_halves_of_an_order_are_not_duplicates():
+def test_equal_halves_of_an_order_are_not_duplicates():
     half = [line(quantity="5"), line("B-2", "2.5", "12.50")]
     found = result(order(), delivery(), invoice("R1", 10, lines=half), invoice("R2", 11, lines=half))
     assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
@@ -338,7 +338,8 @@ def test_full_credit_note_settles_a_duplicate():
 
 def test_missing_order_is_reported():
     found = result(delivery(), invoice())
-    assert only(found, "missing_purchase_order") == "Invoice R-100 names order 4711, which is not here."
+    sentence = "Invoice R-100 names order 4711, which has not been received."
+    assert only(found, "missing_purchase_order") == sentence
     assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
@@ -381,7 +382,7 @@ def test_empty_delivery_note_leaves_quantities_unknown():
     assert found.reasons == ("Delivery note L1 has no line items, so the delivered quantities are unknown.",)
 
 
-def test_an_order_alone_waits_for_its_invoice():
+def test_order_without_invoice_is_incomplete():
     found = result(order(), delivery())
     assert (found.outcome, found.reasons) == (ThreeWayMatchStatus.INCOMPLETE, ("The invoice is missing.",))
 
@@ -433,7 +434,7 @@ def test_tenants_tolerance_applies_to_its_supplier():
 
 
 @pytest.mark.parametrize("quantity", ["", "0", "NaN", "Infinity", "1e999999", "-3", "ten"])
-def test_meaningless_numbers_do_not_stop_the_examination(quantity: str):
+def test_invalid_numbers_do_not_stop_the_match(quantity: str):
     odd = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
     for documents in ([order(lines=[odd]), invoice()], [order(), delivery(lines=[odd]), invoice(lines=[odd])]):
         assert result(*documents).record["outcome"] in set(ThreeWayMatchStatus)

@@ -51,7 +51,7 @@ def labels(count: int, percent: str = "1.5", first: int = 1, **more: object) -> 
     return [label(number, percent, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
 
 
-def only_proposal(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> ToleranceSuggestion:
+def only_suggestion(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> ToleranceSuggestion:
     (proposal,) = suggest_tolerances(found, Tolerances(tolerances))
     assert isinstance(proposal, ToleranceSuggestion)
     return proposal
@@ -64,7 +64,7 @@ def withheld_reason(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> s
 
 
 def test_repeatedly_accepted_difference_is_suggested_with_evidence():
-    found = only_proposal([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
+    found = only_suggestion([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
     assert (found.supplier, found.supplier_name, found.key, found.direction) == (*SELLER, Key.PRICE, "more")
     assert found.limits == Limits(lower_percent=Decimal(1), upper_percent=Decimal("1.50"))
     assert found.before == symmetric_limits(percent=Decimal(1))
@@ -90,17 +90,17 @@ def test_acceptances_above_disputed_difference_do_not_count():
 
 
 def test_single_large_difference_does_not_stretch_the_limit():
-    assert only_proposal([*labels(40, "1.25"), label(99, "30")]).limit == Decimal("1.25")
+    assert only_suggestion([*labels(40, "1.25"), label(99, "30")]).limit == Decimal("1.25")
 
 
 def test_limit_is_rounded_up_below_disputed_differences():
-    assert only_proposal(labels(20, "1.2345")).limit == Decimal("1.24")
+    assert only_suggestion(labels(20, "1.2345")).limit == Decimal("1.24")
     for disputed in ("1.236", "1.24"):
-        assert only_proposal([*labels(20, "1.2345"), label(99, disputed, accepted=False)]).limit == Decimal("1.2345")
+        assert only_suggestion([*labels(20, "1.2345"), label(99, disputed, accepted=False)]).limit == Decimal("1.2345")
 
 
 def test_limit_is_the_nearest_rank_rounded_up():
-    found = only_proposal([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
+    found = only_suggestion([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
     assert found.limit == Decimal("3.00")  # the 20th of 21 sizes: 95 percent are 19.95
 
 
@@ -117,7 +117,7 @@ def test_suppliers_keys_and_directions_are_separate():
 
 
 def test_supplier_number_spelling_is_ignored():
-    assert only_proposal([*labels(10), *labels(10, first=11, seller=("de 136 695 976",))]).evidence.accepted == 20
+    assert only_suggestion([*labels(10), *labels(10, first=11, seller=("de 136 695 976",))]).evidence.accepted == 20
 
 
 def test_tolerated_differences_are_not_suggested():
@@ -134,25 +134,25 @@ def test_tolerated_but_disputed_difference_is_reported():
 
 
 def test_quantities_without_tolerance_get_a_percentage():
-    found = only_proposal(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
+    found = only_suggestion(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
     assert found.limits == Limits(lower_absolute=Decimal(0), upper_percent=Decimal("2.00"))
 
 
 def test_total_tolerance_is_an_amount_in_one_currency():
     found = labels(20, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None)
-    assert only_proposal(found).limits == Limits(lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30"))
+    assert only_suggestion(found).limits == Limits(lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30"))
     mixed = [*found, label(99, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None, measure="USD")]
     assert withheld_reason(mixed) == "The tolerance is an amount, but the differences are in EUR and USD."
 
 
 def test_absolute_limit_beside_percentage_is_preserved():
     capped = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal(1), absolute=Decimal(2)))
-    assert only_proposal(labels(20), capped).limits.upper_absolute == Decimal(2)
+    assert only_suggestion(labels(20), capped).limits.upper_absolute == Decimal(2)
 
 
 def test_excess_without_article_counts_as_total():
     found = labels(20, "0.3", code=VarianceCode.OVER_ORDERED_AMOUNT, line=None)
-    assert only_proposal(found).key is Key.TOTAL
+    assert only_suggestion(found).key is Key.TOTAL
 
 
 def test_tax_rates_and_mistakes_get_no_suggestion():
@@ -163,12 +163,12 @@ def test_tax_rates_and_mistakes_get_no_suggestion():
 
 
 def test_suggestion_id_depends_on_all_its_inputs():
-    first = only_proposal(labels(20))
-    assert first.id == only_proposal(reversed(labels(20))).id
-    assert first.id != only_proposal(labels(21)).id
-    assert first.id != only_proposal([*labels(20), label(99, "2", accepted=False)]).id
+    first = only_suggestion(labels(20))
+    assert first.id == only_suggestion(reversed(labels(20))).id
+    assert first.id != only_suggestion(labels(21)).id
+    assert first.id != only_suggestion([*labels(20), label(99, "2", accepted=False)]).id
     general = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal("0.5")))
-    assert first.id != only_proposal(labels(20), general).id
+    assert first.id != only_suggestion(labels(20), general).id
 
 
 CODES = [

@@ -1,4 +1,4 @@
-"""Variances found in the true clusters of the labeled sets, if these are present."""
+"""Variances in the true clusters of the labeled data sets, which may be absent."""
 
 from pathlib import Path
 

@@ -27,7 +27,7 @@ NET = Decimal("104.50")
 
 
 def decided(found: Result, documents: list[Document], decision: str, **more: Any) -> Result:
-    """Examine again after a person decided every difference."""
+    """Compare again after a reviewer has decided about every difference."""
     verdicts = [
         VarianceDecision(
             number, variance_key(one), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None
@@ -51,7 +51,7 @@ def test_price_difference_puts_its_amount_at_stake():
     found = result(order(), delivery(), invoice(lines=DEARER)).summary
 
     assert found.status is ClusterStatus.EXCEPTION
-    assert found.at_stake == Decimal("8.00")  # 10 pieces, 0.80 too dear each
+    assert found.at_stake == Decimal("8.00")  # 10 pieces, each 0.80 too expensive
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_supplier_without_identifier_needs_review(supplier: Any):
     assert found.reasons == ("Delivery note L1 names no supplier.", "Everything agrees.")
 
 
-def test_persons_match_settles_a_missing_supplier():
+def test_confirmed_match_resolves_a_missing_supplier():
     documents = [order(), delivery(supplier=None), invoice()]
 
     found = find_variances(documents, links(documents), confirmed=[documents[1].id])

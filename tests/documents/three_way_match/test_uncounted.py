@@ -16,7 +16,7 @@ def test_delivery_in_boxes_causes_no_quantity_variance():
     assert codes(found) == []
     assert found.outcome is ThreeWayMatchStatus.EXCEPTION
     assert found.reasons == (
-        "Delivery note L1, line 1: its unit XBX cannot be compared with the order's: check the quantity.",
+        "Delivery note L1, line 1: its unit XBX cannot be converted to the order's. Check the quantity.",
     )
 
 

@@ -11,7 +11,7 @@ from counterfoil.documents.three_way_match.model import conversion_factor, is_go
 
 
 @pytest.mark.parametrize(
-    ("unit", "wanted", "is_"),
+    ("unit", "wanted", "factor"),
     [
         ("TNE", "KGM", "1000"),
         ("GRM", "KGM", "0.001"),
@@ -25,8 +25,8 @@ from counterfoil.documents.three_way_match.model import conversion_factor, is_go
         ("XYZ", "XYZ", "1"),
     ],
 )
-def test_certain_conversions_have_a_factor(unit: str | None, wanted: str | None, is_: str):
-    assert conversion_factor(unit, wanted) == Decimal(is_)
+def test_certain_conversions_have_a_factor(unit: str | None, wanted: str | None, factor: str):
+    assert conversion_factor(unit, wanted) == Decimal(factor)
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
         (None, "2", ""),
     ],
 )
-def test_spoken_unit_uses_readable_words(unit: str | None, quantity: str, expected: str):
+def test_unit_name_is_readable(unit: str | None, quantity: str, expected: str):
     assert unit_name(unit, Decimal(quantity)) == expected

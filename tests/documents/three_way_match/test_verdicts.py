@@ -84,7 +84,7 @@ def test_trailing_zeros_do_not_change_a_decision():
     assert reexamine(case(), stored).outcome is ThreeWayMatchStatus.MATCHED
 
 
-def test_duplicate_is_not_an_acceptable_difference():
+def test_duplicate_cannot_be_accepted():
     copy = make_document("invoice", "R1", 5, [line()], received=9, po_reference=None)
     found = [*result(*case("4.20"), replace(copy, id=UUID(int=5))).variances]
     assert [variance.code for variance in found] == [VarianceCode.DUPLICATE_INVOICE]

@@ -1,11 +1,11 @@
 """The console in a real browser, on the test cloud.
 
-How a test is written:
+Example of a test:
 
     def test_dead_letters_are_found_by_error_text(console: Console, failing: Failing, tenant: Tenant) -> None:
         failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
         page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
-        page.get_by_label("Error, file or id").fill("model")        # Find elements by their visible names.
+        page.get_by_label("Error, file or ID").fill("model")        # Find elements by their visible names.
         page.keyboard.press("Enter")
         expect(rows(page, "Dead letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
         looks(page, "dead-letters-found")                            # Check axe rules, phones and 4K screens.
@@ -18,9 +18,9 @@ How a test is written:
   opens another tab.
 - A test fails at its end on errors on the browser's console, violations of the content security policy, failures of
   scripts, and requests to other origins.
-- `looks(page, name)` stores a screenshot of a page with a fault below build/console-pictures. With
-  COUNTERFOIL_CONSOLE_PICTURES=all, it stores every page. A failed test stores and reports a screenshot of each open tab
-  below build/console-pictures/failed.
+- `looks(page, name)` checks a page. If the page has a fault, it stores a screenshot below build/console-pictures. With
+  COUNTERFOIL_CONSOLE_PICTURES=all, it stores a screenshot of every page. A failed test stores and reports a screenshot
+  of each open tab below build/console-pictures/failed.
 - On a running cloud, tests start without delay. Changed code is deployed first:
   COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
 """
@@ -53,7 +53,7 @@ REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
 ACCOUNT = "DE89370400440532013000"
 """Account number in the name of a file of `shown`. Only admins may see it."""
 PATIENCE = 60_000
-"""Timeout of Playwright in milliseconds. A process of the API may have to start first."""
+"""Timeout of Playwright in milliseconds. An API process may have to start first."""
 _STORE_SESSION = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
         sessionStorage.setItem("tests.given", "once");
@@ -61,7 +61,7 @@ _STORE_SESSION = """([name, value]) => {
         sessionStorage.setItem(name, value);
     }
 }"""
-"""Store tokens only once, because each tab has its own and a test may sign out. Deletes choices of earlier tests."""
+"""Store tokens only once, because each tab has its own and a test may sign out. Clear settings of earlier tests."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ def fresh_pictures() -> None:
 
 @pytest.fixture(scope="package")
 def chromium(fresh_pictures: None) -> Iterator[Browser]:
-    """Start the machine's browser. Playwright's loop runs in this thread while these tests run."""
+    """Start the machine's browser. Playwright's event loop runs in this thread."""
     found = browser()
     if found is None:
         reason = f"There is no Chromium on this machine. {BROWSER_HINT}"

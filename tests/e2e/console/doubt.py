@@ -1,4 +1,4 @@
-"""Ambiguous documents: invoices, each with two orders of the referenced number."""
+"""Ambiguous invoices, each with two orders that have the referenced number."""
 
 from collections.abc import Callable
 from dataclasses import replace

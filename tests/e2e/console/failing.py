@@ -46,7 +46,7 @@ class Model(Server):
 
 
 def configure_model(cloud: Cloud, model: Model) -> None:
-    """Configure this model for the cloud's tasks, and allow them to call this machine.
+    """Configure this model for the cloud's tasks, and let them call this machine.
 
     The settings last as long as the cloud. Other functions have no model.
     """
@@ -91,7 +91,7 @@ class Failing:
         return tasks
 
     def recover(self, *messages: str) -> None:
-        """Answer these messages from now on."""
+        """Let the model answer these messages from now on."""
         self.model.answered.update(messages)
 
     def dead_letters(self, tasks: Sequence[UUID]) -> list[UUID]:

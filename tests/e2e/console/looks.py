@@ -1,7 +1,7 @@
 """Layout and accessibility checks: axe rules, and no page wider than its screen.
 
-A page with a fault stores a screenshot below build/console-pictures, named `NAME-light.png`, `NAME-dark.png`,
-`NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, every page stores all four.
+A screenshot of a page with a fault is stored below build/console-pictures as `NAME-light.png`, `NAME-dark.png`,
+`NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, all four are stored for every page.
 """
 
 import os

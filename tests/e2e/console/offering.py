@@ -74,7 +74,10 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
 
 
 def running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, people: Sequence[int]) -> UUID:
-    """Create a pool with a succeeded, a running and further pending shards of these sizes."""
+    """Create a pool with one succeeded, one running and further pending shards.
+
+    `people` are the sizes of the shards.
+    """
     nine = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=3)
     pool = _pool(admin, tenant, nine, zone, user_count=sum(people))
     for number, size in enumerate(people):

@@ -35,7 +35,7 @@ class People:
         return self._made[key]
 
     def api(self, role: Role, tenant: Tenant | None = None) -> httpx.Client:
-        """Return an API client of a user with this role, for one tenant or for every tenant. Close it."""
+        """Return an API client for a user with this role. The caller must close it."""
         slug = tenant.slug if tenant else ALL_TENANTS
         make = partial(httpx.Client, base_url=f"{self.cloud.api_url}/api", timeout=PATIENCE)
         return make(headers={"authorization": f"Bearer {self._token(role, slug)}"})
@@ -55,7 +55,7 @@ class People:
 
 
 def sign_in(page: Page, person: ConsoleUser) -> None:
-    """Sign in from the console's start page, and wait until the console is back."""
+    """Sign in from the console's start page, and wait until the console has loaded."""
     page.get_by_role("button", name="Sign in").click()
     page.locator("input[name=username]").fill(person.email)
     page.locator("input[name=password]").fill(person.password)

@@ -125,7 +125,7 @@ def test_resolved_dead_letter_cannot_be_ignored(
     other.goto(page.url)
     act(other, "Resolve", "Done by hand")
 
-    expect(dialog(page)).to_contain_text("It is resolved already.")
+    expect(dialog(page)).to_contain_text("This dead letter is already resolved.")
     expect(dialog(page).get_by_role("button", name="Ignore", exact=True)).to_be_disabled()
 
 
@@ -184,11 +184,11 @@ def test_dead_letters_are_closed_by_keyboard(console: Console, failing: Failing,
     page.keyboard.press("e")
     page.keyboard.type("Settled without a mouse")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("It is resolved.")).to_be_focused()
+    expect(page.get_by_text("The dead letter is resolved.")).to_be_focused()
     expect(rows(page, "Dead letters")).to_have_count(1)
     page.keyboard.press("j")
     page.keyboard.press("i")
     page.keyboard.type("A test")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("It is ignored.")).to_be_focused()
+    expect(page.get_by_text("The dead letter is ignored.")).to_be_focused()
     expect(rows(page, "Dead letters")).to_have_count(0)

@@ -11,14 +11,14 @@ from tests.e2e.console.reading import rows
 pytestmark = pytest.mark.e2e
 
 
-def test_clerk_finds_the_difference_on_the_first_page(console: Console, matched: Matched) -> None:
+def test_exception_is_shown_in_clusters_and_documents(console: Console, matched: Matched) -> None:
     page = console.opened("operator", matched.tenant, "", alone=True)
     expect(page).to_have_url(f"{console.url}/clusters")
     expect(rows(page, "Clusters")).to_have_count(1)
     expect(rows(page, "Clusters")).to_contain_text("Exception")
     looks(page, "clusters")
 
-    page.get_by_label("Order or invoice number").fill("no such number")
+    page.get_by_label("Purchase order or invoice number").fill("no such number")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
@@ -31,7 +31,7 @@ def test_clerk_finds_the_difference_on_the_first_page(console: Console, matched:
 
 def test_statuses_narrow_the_list(console: Console, matched: Matched) -> None:
     page = console.opened("viewer", matched.tenant, "clusters?status=matched")
-    expect(page.get_by_role("heading", name="None")).to_be_visible()
+    expect(page.get_by_role("heading", name="No clusters")).to_be_visible()
     page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
     expect(rows(page, "Clusters")).to_contain_text(matched.order)
 

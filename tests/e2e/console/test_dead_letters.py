@@ -18,7 +18,7 @@ def test_groups_and_dead_letters_are_shown(console: Console, shown: Tenant) -> N
     page = console.opened("viewer", shown)
     expect(rows(page, "Dead letters")).to_have_count(6)
     expect(rows(page, "Groups by error").first).to_be_visible()
-    expect(page.get_by_role("navigation", name="By state").get_by_role("link").first).to_contain_text("6")
+    expect(page.get_by_role("navigation", name="By status").get_by_role("link").first).to_contain_text("6")
     looks(page, "dead-letters")
 
 
@@ -35,7 +35,7 @@ def test_group_links_to_its_dead_letters_and_back(console: Console, shown: Tenan
 
 def test_search_by_error_text_is_in_the_address(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    search = page.get_by_label("Error, file or id")
+    search = page.get_by_label("Error, file or ID")
     search.fill("broken-1")
     search.press("Enter")
     expect(rows(page, "Dead letters")).to_have_count(1)
@@ -66,8 +66,8 @@ def test_list_is_filtered_by_type_day_and_state(console: Console, shown: Tenant)
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
 
     page.get_by_role("link", name="Clear").click()
-    page.get_by_role("navigation", name="By state").get_by_role("link", name="Resolved").click()
-    expect(page.get_by_role("heading", name="None")).to_be_visible()
+    page.get_by_role("navigation", name="By status").get_by_role("link", name="Resolved").click()
+    expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
     expect(page).to_have_url(re.compile("status=resolved"))
 
 
@@ -81,7 +81,7 @@ def test_list_is_navigated_by_keyboard(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
     expect(rows(page, "Dead letters").first).to_be_visible()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to main content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
 

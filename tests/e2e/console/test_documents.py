@@ -15,7 +15,7 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched: Matc
     page = console.opened("viewer", matched.tenant, "documents")
     expect(rows(page, "Documents")).to_have_count(CASE)
     looks(page, "documents")
-    page.get_by_label("Kind").select_option("Invoice")
+    page.get_by_label("Type").select_option("Invoice")
     expect(rows(page, "Documents")).to_have_count(1)
     rows(page, "Documents").get_by_role("link").first.click()
 
@@ -32,10 +32,10 @@ def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched: 
     rows(page, "Documents").first.get_by_role("link", name="cluster").click()
     expect(page.locator(".graph a")).to_have_count(CASE)
     expect(page.locator(".graph .link")).not_to_have_count(0)
-    page.get_by_role("region", name="Documents and links").get_by_role("button").first.click()
-    page.get_by_text("How sure?").click()
+    page.get_by_role("region", name="Documents and matches").get_by_role("button").first.click()
+    page.get_by_text("Evidence", exact=True).click()
     expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
-    expect(page.get_by_role("region", name="Lines, side by side")).to_contain_text("Ordered")
+    expect(page.get_by_role("region", name="Line items", exact=True)).to_contain_text("Ordered")
     looks(page, "cluster")
 
 

@@ -32,7 +32,7 @@ def test_dropped_files_are_uploaded_or_refused(console: Console, cloud: Cloud, t
     drop(page, Größe="<Invoice/>", empty="")
 
     panel = page.get_by_role("complementary", name="Submitted documents")
-    expect(panel.get_by_role("status")).to_have_text("1 file submitted, 1 not")
+    expect(panel.get_by_role("status")).to_have_text("1 file submitted, 1 failed")
     expect(panel.locator("li.failed")).to_contain_text("The file is empty")
     looks(page, "uploads")
     (uploaded,) = until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final], 60)

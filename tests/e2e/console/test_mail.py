@@ -58,7 +58,7 @@ def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
     expect(page.get_by_role("heading", name="No mail is on hold")).to_be_visible()
     looks(page, "mail-none")
-    page.get_by_label("State").select_option("rejected")
+    page.get_by_label("Status").select_option("rejected")
     expect(mails).to_contain_text("forged.example")
     looks(page, "mail-rejected")
     page.get_by_role("link", name="Audit trail").click()

@@ -35,7 +35,7 @@ def test_pools_are_listed_and_filtered_with_progress(console: Console, tenant: T
     page.keyboard.type("Europe/Berlin")
     page.keyboard.press("Enter")
     expect(listed).to_have_count(1)
-    page.get_by_label("State").select_option("completed")
+    page.get_by_label("Status").select_option("completed")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     looks(page, "offers-nothing-found")
 
@@ -69,7 +69,7 @@ def test_failed_user_links_to_reason_and_dead_letter(console: Console, tenant: T
 
     expect(rows(page, "Failed users")).to_have_count(1)
     expect(rows(page, "Failed users")).to_contain_text(FAULT)
-    expect(rows(page, "Shards").nth(0)).to_contain_text("put aside")
+    expect(rows(page, "Shards").nth(0)).to_contain_text("quarantined")
     expect(rows(page, "Shards")).to_have_count(3)
     looks(page, "offers-pool-failed")
 
@@ -88,7 +88,7 @@ def test_withdrawn_offers_of_a_user_are_marked(console: Console, tenant: Tenant,
 
     expect(rows(page, "Offered users")).to_have_count(2)
     expect(rows(page, "Offered users").filter(has_text=str(made.inactive))).to_contain_text("Withdrawn")
-    expect(rows(page, "Offered users").first).to_contain_text("87.3 %")
+    expect(rows(page, "Offered users").first).to_contain_text("87.3%")
     looks(page, "offers-user")
 
 

@@ -18,7 +18,7 @@ def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Ten
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Pause").click()
     expect(dialog.get_by_role("alert")).to_contain_text("Write a note")
-    dialog.get_by_label("Why").fill("The rules of variances are being changed.")
+    dialog.get_by_label("Reason").fill("The rules of variances are being changed.")
     dialog.get_by_role("button", name="Pause").click()
     try:
         expect(page.get_by_role("button", name=f"Resume {WORKER}")).to_be_visible()
@@ -34,7 +34,7 @@ def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Ten
     finally:
         page.get_by_role("link", name="Overview").first.click()
         page.get_by_role("button", name=f"Resume {WORKER}").click()
-        dialog.get_by_label("Why").fill("They are.")
+        dialog.get_by_label("Reason").fill("They are.")
         dialog.get_by_role("button", name="Resume").click()
 
     expect(banner).to_have_count(0)

@@ -51,7 +51,7 @@ def candidates(page: Page) -> list[str]:
 
 def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousInvoices) -> None:
     page = console.opened("operator", ambiguous.tenant, "reviews")
-    listed = rows(page, "Ambiguous documents")
+    listed = rows(page, "Documents to review")
     expect(listed.nth(1)).to_be_visible()
     count = listed.count()
     looks(page, "reviews")
@@ -76,7 +76,7 @@ def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousIn
     page.keyboard.press("u")
     expect(listed).to_have_count(count - 1)
     expect(listed.filter(has_text=number)).to_have_count(0)
-    page.get_by_label("State").select_option("decided by a person")
+    page.get_by_label("Status").select_option("decided by a reviewer")
     expect(listed.filter(has_text=number)).to_have_count(1)
 
 
@@ -84,7 +84,7 @@ def test_conflicting_decision_requires_confirmation(
     console: Console, people: People, ambiguous: AmbiguousInvoices
 ) -> None:
     page = console.opened("operator", ambiguous.tenant, "reviews")
-    rows(page, "Ambiguous documents").first.get_by_role("link").click()
+    rows(page, "Documents to review").first.get_by_role("link").click()
     other, _ = candidates(page)
     page.keyboard.press("c")
     dialog = page.get_by_role("dialog")
@@ -100,14 +100,14 @@ def test_conflicting_decision_requires_confirmation(
     dialog.get_by_role("button", name="Confirm anyway").click()
     expect(page.locator(".told")).to_contain_text("confirmed")
 
-    page.get_by_role("link", name="View it or change the decision").click()
+    page.get_by_role("link", name="View or change the decision").click()
     expect(page.locator("ol.timeline > li")).to_have_count(2)
     looks(page, "review-decided")
 
 
 def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) -> None:
     page = console.opened("viewer", ambiguous.tenant, "reviews")
-    rows(page, "Ambiguous documents").first.get_by_role("link").click()
+    rows(page, "Documents to review").first.get_by_role("link").click()
     candidates(page)
 
     expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
@@ -117,7 +117,7 @@ def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) ->
 def test_empty_review_list_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "reviews")
 
-    expect(page.get_by_role("heading", name="No ambiguous documents")).to_be_visible()
+    expect(page.get_by_role("heading", name="No documents to review")).to_be_visible()
     looks(page, "reviews-none")
     page.goto(f"{console.url}/reviews/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
     expect(page.get_by_role("heading", name="Document not found in the review queue")).to_be_visible()

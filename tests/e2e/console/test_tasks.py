@@ -17,10 +17,10 @@ def test_tasks_are_filtered_by_state(console: Console, shown: Tenant) -> None:
     expect(rows(page, "Tasks")).to_have_count(2)
     looks(page, "tasks")
 
-    page.get_by_label("State").select_option("succeeded")
+    page.get_by_label("Status").select_option("succeeded")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     looks(page, "tasks-nothing-found")
-    page.get_by_label("State").select_option("failed")
+    page.get_by_label("Status").select_option("failed")
     expect(rows(page, "Tasks")).to_have_count(2)
 
 

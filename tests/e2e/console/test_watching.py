@@ -1,4 +1,4 @@
-"""The checks of a page report its faults, each with an existing screenshot."""
+"""Page checks report each fault, and store its screenshot."""
 
 from collections.abc import Iterator
 

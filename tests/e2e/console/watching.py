@@ -1,4 +1,4 @@
-"""Invisible faults in a browser: errors, policy violations, requests to other origins."""
+"""Browser faults: errors, policy violations and requests to other origins."""
 
 import re
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ class Watch:
     """Records the faults in all tabs of one browser context."""
 
     def __init__(self, context: BrowserContext, origin: str) -> None:
-        """Listen from now on. `origin` serves API, console and sign-in, and is the only one allowed."""
+        """Start recording. `origin` is the only origin that may receive requests."""
         self.faults: list[str] = []
         self._origin = origin
         context.on("console", self._on_message)

@@ -1,4 +1,4 @@
-"""Fixtures that call the API with an event of API Gateway."""
+"""Fixtures that call the API with API Gateway events."""
 
 import base64
 import copy

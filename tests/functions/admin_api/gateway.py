@@ -1,4 +1,4 @@
-"""WSGI application that passes requests to the function like API Gateway."""
+"""WSGI application that passes requests to the function, like API Gateway."""
 
 import base64
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ _TEXTUAL = ("application/json", "text/", "application/xml", "application/javascr
 def gateway(
     environ: dict[str, Any], start_response: Callable[..., Any], *, groups: str = GROUPS, subject: str | None = None
 ) -> Iterable[bytes]:
-    """Answer as the function to a caller in `groups`, or with 401 without a token."""
+    """Call the function as a caller in `groups`. Return 401 without a valid token."""
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']

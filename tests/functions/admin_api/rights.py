@@ -45,7 +45,7 @@ Tenancy = Literal["own", "foreign", "every", "none"]
 
 @dataclass(frozen=True)
 class Resources:
-    """Ids of the resources that requests name."""
+    """Ids of the resources that the requests refer to."""
 
     slug: str
     task: str
@@ -528,7 +528,7 @@ class World:
         self._documents, self._billed = (one, other, third), (cluster, document)
 
     def resources(self) -> Resources:
-        """Return all resources, with new ones for those that a request may use up."""
+        """Return one resource of each kind. Create those that a request may change or delete."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
         die = dying(self._database, self.tenant_id)

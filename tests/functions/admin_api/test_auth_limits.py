@@ -24,7 +24,7 @@ from tests.functions.admin_api.rights import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, at_once=5)
-"""One user may take 4 tokens of it, and 0.4 per second."""
+"""One user may take 4 of its tokens at once, and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
 QUEUE, REASON = "/api/admin/queues/{}/{}", {"reason": "The model is being exchanged"}
@@ -53,7 +53,7 @@ def test_exhausted_burst_refills_over_time(database: Database, tenant: UUID) -> 
     assert [take(database, tenant) for _ in range(5)] == [True] * 4 + [False]
     assert rejection(database, tenant, ANN, NOW + timedelta(seconds=0.5)) == (
         2,
-        "You exceed the rate limit of changes: 0.4 per second, 4 at once.",
+        "You have exceeded the rate limit for changes: 0.4 per second, with bursts of 4.",
     )
     assert take(database, tenant, NOW + timedelta(seconds=2.5))
     assert not take(database, tenant, NOW + timedelta(seconds=2.5))
@@ -63,7 +63,7 @@ def test_one_user_cannot_exhaust_the_tenant_limit(database: Database, tenant: UU
     for _ in range(100):
         take(database, tenant)
 
-    for second in range(0, 100, 10):  # Ann's program never stops, Bob makes a change occasionally
+    for second in range(0, 100, 10):  # Ann makes changes all the time, Bob makes one every 10 seconds
         later = NOW + timedelta(seconds=second)
         while take(database, tenant, later):
             pass
@@ -74,7 +74,10 @@ def test_tenant_limit_bounds_all_users_together(database: Database, tenant: UUID
     assert sum(take(database, tenant, user=f"user {number}") for number in range(9)) == 5
 
     seconds, message = rejection(database, tenant, BOB, NOW)
-    assert (seconds, message) == (2, "Your tenant exceeds the rate limit of changes: 0.5 per second, 5 at once.")
+    assert (seconds, message) == (
+        2,
+        "Your tenant has exceeded the rate limit for changes: 0.5 per second, with bursts of 5.",
+    )
 
 
 def test_rejected_change_costs_no_token(database: Database, tenant: UUID) -> None:
@@ -374,7 +377,7 @@ def tokens(admin: Connection) -> list[float]:
     return [float(left) for (left,) in rows.fetchall()]
 
 
-def test_ten_short_reads_take_tokens_once(readers: Readers, admin: Connection) -> None:
+def test_short_reads_take_tokens_in_batches_of_ten(readers: Readers, admin: Connection) -> None:
     assert all(readers.read() for _ in range(10))
     assert tokens(admin) == [70, 90]
     assert readers.read()

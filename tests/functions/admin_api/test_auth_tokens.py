@@ -123,7 +123,7 @@ def test_other_issuers_may_omit_token_use() -> None:
 
 def test_missing_claims_or_issuer_is_unauthorized() -> None:
     for claims in (None, dict[str, Any]()):
-        with pytest.raises(UnauthorizedError, match="There is no token"):
+        with pytest.raises(UnauthorizedError, match="The request has no token"):
             auth.verified(request(claims), POOL, NOW)
     assert verify(None) == "This deployment has no token issuer."
 

@@ -138,7 +138,7 @@ def test_bulk_ignore_by_filter_closes_the_group(
     assert group["state"] == "open"
     body = {"filter": {"fingerprint": group["fingerprint"], "status": ["pending"], "tenant": "acme"}}
     refused = post(ask, "/dlq/bulk-ignore", body)
-    assert (refused.status, refused.body["detail"]) == (422, "A note is needed: say why.")
+    assert (refused.status, refused.body["detail"]) == (422, "A note is required: give a reason.")
     submitted = post(ask, "/dlq/bulk-ignore", {**body, "reason": "Trials"})
     assert (submitted.status, submitted.body["rate"]) == (202, 500)
     run_steps(database, submitted.body, acme, admin)

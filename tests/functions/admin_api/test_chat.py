@@ -55,7 +55,7 @@ def test_conversation_is_started_continued_and_read(ask: Ask) -> None:
 
 
 def spend(admin: Connection, acme: UUID, chat_calls: int, days_ago: int = 0) -> None:
-    """Set the number of questions in conversations on a day."""
+    """Set the number of LLM calls that conversations made on a day."""
     day = datetime.now(UTC).date() - timedelta(days=days_ago)
     values = [acme, day, chat_calls, chat_calls]
     admin.execute(
@@ -246,7 +246,7 @@ def test_deleted_conversation_cancels_its_pending_task(ask: Ask, acme: UUID, adm
         ({"groups": "[viewer tenant:acme]"}, 403),
     ],
 )
-def test_only_its_user_deletes_a_conversation(
+def test_conversation_is_deleted_only_by_its_user(
     caller: dict[str, str], status: int, ask: Ask, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
@@ -281,6 +281,6 @@ def test_chat_requires_a_language_model(ask: Ask, monkeypatch: pytest.MonkeyPatc
     assert (refused.status, "LLM_PROVIDER is not set" in refused.body["detail"]) == (422, True)
 
 
-def test_empty_message_is_rejected_without_a_quote(ask: Ask) -> None:
+def test_empty_message_is_rejected_with_its_field(ask: Ask) -> None:
     refused = say(ask, " \t ")
     assert (refused.status, "payload.message" in refused.body["detail"]) == (422, True)

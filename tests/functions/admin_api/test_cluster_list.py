@@ -70,7 +70,7 @@ def test_list_is_filtered_and_sorted(ask: Ask, office: Office, query: dict[str, 
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_cursor_leads_to_the_next_page(ask: Ask, office: Office, sort: str):
+def test_cursor_returns_the_next_page(ask: Ask, office: Office, sort: str):
     first = get(ask, sort=sort, limit="1")
     second = get(ask, sort=sort, limit="1", cursor=first.body["next_cursor"])
 

@@ -124,7 +124,7 @@ def test_documents_of_a_cluster_are_paged(ask: Ask, office: Office) -> None:
 
 
 def test_large_cluster_is_truncated(ask: Ask, office: Office, admin: Connection) -> None:
-    """A cluster with more documents, matches and line items than a response holds."""
+    """The cluster has more documents, matches and line items than fit into a response."""
     admin.execute(
         """
         INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,

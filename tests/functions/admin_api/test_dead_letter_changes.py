@@ -112,7 +112,7 @@ def test_ignore_accepts_the_reason_as_parameter(body: object, change: Change, le
         ({"reason": "A trial"}, "Another", "two reasons"),
         ("", " ", "reason is wrong"),
         ("", "a\nb", "reason is wrong: it must be one line"),
-        ("", None, "A note is needed: say why."),
+        ("", None, "A note is required: give a reason."),
     ],
 )
 def test_ignore_requires_exactly_one_reason(
@@ -141,7 +141,7 @@ def test_edit_requires_a_version(if_match: str | None, change: Change, admin: Co
 
 @pytest.mark.parametrize("action", BODIES)
 @pytest.mark.parametrize("if_match", [None, "*", ""])
-def test_change_without_a_version_is_made_once(
+def test_unversioned_change_is_applied_once(
     if_match: str | None, action: str, change: Change, admin: Connection
 ) -> None:
     answer = change(action, if_match=if_match)
@@ -151,7 +151,7 @@ def test_change_without_a_version_is_made_once(
     assert (entry["version_before"], entry["version_after"]) == (1, 2)
 
 
-def test_newest_of_several_versions_counts(change: Change) -> None:
+def test_newest_of_several_versions_is_used(change: Change) -> None:
     assert change("resolve", if_match='"0", "1"').status == 200
 
 

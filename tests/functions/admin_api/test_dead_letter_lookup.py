@@ -1,4 +1,4 @@
-"""Lookup of items by a part of their id, if the caller may view them."""
+"""Lookup by the end of an id, limited to items that the caller may view."""
 
 from collections.abc import Callable
 from uuid import UUID

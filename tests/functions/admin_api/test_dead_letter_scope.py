@@ -219,7 +219,8 @@ def test_unassigned_cannot_be_exported_or_purged(
 
     assert (answer.status, answer.body["detail"]) == (
         422,
-        "The parameter tenant is wrong: '-' means unassigned dead letters, and these are read and settled one by one.",
+        "The parameter tenant is wrong: '-' means unassigned dead letters, which must be retried, resolved or ignored "
+        "one at a time.",
     )
     assert admin.execute("SELECT purged_at FROM dead_letter").fetchall() == [(None,)]
 
@@ -234,15 +235,15 @@ def test_unassigned_cannot_be_closed_in_bulk(
         answer = ask({**selection, **ACTION_BODIES[action]}, path=f"{PATH}/bulk-{action}", groups=groups)
         return answer.status, answer.body.get("detail")
 
-    reason = "these are read and settled one by one."
+    reason = "must be retried, resolved or ignored one at a time."
     assert bulk(filter={"tenant": UNASSIGNED}) == (
         422,
-        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, and {reason}",
+        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, which {reason}",
     )
-    assert bulk(job_ids=[str(unassigned)]) == (422, f"The dead letters are unassigned: {reason}")
+    assert bulk(job_ids=[str(unassigned)]) == (422, f"Unassigned dead letters {reason}")
     assert bulk(job_ids=[str(unassigned), str(theirs)]) == (
         422,
-        "The dead letters are of several tenants: ask for one tenant's at a time.",
+        "The dead letters belong to several tenants. Send one request per tenant.",
     )
     assert bulk("[operator tenant:acme]", job_ids=[str(unassigned)]) == (404, "There are no such dead letters.")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)

@@ -25,7 +25,7 @@ from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 from tests.functions.admin_api.test_auth_limits import bulk_operation, purge_of
 
-if TYPE_CHECKING:  # importing it takes a second of each test process
+if TYPE_CHECKING:  # importing it takes a second in each test process
     from schemathesis import Case
     from schemathesis.schemas import BaseSchema
 
@@ -125,7 +125,7 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
-    """Create two users in a pool without offers yet. Returns the ids by parameter."""
+    """Create two users in a pool that has no offers yet. Returns the ids by parameter."""
     external_ids, pool = [uuid4() for _ in range(2)], make_pool(admin, tenant)
     users = [make_profile(admin, tenant, external_id=external_id) for external_id in external_ids]
     make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))
@@ -170,7 +170,7 @@ def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 
 
 def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # signature of Schemathesis hooks
-    """Replace values of a valid request by existing tenants, ids, task types and cursors."""
+    """Replace values of a valid request with existing tenants, ids, task types and cursors."""
     from schemathesis import GenerationMode
 
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE:
@@ -178,7 +178,7 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
     documents = _known["document_id"]
     ours: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
-        if name == "number":  # page number: the file has two pages
+        if name == "number":  # page number; the file has two pages
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
         is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
@@ -241,7 +241,10 @@ def assert_reached() -> None:
 
 
 def _is_valid_as_sent(case: "Case[Any]") -> bool:
-    """Return True if no violation is sent: HEADERS adds a missing token, an empty value is not encoded."""
+    """Return True if an invalid case is sent as a valid request.
+
+    HEADERS adds a missing token, and parameters with empty values are not sent.
+    """
     from schemathesis.core.parameters import ParameterLocation
 
     assert case.meta is not None

@@ -1,4 +1,4 @@
-"""Destinations are added, listed and removed by admins of a tenant, and a secret is shown once."""
+"""Admins add, list and remove the destinations of their tenant. Secrets are shown once."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -76,7 +76,7 @@ def test_both_secrets_are_active_after_a_rotation(ask: Ask, acme: UUID, admin: C
     assert is_current == {first: False, second: True}
 
 
-def test_name_of_a_removed_destination_is_free(ask: Ask, acme: UUID, admin: Connection) -> None:
+def test_name_of_a_removed_destination_is_reusable(ask: Ask, acme: UUID, admin: Connection) -> None:
     webhook(ask)
     assert remove(ask, "office").status == 204
     assert (listed(ask), rows(admin, "destination_secret")) == ([], [])

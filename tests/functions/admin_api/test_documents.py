@@ -467,7 +467,7 @@ def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Conne
 def test_page_uses_index_scans(office: Office, database: Database, admin: Connection) -> None:
     """Plans use indexes for many documents, even under row-level security.
 
-    An index is used there only if its condition is leakproof.
+    Under row-level security, PostgreSQL uses an index only if its condition is leakproof.
     """
     admin.execute(
         """

@@ -63,7 +63,7 @@ def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
         ({"confirm": "another"}, '"1"', 422),
         ({"confirm": "SLUG", "cascade": "true"}, '"1"', 422),
     ],
-    ids=["without the preview", "another number of documents", "another tenant", "unknown parameter"],
+    ids=["without a preview", "another number of documents", "another tenant", "unknown parameter"],
 )
 def test_unconfirmed_document_is_not_erased(
     ask: Ask, office: Office, query: dict[str, str], if_match: str | None, status: int
@@ -81,7 +81,7 @@ def test_operator_cannot_erase(ask: Ask, office: Office) -> None:
     assert documents(office) == {*office.ids}
 
 
-def test_document_of_another_tenant_is_unknown(ask: Ask, office: Office, database: Database) -> None:
+def test_document_of_another_tenant_is_not_found(ask: Ask, office: Office, database: Database) -> None:
     other = Office(database, office.admin, [invoice()])
 
     for id_ in (other.ids[0], uuid4()):

@@ -1,4 +1,4 @@
-"""`/api/admin/dlq/export`: small exports are the response, large ones operations with a file."""
+"""`/api/admin/dlq/export`: small exports are returned, large ones become operations with a file."""
 
 import csv
 import hmac
@@ -191,7 +191,7 @@ def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, a
     assert (file["format"], file["redacted"], file["bytes"]) == ("csv", True, 0)
     assert file.keys() == {"format", "redacted", "bytes", "expires_at"}
     assert show(ask, f"/{id_}/file").status == 409
-    assert rows(admin, "audit_entry") == []  # no one has a file yet
+    assert rows(admin, "audit_entry") == []  # no file has been downloaded yet
 
 
 def test_slow_export_becomes_an_operation(export: Export, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
         (ADMIN, VIEWER, USER, 403),  # the file has secrets
     ],
 )
-def test_file_is_for_its_requester_and_admins(
+def test_only_requester_and_admins_download_the_file(
     requested_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
 ) -> None:
     die()

@@ -1,4 +1,4 @@
-"""Mail on hold is listed by viewers, and released or rejected by operators of its tenant."""
+"""Viewers list mail on hold. Operators of its tenant release or reject it."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,8 @@ def test_decision_ends_the_hold_once(
 
     assert (done.status, done.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
     again = decide(ask, mail, "release")
-    assert (again.status, again.body["detail"]) == (409, "The mail is not on hold: it was released or rejected before.")
+    detail = "The mail is no longer on hold: it was already released or rejected."
+    assert (again.status, again.body["detail"]) == (409, detail)
     assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (outbox_rows,)
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [(f"mail {hold}",)]
     shown = ask("", method="GET", path=PATH, query={"hold": hold}, groups=VIEWER).body["mails"]

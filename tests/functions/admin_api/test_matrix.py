@@ -1,4 +1,4 @@
-"""Permissions for every route, role, tenant and token. Refusals reveal nothing."""
+"""Permissions for every route, role, tenant and token. Refused requests reveal nothing."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -125,7 +125,7 @@ TOKENS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_invalid_token_opens_no_route(ask: Ask, world: World, admin: Connection) -> None:
+def test_invalid_token_is_rejected_by_every_route(ask: Ask, world: World, admin: Connection) -> None:
     resources = world.resources()
     before = state(admin)
     wrong = []

@@ -232,7 +232,7 @@ def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, a
     assert get(f"/{made}/failed", cursor="17").status == 422
 
 
-def test_job_shows_the_origin_of_its_offers(get: Get, admin: Connection, acme: UUID, end: End) -> None:
+def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme)
     users = people(admin, acme, 2)
     work = shard(admin, acme, made, users[:1])
@@ -308,7 +308,7 @@ def test_admins_queue_offers_of_all_tenants(ask: Ask, lambda_: FakeLambda) -> No
     assert event.keys() == {"date", "timezone", "by"}
 
 
-def test_queueing_without_date_chooses_the_last_due_one(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_queueing_defaults_to_the_last_due_date(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
     expected = f"{(datetime.now(UTC) - timedelta(hours=9)).date()}"
     assert queue(ask, timezone="UTC").body["date"] == expected
 
@@ -321,7 +321,7 @@ def test_queueing_without_date_chooses_the_last_due_one(ask: Ask, acme: UUID, la
         ("2026-01-05", "Europe/Berlni", "Europe/Berlni"),
     ],
 )
-def test_queueing_refuses_dates_not_due(
+def test_invalid_date_or_zone_queues_no_offers(
     ask: Ask, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
 ) -> None:
     answer = queue(ask, date=day, timezone=zone)

@@ -367,7 +367,7 @@ def test_duplicate_json_names_are_rejected(ask: Ask, resources: Resources) -> No
         inside = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
         for body in (twice, inside):
             answer = send(ask, operation, request, body=body)
-            error = "The body must be a JSON object with unique names."
+            error = "The body must be a JSON object with unique field names."
             assert (operation, answer.status, answer.body["detail"]) == (operation, 400, error)
 
 

@@ -13,7 +13,7 @@ def test_active_page_polls_every_second(tmp_path: Path) -> None:
 
 
 def test_every_poll_has_a_known_interval() -> None:
-    """Slower polls depend on another response, except for the banner of paused queues."""
+    """Slow polls depend on another response, except for the banner of paused queues."""
     polls = [
         (path.relative_to(PAGES).as_posix(), " ".join(pace.split()), "version" in more)
         for path in PAGES.rglob("*.ts*")

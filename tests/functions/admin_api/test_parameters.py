@@ -1,4 +1,4 @@
-"""Query parameters: requests with unknown ones are rejected."""
+"""Requests with unknown query parameters are rejected."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ def test_unknown_parameter_is_rejected_by_every_route(ask: Ask, world: World) ->
             for more in (MISSPELLED, {})
         )
         named = (misspelled.status, "'tenent'" in misspelled.text) == (422, True)
-        if not named or valid.status not in right.statuses:  # the same resource, still at version 1
+        if not named or valid.status not in right.statuses:  # the rejected request left the resource at version 1
             wrong.append((operation, misspelled.status, valid.status))
 
     assert wrong == []
@@ -56,7 +56,7 @@ def test_dry_run_in_query_starts_no_operation(ask: Ask, world: World, admin: Con
         groups="[admin tenant:*]",
     )
 
-    assert (answer.status, answer.body["detail"]) == (422, "There is no parameter 'dry_run'.")
+    assert (answer.status, answer.body["detail"]) == (422, "Unknown query parameter: 'dry_run'.")
     assert rows(admin, "operation") == before
 
 

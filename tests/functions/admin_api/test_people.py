@@ -1,4 +1,4 @@
-"""People of the user pool are managed by admins of all of their tenants."""
+"""People in the user pool are managed by admins of all of their tenants."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_admin_invites_a_person_to_their_tenant(ask: Ask, pool: FakeUserPool, ad
     assert emails(ask) == emails(ask, tenant="acme") == ["ann@acme.example"]
 
 
-def test_tenant_admin_invites_to_no_other_tenant(ask: Ask, pool: FakeUserPool) -> None:
+def test_tenant_admin_cannot_invite_to_other_tenants(ask: Ask, pool: FakeUserPool) -> None:
     assert add(ask, tenants=["acme", "zenith"]).status == add(ask, tenants=["*"]).status == 403
     assert add(ask, PLATFORM_ADMIN, tenants=["nowhere"]).status == 404
     assert pool.users == {}
@@ -116,7 +116,7 @@ def test_person_is_removed(ask: Ask, pool: FakeUserPool, admin: Connection, acme
 
 
 @pytest.mark.usefixtures("acme")
-def test_other_issuers_manage_their_people_themselves(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_of_other_issuers_are_managed_elsewhere(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN | {"pool": None}))
     settings.cache_clear()
     refused = add(ask)

@@ -127,7 +127,7 @@ def test_changed_count_after_preview_rejects_the_purge(
 
     answer = purge(if_match=shown)
 
-    message = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
+    message = "Nothing was purged: the preview showed 3 dead letters, and there are now 4."
     assert (answer.status, answer.body["detail"]) == (412, message)
     assert len(listed_ids(get(ask))) == 4
     assert purge(if_match='"4"').body["succeeded"] == 4
@@ -248,7 +248,7 @@ def test_undo_restores_dead_letters_once(
     assert [item | {"version": 0} for item in after] == [item | {"version": 0} for item in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
     again = undo(purge_id, if_match='"2"')
-    assert (again.status, again.body["detail"]) == (409, "The purge is undone already.")
+    assert (again.status, again.body["detail"]) == (409, "The purge was already undone.")
     assert len(actions(admin)) == 2
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil import aws
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.queues import firing_alarms, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
@@ -115,12 +115,12 @@ def switch(ask: Ask) -> Switch:
 
 
 @pytest.fixture
-def watchdog(keeper_database: Database) -> Callable[[], datetime]:
+def watchdog(maintenance_database: Database) -> Callable[[], datetime]:
     """`watchdog()` records queue depths like a watchdog run. Returns its time."""
 
     def run() -> datetime:
         now = datetime.now(UTC)
-        with keeper_connection(keeper_database) as connection:
+        with maintenance_connection(maintenance_database) as connection:
             record_depths(connection, list(QUEUES), {"tasks": 9}, now)
         return now
 

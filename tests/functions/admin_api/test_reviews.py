@@ -273,7 +273,7 @@ def test_price_difference_is_accepted_with_current_figures(ask: Ask, billed: Off
 
 
 @pytest.mark.parametrize("word", ["accept", "dispute"])
-def test_decision_about_a_difference_wakes_diagnostics(ask: Ask, queue: FakeSqs, billed: Office, word: str) -> None:
+def test_variance_decision_sends_the_diagnostics_message(ask: Ask, queue: FakeSqs, billed: Office, word: str) -> None:
     assert decide(ask, word, difference(billed)).status == 200
 
     assert list(queue.sent) == ["counterfoil-diagnostics"]
@@ -285,7 +285,7 @@ def test_decision_about_a_difference_wakes_diagnostics(ask: Ask, queue: FakeSqs,
 )
 def test_outdated_figures_are_a_conflict(ask: Ask, billed: Office, changed: dict[str, object]) -> None:
     answer = decide(ask, "accept", difference(billed, **changed))
-    assert (answer.status, answer.body["detail"]) == (409, "The case has no such difference.")
+    assert (answer.status, answer.body["detail"]) == (409, "The cluster has no such difference.")
 
 
 def test_second_variance_decision_must_supersede_the_first(ask: Ask, billed: Office) -> None:

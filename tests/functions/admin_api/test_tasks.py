@@ -116,7 +116,7 @@ def test_token_with_unstorable_character_is_rejected(text: str, claim: str, ask:
 
     assert {answer.status for answer in answers} == {403}
     assert {answer.body["detail"].split(":")[0] for answer in answers} == {
-        "The token's sub or groups contain U+0000 or half a surrogate pair."
+        "The token's sub or groups contain U+0000 or a lone surrogate."
     }
 
 
@@ -174,7 +174,7 @@ def test_unknown_type_is_rejected_with_known_types(ask: Ask) -> None:
     answer = submit(ask, ECHO | {"task_type": "mine_bitcoin"})
 
     assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
-    assert answer.body["detail"].startswith("There is no such task_type; known are ")
+    assert answer.body["detail"].startswith("There is no such task_type. Valid types: ")
     assert "echo" in answer.body["detail"]
     assert (
         "http_request is not enabled here (HTTP_REQUEST_TASKS_ENABLED is not set)"
@@ -416,7 +416,7 @@ def test_cancel_is_idempotent_but_not_after_failure(ask: Ask, admin: Connection)
 
     assert [cancel(ask, first).body["status"] for _ in range(2)] == ["canceled", "canceled"]
     answer = cancel(ask, second)
-    assert (answer.status, answer.body["detail"]) == (409, "The task has failed already.")
+    assert (answer.status, answer.body["detail"]) == (409, "The task has already failed.")
 
 
 # General

@@ -1,4 +1,4 @@
-"""Tenants are added and disabled by platform admins, and set up by their own admins."""
+"""Platform admins add and disable tenants. Admins of a tenant set it up."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -117,7 +117,7 @@ def test_disabled_tenant_takes_no_new_work(ask: Ask, database: Database, admin: 
     refused = ask(upload, groups="[operator tenant:acme]")
     assert (refused.status, refused.body["detail"]) == (
         403,
-        "This tenant is disabled: an admin for all tenants can enable it.",
+        "This tenant is disabled. An admin for all tenants can enable it.",
     )
     with database.delivery() as connection:
         assert tenants_of(connection, ["in@acme.example"]) == []

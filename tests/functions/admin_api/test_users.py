@@ -123,16 +123,16 @@ def test_profile_version_grows_despite_clock_skew(users: Users, admin: Connectio
 TOMORROW = (datetime.now(UTC) + timedelta(days=2)).date()
 SEVENTEEN = (datetime.now(UTC) - timedelta(days=17 * 365.25)).date()
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown zone": ({"timezone": "Europe/Berlim"}, "timezone is the name of a time zone of IANA"),
-    "zone in lower case": ({"timezone": "europe/berlin"}, "timezone is the name of a time zone of IANA"),
-    "path as zone": ({"timezone": "../../etc/passwd"}, "timezone is the name of a time zone of IANA"),
+    "unknown zone": ({"timezone": "Europe/Berlim"}, "timezone must be the case-sensitive name of an IANA"),
+    "zone in lower case": ({"timezone": "europe/berlin"}, "timezone must be the case-sensitive name of an IANA"),
+    "path as zone": ({"timezone": "../../etc/passwd"}, "timezone must be the case-sensitive name of an IANA"),
     "no zone": ({"timezone": None}, "wrong at timezone: Field required"),
-    "born in the future": ({"birth_date": str(TOMORROW)}, "birth_date is in the future"),
-    "born long ago": ({"birth_date": "1899-12-31"}, "birth_date is 1900-01-01 at the earliest"),
+    "born in the future": ({"birth_date": str(TOMORROW)}, "birth_date must not be in the future"),
+    "born long ago": ({"birth_date": "1899-12-31"}, "birth_date must be 1900-01-01 or later"),
     "minor": ({"birth_date": str(SEVENTEEN)}, "at least 18 years old"),
     "invalid date of birth": ({"birth_date": "1990-02-30"}, "wrong at birth_date"),
     "number as date of birth": ({"birth_date": 631152000}, "wrong at birth_date: should be a date"),
-    "minimum age above maximum": ({"min_age": 40, "max_age": 39}, "min_age is not more than max_age"),
+    "minimum age above maximum": ({"min_age": 40, "max_age": 39}, "min_age must not be more than max_age"),
     "minimum age of a minor": ({"min_age": 17}, "wrong at min_age"),
     "fractional age": ({"max_age": 40.5}, "wrong at max_age: should be a whole number"),
     "text as trait": ({"traits": ["NaN"]}, "wrong at traits"),

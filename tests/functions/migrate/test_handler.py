@@ -1,4 +1,4 @@
-"""A deployment migrates the schema, and fails if it cannot."""
+"""A deployment migrates the schema, and fails if the migration fails."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ EVENT = {"RequestType": "Create", "ResourceProperties": {"Version": "1"}}
 
 
 @pytest.fixture(autouse=True)
-def _read_settings_anew() -> Iterator[None]:
+def _clear_settings_cache() -> Iterator[None]:
     settings.cache_clear()
     yield
     settings.cache_clear()
@@ -27,7 +27,7 @@ def _read_settings_anew() -> Iterator[None]:
 
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Secrets Manager."""
+    """Fake Secrets Manager."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
@@ -52,7 +52,7 @@ def test_deployment_applies_missing_migrations_once(
 
 
 @pytest.mark.parametrize("user", ["counterfoil_worker", "counterfoil_delivery"])
-def test_a_deployment_that_cannot_migrate_fails(
+def test_failed_migration_fails_the_deployment(
     user: str, postgres: Server, migrated_template: str, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DATABASE_URL", postgres.url(empty_database, user))
@@ -76,14 +76,14 @@ def test_master_password_is_read_from_secret_over_tls(secrets):
 
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", '{"username": "master"}'])
-def test_secret_without_credentials_is_refused_and_not_quoted(content: str, secrets):
+def test_secret_without_credentials_is_rejected_and_not_quoted(content: str, secrets):
     arn = secrets.create_secret(Name="master", SecretString=content)["ARN"]
-    with pytest.raises(InvalidSettingsError, match="holds no username and password") as refused:
+    with pytest.raises(InvalidSettingsError, match="contains no username and password") as refused:
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
     assert content not in str(refused.value)
 
 
-def test_missing_secret_is_refused(secrets):
+def test_missing_secret_is_rejected(secrets):
     arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:gone"
     with pytest.raises(RejectedRequestError, match="GetSecretValue was answered with ResourceNotFoundException"):
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))

@@ -1,4 +1,4 @@
-"""Simulation of concurrent chat sessions with workers that reorder, duplicate and crash.
+"""Simulation of concurrent chats with reordered, duplicate and crashed deliveries.
 
 The queue is in memory, and its clock advances when nothing is due. Database, engine and archiver are real.
 """
@@ -123,11 +123,18 @@ class Simulation:
     """Users, workers, queue and clock of one simulation."""
 
     def __init__(
-        self, url: str, keeper_url: str, admin: Connection, tenant: UUID, queue: Queue, rates: FaultRates, seed: int
+        self,
+        url: str,
+        maintenance_url: str,
+        admin: Connection,
+        tenant: UUID,
+        queue: Queue,
+        rates: FaultRates,
+        seed: int,
     ) -> None:
         self.url, self.admin, self.tenant, self.queue, self.clock = url, admin, tenant, queue, queue.clock
         self.rates, self.seed, self.started_at = rates, seed, queue.clock()
-        self.keeper = Database(keeper_url)
+        self.maintenance = Database(maintenance_url)
         self.archiver_lock = threading.Lock()
         self.model_calls: list[tuple[UUID, list[str]]] = []
         """Job and visible earlier replies of each call to the model."""
@@ -266,7 +273,11 @@ class Simulation:
         with self.archiver_lock:
             self.fault_counts["archived"] += 1
             archiver = Archiver(
-                self.keeper, self.outbox(self.keeper), RedeliverPolicy(), self.clock, {"tasks": RequeuePolicy()}
+                self.maintenance,
+                self.outbox(self.maintenance),
+                RedeliverPolicy(),
+                self.clock,
+                {"tasks": RequeuePolicy()},
             )
             waiting = archiver.process("tasks", SQSRecord(body))
         self.queue.visibility[one.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
@@ -275,7 +286,7 @@ class Simulation:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def idle(self, database: Database, random: Random) -> None:
-        """Send unsent messages, advance the clock, or finish the simulation."""
+        """Send unsent messages, advance the clock or end the simulation."""
         with self.idle_lock:
             is_quiet = self.submitted.is_set() and not self.queue.busy_workers
             if not is_quiet and random.random() >= self.rates.time_flies:

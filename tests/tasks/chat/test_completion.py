@@ -294,7 +294,7 @@ def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> 
     second = chat.say("Two", session)
     due = NOW + timedelta(seconds=16)
     record_attempt(admin, second, "retry", due)
-    admin.execute("UPDATE task SET attempts = 4, error = 'The model is away' WHERE id = %s", [second])
+    admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
 
     assert chat.answer(session) == []
 
@@ -306,7 +306,7 @@ def test_deferred_message_is_woken_despite_earlier_failure(chat: Chat, admin: Co
     second = chat.say("Two", session)
     record_attempt(admin, second, "retry", NOW + timedelta(seconds=16))
     defer(admin, second)
-    admin.execute("UPDATE task SET attempts = 4, error = 'The model is away' WHERE id = %s", [second])
+    admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
 
     assert [send.message.work_id for send in chat.answer(session)] == [second]
 

@@ -24,7 +24,7 @@ WAITS = chat._EARLIER_PENDING
 @pytest.fixture
 def simulation(
     database_url: str,
-    keeper_database_url: str,
+    maintenance_database_url: str,
     admin: Connection,
     tenant: UUID,
     monkeypatch: pytest.MonkeyPatch,
@@ -35,12 +35,12 @@ def simulation(
     def make(seed: int, rates: FaultRates = FaultRates()) -> Simulation:  # noqa: B008  # a value
         queue = Queue(Clock(), Random(seed), rates.not_sent)
         monkeypatch.setattr(aws, "client", lambda _service: queue)
-        made.append(Simulation(database_url, keeper_database_url, admin, tenant, queue, rates, seed))
+        made.append(Simulation(database_url, maintenance_database_url, admin, tenant, queue, rates, seed))
         return made[-1]
 
     yield make
     for one in made:
-        one.keeper.close()
+        one.maintenance.close()
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -1,4 +1,4 @@
-"""Results of the cases are compared with the expected ones, and every difference is reported."""
+"""Every difference between actual and expected results of a case is reported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ def expected_of(found: CaseResults) -> Sequence[str]:
         (with_variance(), "no variances"),
         (lambda one: {**one, "documents": one["documents"][:-1]}, "one cluster of these"),
         (lambda one: {**one, "comparison": None}, "the result for the receiver: None"),
-        (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: all agrees"),
+        (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: no differences"),
     ],
     ids=["something else is wrong", "a document is missing", "nothing was computed", "the first document is missing"],
 )

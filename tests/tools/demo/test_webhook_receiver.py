@@ -1,4 +1,4 @@
-"""The sample receiver uses only the standard library and stores each authentic delivery once."""
+"""The sample webhook receiver stores each authentic delivery once."""
 
 import json
 import os

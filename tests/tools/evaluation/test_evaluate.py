@@ -22,7 +22,10 @@ UBL = Path(__file__).parents[3].parent / "shared" / "data" / "ubl-oasis-chain"
 
 
 def write_set(folder: Path, papers: list[Paper], tenant: str = "Brede", **files: str) -> Path:
-    """Write a set with the document ids p0, p1, ... `files` are named with `_csv` instead of `.csv`."""
+    """Write a set with the document ids p0, p1, and so on.
+
+    The names of `files` end with `_csv` instead of `.csv`.
+    """
     folder.mkdir(exist_ok=True)
     with (folder / "documents.jsonl").open("w", encoding="utf-8") as file:
         for position, paper in enumerate(papers):
@@ -126,7 +129,7 @@ def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> No
         ["p2", "over_billed_quantity", "right"],
     ]
     assert rows(tmp_path / "out" / "variances_in_true_clusters.csv")[1] == [
-        "p2", "missing_purchase_order", "right", "Invoice R-1 names order 4711, which is not here.",
+        "p2", "missing_purchase_order", "right", "Invoice R-1 names order 4711, which has not been received.",
     ]  # fmt: skip
 
 

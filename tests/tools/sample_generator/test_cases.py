@@ -44,7 +44,7 @@ def read(place: int, item: CaseDocument) -> Document:
 
 
 def found_in(case: Case) -> set[tuple[str, str]]:
-    """Return number and code of the variances in a case, with the links that matching creates."""
+    """Return document number and code of each open variance of a case."""
     documents = [read(place, item) for place, item in enumerate(case.documents)]
     is_again = case.title == "billed twice"
     edges = [

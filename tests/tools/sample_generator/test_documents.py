@@ -1,4 +1,4 @@
-"""Generated documents are valid: arithmetic, check digits, and files that can be extracted."""
+"""Generated documents are valid: arithmetic, check digits and extractable files."""
 
 import io
 from dataclasses import replace
@@ -181,5 +181,5 @@ def test_only_the_encoding_of_misencoded_file_is_wrong(invoice: Document) -> Non
 
 def test_totals_require_prices(invoice: Document) -> None:
     bare = tuple(replace(line, unit_price=None, tax=None) for line in invoice.lines)
-    with pytest.raises(ValueError, match="delivery_note states no prices"):
+    with pytest.raises(ValueError, match="delivery_note has no prices"):
         _ = replace(invoice, kind=Kind.DELIVERY_NOTE, lines=bare).totals

@@ -1,4 +1,4 @@
-"""The generator is deterministic, samples differ by seed, and each contains every scenario."""
+"""Samples are reproducible, differ by seed and contain every scenario."""
 
 import csv
 import hashlib

@@ -1,4 +1,4 @@
-"""Each invariant of the simulation can be violated: a change to a finished world is reported."""
+"""Each invariant of the simulation reports a changed world as a violation."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ SEEDS = range(1, 200)
 """One of these seeds has a history that can be changed."""
 
 Change = Callable[[World], bool]
-"""Changes a world if it contains something to change. Returns whether it did."""
+"""Changes a world if possible. Returns whether it did."""
 
 
 def statement(sql: str) -> Change:
@@ -87,7 +87,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         statement("DELETE FROM simulation_effect WHERE number = (SELECT min(number) FROM simulation_effect)"),
         "were committed 0 times",
     ),
-    "a match committed apart from its settlement": (
+    "a match committed separately from its settlement": (
         statement(
             "INSERT INTO simulation_match SELECT '0:0', document_a_id, document_b_id FROM document_match LIMIT 1"
         ),
@@ -100,7 +100,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         ),
         "is in cluster None",
     ),
-    "an attempt too many": (
+    "one attempt too many": (
         statement(
             "UPDATE simulation_ledger SET new = jsonb_set(new, '{attempts}', '4') "
             "WHERE number = (SELECT max(number) FROM simulation_ledger)"

@@ -1,4 +1,4 @@
-"""The simulated world behaves as AWS documents, and a killed process leaves only committed changes."""
+"""The simulated world behaves like AWS, and killed processes leave only commits."""
 
 from collections.abc import Callable
 from typing import Any

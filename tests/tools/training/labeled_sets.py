@@ -1,4 +1,4 @@
-"""Small labeled sets for training: orders and invoices of a few sellers."""
+"""Small labeled sets for training: orders and invoices of two suppliers."""
 
 from pathlib import Path
 

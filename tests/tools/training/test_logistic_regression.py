@@ -24,7 +24,7 @@ def test_unobserved_coefficient_keeps_its_prior() -> None:
     assert found["unseen"] == pytest.approx(7.5)
 
 
-def test_little_evidence_changes_little() -> None:
+def test_little_evidence_stays_close_to_prior() -> None:
     little, much = (
         fit([Observation({"level": 1.0}, count, count)], {"level": Coefficient(expected=-2.0, penalty=3.0)})["level"]
         for count in (1, 100)

@@ -38,7 +38,7 @@ def office(
 
 
 def decide(office: Office, confirmed: int, rejected: int) -> None:
-    """File invoices without references, some confirmed and some rejected as matches of their order."""
+    """File orders with unreferenced invoices, and confirm or reject their matches."""
     for number in range(confirmed + rejected):
         made = office.file(order(f"PO-{number:04}", number))
         billed = office.file(invoice(f"R-{number:04}", number + 9))
@@ -102,10 +102,10 @@ def test_remaining_quantity_counts_as_in_matching(office: Office) -> None:
     billed = office.file(invoice("R-1", 9))
     office.decide(billed, made, "rejected")
     (alone,) = calibration_cases(parse(shipped()), [read(office)])
-    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # it bills the whole order
+    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # R-2 bills the whole order
     (claimed,) = calibration_cases(parse(shipped()), [read(office)])
     assert claimed.bits < alone.bits
-    office.decide(2, made, "rejected")  # now it bills none of it
+    office.decide(2, made, "rejected")  # R-2 no longer bills the order
     assert calibration_cases(parse(shipped()), [read(office)])[0].bits == alone.bits
 
 
@@ -125,7 +125,7 @@ def test_calibration_is_measured_on_held_out_decisions(office: Office, tmp_path:
 def test_cross_validation_excludes_the_tested_cases(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(office, 10, 50)
     learned_from: list[frozenset[UUID]] = []
-    fitted = learning._fit_calibration  # fits every calibration
+    fitted = learning._fit_calibration  # the function that fits each calibration
 
     def noted(questions: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]) -> object:
         several = list(questions)

@@ -18,16 +18,16 @@ export function Audit() {
   const tenant = tenantOf(route, currentSession());
   const target = route.query.get("target") ?? "";
   const cursor = route.query.get("cursor") ?? "";
-  useTitle("Audit");
+  useTitle("Audit trail");
   const { data, error, reload } = useQuery<Schemas["AuditPage"]>(["admin/dlq/audit", { tenant, target, cursor }], {
     every: cursor ? 0 : POLL_FAST_SECONDS,
   });
   return (
     <>
-      <h1>Audit</h1>
+      <h1>Audit trail</h1>
       <p class="lead">
-        Changes by people. Each entry contains a hash of itself and of the previous entry, and none can be changed or
-        deleted.
+        Changes made by users. Entries cannot be changed or deleted. Each contains its own hash and the hash of the
+        previous entry.
       </p>
       <Filter tenant={tenant} target={target} />
       {error && <ErrorNotice error={error} reload={reload} />}
@@ -36,7 +36,9 @@ export function Audit() {
           {data.entries.length ? (
             <AuditEntries entries={data.entries} tenant={tenant} />
           ) : (
-            <Notice title="No entries">{target ? "No changes." : "No changes in this tenant yet."}</Notice>
+            <Notice title="No entries">
+              {target ? "There are no changes to this object." : "There are no changes in this tenant yet."}
+            </Notice>
           )}
           <Pagination
             newest={cursor && navigate.href("audit", { tenant, target })}
@@ -51,15 +53,15 @@ export function Audit() {
       <section aria-labelledby="verify">
         <h2 id="verify">Verify the trail</h2>
         <p>
-          Anyone with the viewer role can verify every hash, with the address of this deployment in{" "}
-          <code>COUNTERFOIL_URL</code> and an ID token in <code>COUNTERFOIL_TOKEN</code>:
+          This command verifies every hash. It requires the viewer role. Set <code>COUNTERFOIL_URL</code> to the address
+          of this deployment and <code>COUNTERFOIL_TOKEN</code> to an ID token.
         </p>
         <pre tabindex={0} role="region" aria-label="Command">
           counterfoil audit verify --tenant {tenant}
         </pre>
         <p class="quiet">
-          The command names the first entry that was changed, removed, inserted or moved. Keep the hash of the newest
-          entry in another place regularly: a rewrite of the whole trail cannot match it.
+          The command reports the first entry that was changed, removed, inserted or moved. Regularly store the hash of
+          the newest entry elsewhere, because a rewritten trail cannot match it.
         </p>
       </section>
     </>
@@ -75,7 +77,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
   return (
     <form class="filter" role="search" aria-label="Audit" onSubmit={submit}>
       <label class="wide">
-        Changes of one dead letter, by its id
+        Changes to one object, by its ID
         <input
           type="search"
           name="target"
@@ -84,7 +86,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
           spellcheck={false}
           autocomplete="off"
           pattern={ID.source}
-          title="The complete id, as shown on the page of the dead letter"
+          title="The complete ID, as shown on the page of the object"
         />
       </label>
       <div class="buttons">
@@ -101,7 +103,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
   );
 }
 
-// Audit entries. `isSingleTarget`: all are about the dead letter on the page.
+// Audit entries. `isSingleTarget`: all concern the dead letter on the page, so the target is omitted.
 export function AuditEntries({
   entries,
   tenant,
@@ -118,8 +120,8 @@ export function AuditEntries({
           <th scope="col" class="count">
             No.
           </th>
-          <th scope="col">When</th>
-          <th scope="col">Person</th>
+          <th scope="col">Time</th>
+          <th scope="col">User</th>
           <th scope="col">Action</th>
           {!isSingleTarget && <th scope="col">Target</th>}
           <th scope="col">Details</th>
@@ -131,13 +133,13 @@ export function AuditEntries({
             <td data-label="No." class="count">
               {formatNumber(entry.number)}
             </td>
-            <td data-label="When">
+            <td data-label="Time">
               <Time at={entry.recorded_at} />
             </td>
-            <td data-label="Who">
+            <td data-label="User">
               <UserName value={entry.actor} />
             </td>
-            <td data-label="What">
+            <td data-label="Action">
               {entry.action}
               {entry.version_after !== null && (
                 <>
@@ -153,7 +155,7 @@ export function AuditEntries({
                 <Targets entry={entry} tenant={tenant} />
               </td>
             )}
-            <td data-label="More">
+            <td data-label="Details">
               <Details entry={entry} />
             </td>
           </tr>
@@ -196,11 +198,11 @@ function Details({ entry }: { entry: Entry }) {
     <details>
       <summary>Hashes{Object.keys(detail).length > 0 && " and details"}</summary>
       <p>
-        This entry <CopyableId value={entry.hash} />
+        Hash of this entry: <CopyableId value={entry.hash} />
       </p>
       {entry.note_hash && (
         <p>
-          Its note <CopyableId value={entry.note_hash} />
+          Hash of its note: <CopyableId value={entry.note_hash} />
         </p>
       )}
       {Object.keys(detail).length > 0 && (

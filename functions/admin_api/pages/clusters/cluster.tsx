@@ -60,8 +60,8 @@ export function Cluster({ id }: { id: string }) {
         <h1>Cluster</h1>
         {error?.status === 404 ? (
           <Notice title="Cluster not found">
-            Its documents may belong to another cluster now, or to a tenant that you cannot see. Search for one of its
-            documents.
+            Its documents may belong to another cluster now, or to a tenant that you cannot access. Search for one of
+            its documents.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -99,11 +99,11 @@ export function Cluster({ id }: { id: string }) {
       )}
       {comparison && comparison.variances.length > 0 && <Variances comparison={comparison} openDialog={setDialog} />}
       {comparison && comparison.warnings.length > 0 && (
-        <section aria-labelledby="remarks">
-          <h2 id="remarks">Remarks</h2>
+        <section aria-labelledby="warnings">
+          <h2 id="warnings">Warnings</h2>
           <ul>
-            {comparison.warnings.map((remark) => (
-              <li>{remark}</li>
+            {comparison.warnings.map((warning) => (
+              <li>{warning}</li>
             ))}
           </ul>
         </section>
@@ -113,7 +113,7 @@ export function Cluster({ id }: { id: string }) {
           doc={dialog.doc}
           close={close}
           reload={reload}
-          done={done(`${documentTitle(dialog.doc)} was split off.`)}
+          done={done(`${documentTitle(dialog.doc)} was removed from the cluster.`)}
         />
       )}
       {dialog?.what === "merge" && (
@@ -133,8 +133,8 @@ export function Cluster({ id }: { id: string }) {
           reload={reload}
           done={done(
             dialog.what === "accept"
-              ? "The difference is accepted. The cluster is being recomputed."
-              : "The difference is disputed. The cluster is being recomputed.",
+              ? "The difference is accepted. The comparison is being updated."
+              : "The difference is disputed. The comparison is being updated.",
           )}
         />
       )}
@@ -144,10 +144,12 @@ export function Cluster({ id }: { id: string }) {
 
 function Reasons({ cluster }: { cluster: ShownCluster }) {
   const sentences = cluster.error
-    ? [`It could not be computed: ${cluster.error}`]
+    ? [`The comparison failed: ${cluster.error}`]
     : [
         ...(cluster.comparison?.reasons ?? []),
-        ...(cluster.is_computing ? [cluster.comparison ? "It is being recomputed." : "It is being computed."] : []),
+        ...(cluster.is_computing
+          ? [cluster.comparison ? "The comparison is being updated." : "The comparison is in progress."]
+          : []),
       ];
   return (
     <div class="reasons">
@@ -157,7 +159,7 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
       {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
       {cluster.computed_at && (
         <p class="quiet">
-          Computed on <Time at={cluster.computed_at} both />
+          Compared on <Time at={cluster.computed_at} both />
         </p>
       )}
     </div>
@@ -175,7 +177,7 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
   };
   return (
     <section aria-labelledby="links">
-      <h2 id="links">Documents and links</h2>
+      <h2 id="links">Documents and matches</h2>
       <Graph
         docs={documents}
         links={matches.map((edge) => ({ a: edge.document_a_id, b: edge.document_b_id, decided_by: edge.decided_by }))}
@@ -210,9 +212,9 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
           ))}
         </ul>
       ) : (
-        <p class="quiet">It has no matches yet.</p>
+        <p class="quiet">No matches yet.</p>
       )}
-      <ShownCount shown={matches.length} total={cluster.matches_total} noun="links" />
+      <ShownCount shown={matches.length} total={cluster.matches_total} noun="matches" />
     </section>
   );
 }
@@ -222,7 +224,7 @@ function Why({ edge, caption }: { edge: Edge; caption: string }) {
     <div class="why">
       {edge.reasoning && <p>{edge.reasoning}</p>}
       <details>
-        <summary>How sure?</summary>
+        <summary>Evidence</summary>
         {edge.evidence.length > 0 ? (
           <Waterfall evidence={edge.evidence} caption={caption} />
         ) : (
@@ -250,7 +252,7 @@ function DocumentTable({
         <thead>
           <tr>
             <th scope="col">Document</th>
-            <th scope="col">Seller</th>
+            <th scope="col">Supplier</th>
             <th scope="col">Date</th>
             <th scope="col" class="count">
               Total
@@ -258,7 +260,7 @@ function DocumentTable({
             <th scope="col">File</th>
             {canDecide && (
               <th scope="col">
-                <span class="unseen">Decide</span>
+                <span class="unseen">Actions</span>
               </th>
             )}
           </tr>
@@ -269,7 +271,7 @@ function DocumentTable({
               <td data-label="Document">
                 <DocumentLink doc={doc} tenant={cluster.tenant} />
               </td>
-              <td data-label="Seller">
+              <td data-label="Supplier">
                 <Seller doc={doc} />
               </td>
               <td data-label="Date">{doc.date}</td>
@@ -285,16 +287,16 @@ function DocumentTable({
                     <button
                       type="button"
                       class="small"
-                      aria-label={`${documentTitle(doc)} does not belong here`}
+                      aria-label={`Remove from the cluster: ${documentTitle(doc)}`}
                       onClick={() => openDialog({ what: "split", doc })}
                     >
-                      Does not belong here
+                      Remove…
                     </button>
                   )}
                   <button
                     type="button"
                     class="small"
-                    aria-label={`${documentTitle(doc)} belongs to another document`}
+                    aria-label={`Merge with another document: ${documentTitle(doc)}`}
                     onClick={() => openDialog({ what: "merge", doc })}
                   >
                     Merge…
@@ -318,7 +320,7 @@ function DocumentTable({
   );
 }
 
-// Billed unit price of a line item, or "" if invoices differ.
+// Billed unit price of a line item, or "" if no invoice states it or invoices differ.
 function billedPrice(line: Line) {
   const prices = new Set(
     line.parts.filter((part) => part.role === "billed" && part.unit_price).map((part) => part.unit_price),
@@ -331,12 +333,12 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
   const differ = lines.some((line) => billedPrice(line) && billedPrice(line) !== line.price);
   return (
     <section aria-labelledby="lines">
-      <h2 id="lines">Lines, side by side</h2>
-      <div class="scrolled" tabindex={0} role="region" aria-label="Table of lines">
+      <h2 id="lines">Line items</h2>
+      <div class="scrolled" tabindex={0} role="region" aria-label="Table of line items">
         <table class="rows lines">
           <thead>
             <tr>
-              <th scope="col">Line</th>
+              <th scope="col">Line item</th>
               <th scope="col">Article</th>
               <th scope="col">Unit</th>
               {shown.map((name) => (
@@ -361,7 +363,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
               const billed = billedPrice(line);
               return (
                 <tr>
-                  <td data-label="Line">{line.line}</td>
+                  <td data-label="Line item">{line.line}</td>
                   <td data-label="Article">{[line.article, line.description].filter(Boolean).join(" ")}</td>
                   <td data-label="Unit">{line.unit_name}</td>
                   {shown.map((name) => (
@@ -387,7 +389,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
           </tbody>
         </table>
       </div>
-      <ShownCount shown={lines.length} total={total} noun="lines" />
+      <ShownCount shown={lines.length} total={total} noun="line items" />
     </section>
   );
 }
@@ -431,17 +433,17 @@ function Variances({
 
 function stateOf(variance: Variance): [string, string] {
   if (variance.decided_by) {
-    return [variance.decision ?? "settled", variance.decided_by];
+    return [variance.decision ?? "resolved", variance.decided_by];
   }
   if (variance.within_tolerance) {
-    return ["tolerated", "Within tolerance."];
+    return ["within tolerance", ""];
   }
   return variance.awaited_deliveries ? ["waiting", variance.awaited_deliveries] : [variance.decision ?? "open", ""];
 }
 
 function Variance({ variance, openDialog }: { variance: Variance; openDialog: (dialog: OpenDialog) => void }) {
   const [state, more] = stateOf(variance);
-  const canBeSaid = variance.tolerance !== null && variance.expected !== null && variance.actual !== null;
+  const canDecide = variance.tolerance !== null && variance.expected !== null && variance.actual !== null;
   return (
     <li>
       <p>
@@ -450,7 +452,7 @@ function Variance({ variance, openDialog }: { variance: Variance; openDialog: (d
       <p>
         {variance.message} {more}
       </p>
-      {canBeSaid && hasRole("operator") && (
+      {canDecide && hasRole("operator") && (
         <p class="buttons">
           {!variance.decided_by && (
             <button type="button" onClick={() => openDialog({ what: "accept", variance })}>

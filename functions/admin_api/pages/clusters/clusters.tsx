@@ -59,7 +59,10 @@ export function Clusters() {
   return (
     <>
       <h1>Clusters</h1>
-      <p class="lead">An order with its deliveries and invoices. Open ones need a person or another document.</p>
+      <p class="lead">
+        A cluster is a purchase order with its delivery notes and invoices. Open clusters need a decision or a missing
+        document.
+      </p>
       {data && <Counts filter={filter} counts={data.counts} />}
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
@@ -107,7 +110,7 @@ function Filter({ filter }: { filter: ListFilter }) {
   return (
     <form class="filter" role="search" aria-label="Clusters" onSubmit={submit}>
       <label class="wide">
-        Supplier begins with
+        Supplier starts with
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
@@ -116,7 +119,7 @@ function Filter({ filter }: { filter: ListFilter }) {
         />
       </label>
       <label>
-        Order or invoice number
+        Purchase order or invoice number
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
@@ -150,7 +153,7 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["ClusterPage
         <thead>
           <tr>
             <th scope="col">Status</th>
-            <th scope="col">Order</th>
+            <th scope="col">Purchase order</th>
             <th scope="col">Supplier</th>
             <th scope="col" class="count">
               Ordered
@@ -183,14 +186,16 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["ClusterPage
 }
 
 function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
-  const title = cluster.order_numbers.length ? cluster.order_numbers.join(", ") : `No order (${shortId(cluster.id)})`;
+  const title = cluster.order_numbers.length
+    ? cluster.order_numbers.join(", ")
+    : `No purchase order (${shortId(cluster.id)})`;
   return (
     <tr>
       <td data-label="Status">
         <ClusterStatus status={cluster.status} />
-        {cluster.is_computing && <span class="quiet file-name">being recomputed</span>}
+        {cluster.is_computing && <span class="quiet file-name">comparison is being updated</span>}
       </td>
-      <td data-label="Order">
+      <td data-label="Purchase order">
         <a href={navigate.href(`clusters/${cluster.id}`, { tenant: cluster.tenant })}>{title}</a>
         <span class="quiet file-name">
           <span class="clip">{cluster.reason}</span>
@@ -230,13 +235,13 @@ function EmptyList({ filter }: { filter: ListFilter }) {
   }
   if (filter.status === "open") {
     return (
-      <Notice title="Nothing is open">
-        Every order, delivery and invoice is matched. New ones appear here automatically.
+      <Notice title="No open clusters">
+        All documents are matched, or their differences are accepted. New clusters appear here automatically.
       </Notice>
     );
   }
   if (filter.status === ALL) {
     return <Notice title="No clusters yet">Documents appear here once they are matched.</Notice>;
   }
-  return <Notice title="None">No cluster has this status.</Notice>;
+  return <Notice title="No clusters">No cluster has this status.</Notice>;
 }

@@ -1,4 +1,4 @@
-// Graph of a cluster: a column for each document type in the order of a trade, a line for each match.
+// Graph of a cluster: a column for each document type, from contracts to credit notes, and a line for each match.
 
 import { type DocumentInfo, documentTitle, toLabel } from "../documents/summary";
 import { navigate } from "../router";
@@ -31,14 +31,14 @@ export function Graph({
   const found = layoutNodes(drawn, links);
   const { columns, positions, width, height } = found;
   return (
-    <div class="scrolled" tabindex={0} role="region" aria-label="Documents and links, drawn">
+    <div class="scrolled" tabindex={0} role="region" aria-label="Graph of documents and matches">
       <svg
         class="graph"
         viewBox={`0 0 ${width} ${height}`}
         width={width}
         height={height}
         role="group"
-        aria-label={`${drawn.length} documents and ${links.length} links; the same is listed below`}
+        aria-label={`${drawn.length} documents and ${links.length} matches, which are also listed below`}
       >
         {columns.map((column) => (
           <text class="kind" x={positions.get(column.docs[0].id)?.x} y="20">

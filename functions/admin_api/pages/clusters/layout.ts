@@ -22,7 +22,7 @@ const GAP = { x: 84, y: 20 };
 const MARGIN = 16;
 const HEAD = 40;
 const LANE = 4; // distance between lines that pass a box on the same side
-const ROUNDS = 4; // of moving boxes towards linked boxes
+const ROUNDS = 4; // passes that move boxes towards linked boxes
 
 const columnOf = (type: DocumentType) => (ORDER.includes(type) ? ORDER.indexOf(type) : ORDER.length);
 
@@ -71,7 +71,6 @@ export function layoutNodes<Doc extends Placed>(docs: readonly Doc[], links: rea
   return { columns, positions, width, height };
 }
 
-// Position of a document in the drawing.
 const pointOf = (positions: Map<string, Point>, id: string) => positions.get(id) as Point;
 
 const curve = (x1: number, y1: number, x2: number, y2: number) => {

@@ -34,27 +34,27 @@ export const ACTIONS: Record<Action, ActionText> = {
     isNoteRequired: false,
     field: "notes",
     label: "Reason for the retry",
-    description: "Its work item starts again with all attempts.",
+    description: "The work item is retried with the full number of attempts.",
   },
   resolve: {
     key: "e",
     verb: "Resolve",
     status: "resolved",
-    done: "It is resolved.",
+    done: "The dead letter is resolved.",
     isNoteRequired: true,
     field: "notes",
     label: "How was it resolved?",
-    description: "The failure was handled in another way. Nothing is retried.",
+    description: "The failure was handled in another way. The work item is not retried.",
   },
   ignore: {
     key: "i",
     verb: "Ignore",
     status: "ignored",
-    done: "It is ignored.",
+    done: "The dead letter is ignored.",
     isNoteRequired: true,
     field: "reason",
     label: "Why can it be ignored?",
-    description: "No action is taken, now or later.",
+    description: "The failure needs no action. The work item is not retried.",
   },
 };
 
@@ -69,7 +69,7 @@ export function canChangeMany(tenant: string | null) {
   return hasRole("operator") && tenant !== UNASSIGNED;
 }
 
-// Changes of a dead letter, as verbs.
+// Verbs for changes to a dead letter.
 const PAST: Record<string, string> = {
   retried: "retried it",
   resolved: "resolved it",
@@ -88,8 +88,8 @@ async function newest(deadLetter: DeadLetterSummary) {
   return { now, last: events.findLast((event) => event.kind === "change") ?? null };
 }
 
-// Changes a dead letter with the expected version, and follows changes by others. `seen` is the version that the user
-// started from, not the displayed one, which follows the API.
+// Changes a dead letter with the expected version, and reports changes by other users. `seen` is the version that the
+// user started from. The displayed version may be newer.
 export function useVersion(deadLetter: DeadLetterSummary) {
   const [seen, setSeen] = useState(deadLetter);
   const [last, setLast] = useState<Schemas["DeadLetterEvent"] | null>(null);
@@ -117,7 +117,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
       if (!(await catchUp())) {
         throw error;
       }
-      throw new ApiError(error.status, "Someone else changed it first. Your note is still here.");
+      throw new ApiError(error.status, "Someone else changed this dead letter first. Your note was not lost.");
     }
   };
   return {
@@ -169,12 +169,14 @@ export function ActionDialog({
       verb={verb}
       label={label}
       isRequired={isNoteRequired}
-      blockedReason={isClosed ? `It is ${seen.status} already.` : null}
+      blockedReason={isClosed ? `This dead letter is already ${seen.status}.` : null}
       act={submit}
       close={close}
     >
       <p>{description}</p>
-      {action === "retry" && seen.status === "pending" && <p class="quiet">An edited payload is used as it is now.</p>}
+      {action === "retry" && seen.status === "pending" && (
+        <p class="quiet">If the payload was edited, the retry uses the edited payload.</p>
+      )}
       <FactList
         facts={[
           ["Error", <span class="clip">{error.message || error.type}</span>],

@@ -1,6 +1,6 @@
-// Log and trace of an attempt, as commands for people with access to the account.
+// AWS CLI commands that show the log and the trace of an attempt.
 
-// The filter contains no single quotes, so it can be quoted with them for a shell.
+// `filter` contains no single quotes, so single quotes protect it in a shell.
 export function logCommand({
   group,
   filter,

@@ -1,4 +1,4 @@
-// Bulk operations on chosen dead letters, or on all that match the filter. Each runs at a rate and has its own page.
+// Bulk operations on selected dead letters, or on all that match the filter. Each has a rate and its own page.
 
 import { useEffect, useId, useState } from "preact/hooks";
 import { type Schemas, send } from "../api";
@@ -52,12 +52,12 @@ export function BulkBar({
           disabled={!page.length}
           onChange={(event) => choose(page, event.currentTarget.checked)}
         />{" "}
-        All on this page
+        Select all on this page
       </label>
       <span class="number" role="status">
         {chosen.size
-          ? `${formatNumber(chosen.size)} chosen${chosen.size === MAX_SELECTED ? ", more cannot be" : ""}`
-          : "None selected: applies to all that match the filter"}
+          ? `${formatNumber(chosen.size)} selected${chosen.size === MAX_SELECTED ? " (the maximum)" : ""}`
+          : "None selected. Actions apply to all dead letters that match the filter."}
       </span>
       <div class="buttons">
         {ACTION_LIST.map(([name, { verb }]) => (
@@ -67,7 +67,7 @@ export function BulkBar({
         ))}
         {chosen.size > 0 && (
           <button type="button" class="link" onClick={clear}>
-            Choose none
+            Clear selection
           </button>
         )}
       </div>
@@ -75,7 +75,7 @@ export function BulkBar({
   );
 }
 
-// `deadLetters`: the chosen ones. If empty, the operation covers all that match the filter. `group`: the error of a
+// `deadLetters`: the selected ones. If empty, the operation covers all that match the filter. `group`: the error of a
 // dead letter group.
 export function BulkDialog({
   action,
@@ -134,7 +134,7 @@ export function BulkDialog({
     scope === "found" && !preview?.count ? (preview?.count === 0 ? "No pending dead letters." : "") : null;
   return (
     <NoteDialog
-      title={`${verb} ${count === null ? "many" : formatNumber(count)} dead ${count === 1 ? "letter" : "letters"}?`}
+      title={`${verb} ${count === null ? "matching" : formatNumber(count)} dead ${count === 1 ? "letter" : "letters"}?`}
       verb={count === null ? verb : `${verb} ${formatNumber(count)}`}
       label={label}
       isRequired={isNoteRequired}
@@ -144,10 +144,10 @@ export function BulkDialog({
     >
       {deadLetters.length > 0 && (
         <fieldset>
-          <legend>Which?</legend>
+          <legend>Dead letters</legend>
           <label class="choice">
             <input type="radio" name="scope" checked={scope === "chosen"} onChange={() => setScope("chosen")} />
-            The {formatNumber(deadLetters.length)} chosen
+            The {formatNumber(deadLetters.length)} selected
           </label>
           <label class="choice">
             <input type="radio" name="scope" checked={scope === "found"} onChange={() => setScope("found")} />
@@ -157,7 +157,7 @@ export function BulkDialog({
       )}
       {group ? (
         <p>
-          All pending dead letters of the group: <b class="clip">{group}</b>
+          All pending dead letters in the group: <b class="clip">{group}</b>
         </p>
       ) : (
         !deadLetters.length && <p>All pending dead letters that match the filter.</p>
@@ -184,7 +184,7 @@ export function BulkDialog({
             value={rate}
             onInput={(event) => setRate(event.currentTarget.value)}
           />{" "}
-          a second
+          per second
         </span>
         {action === "retry" && (
           <>
@@ -194,7 +194,7 @@ export function BulkDialog({
                 checked={hasCanary}
                 onChange={(event) => setHasCanary(event.currentTarget.checked)}
               />{" "}
-              Try a few first
+              Start with a canary
             </label>
             <span>
               <input
@@ -204,10 +204,10 @@ export function BulkDialog({
                 required
                 value={canary}
                 disabled={!hasCanary}
-                aria-label="Number to try first"
+                aria-label="Canary size"
                 onInput={(event) => setCanary(event.currentTarget.value)}
               />{" "}
-              first; the others when these have succeeded
+              dead letters; the rest follow if these succeed
             </span>
           </>
         )}
@@ -225,9 +225,9 @@ function Sample({ found }: { found: Schemas["BulkPreview"] }) {
       <p>
         <b>
           {formatNumber(found.count)}
-          {found.is_exact ? "" : " and more"}
+          {found.is_exact ? "" : " or more"}
         </b>{" "}
-        dead {found.count === 1 ? "letter" : "letters"} as of now.
+        {found.count === 1 ? "dead letter matches" : "dead letters match"} now.
         {found.sample.length < found.count && ` The newest ${formatNumber(found.sample.length)}:`}
       </p>
       <ul class="sample" tabindex={0} aria-label="Sample">

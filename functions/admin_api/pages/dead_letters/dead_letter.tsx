@@ -27,7 +27,7 @@ type LastError = Schemas["LastError"];
 
 const REASONS: Record<string, string> = {
   max_retries_exceeded: "all attempts failed",
-  non_retriable_error: "a retry cannot help",
+  non_retriable_error: "permanent error",
 };
 
 export function DeadLetterView({ id }: { id: string }) {
@@ -52,7 +52,7 @@ export function DeadLetterView({ id }: { id: string }) {
         <h1>Dead letter</h1>
         {error?.status === 404 ? (
           <Notice title="Dead letter not found">
-            It may have been deleted, or belong to a tenant that you cannot see.
+            It was deleted, or it belongs to a tenant that you cannot access.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -62,7 +62,7 @@ export function DeadLetterView({ id }: { id: string }) {
       </>
     );
   }
-  // `status`: the resulting status. After another change, for example a new failure, the message is removed.
+  // `sentence` is displayed until the status differs from `status`, for example after another failure.
   const done = (sentence: string, status: DeadLetterStatus = "pending") => {
     setNotice({ sentence, status });
     reload();
@@ -87,8 +87,8 @@ export function DeadLetterView({ id }: { id: string }) {
   );
 }
 
-// A dialog stays open when someone else closes the dead letter, because it contains a note. While the dead letter is
-// loading (`busy`) no dialog opens: it would report the user's own edit as someone else's change.
+// A dialog stays open when another user closes the dead letter, so that the note is not lost. While the dead letter is
+// loading (`busy`), no dialog opens, because it would report the user's own edit as a conflict.
 function Actions({
   deadLetter,
   busy,
@@ -143,26 +143,26 @@ function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
     fingerprint: deadLetter.fingerprint,
   });
   const facts: Fact[] = [
-    ["Died", <Time at={deadLetter.dlq_timestamp} both />],
-    ["Why", REASONS[deadLetter.dlq_reason] ?? deadLetter.dlq_reason],
+    ["Failed", <Time at={deadLetter.dlq_timestamp} both />],
+    ["Reason", REASONS[deadLetter.dlq_reason] ?? deadLetter.dlq_reason],
     ["Attempts", formatNumber(deadLetter.attempts)],
     ["Type", deadLetter.task_type],
     ["Worker", deadLetter.worker],
     ["Tenant", deadLetter.tenant],
-    ["Letter", <CopyableId value={deadLetter.job_id} />],
+    ["Dead letter", <CopyableId value={deadLetter.job_id} />],
     [
       "Work item",
       deadLetter.work_id ? (
         <WorkItem deadLetter={deadLetter} id={deadLetter.work_id} />
       ) : (
-        "none: the message could not be read"
+        "none, because the message could not be parsed"
       ),
     ],
-    ["Same error", <a href={group}>Dead letters with the same error</a>],
+    ["Group", <a href={group}>Dead letters with the same error</a>],
   ];
   if (deadLetter.resolved_at) {
     facts.push([
-      "Settled",
+      "Closed",
       <>
         <Time at={deadLetter.resolved_at} both /> by <UserName value={deadLetter.resolved_by} />
       </>,
@@ -195,10 +195,10 @@ function WorkItem({ deadLetter, id: workId }: { deadLetter: DeadLetter; id: stri
 
 const KNOWN = new Set(["type", "message", "timestamp", "context", "stack", "traceback"]);
 
-// More about the error: its stack, and its context.
+// Context and stack trace of the last error.
 function ErrorContext({ error }: { error: LastError }) {
   const stack = error.stack ?? error.traceback ?? error.context?.stack ?? error.context?.traceback;
-  // The stack is shown below, worker and attempt are shown above.
+  // The stack is shown separately. Worker and attempt are shown above.
   const { stack: _stack, traceback: _traceback, worker: _worker, attempt: _attempt, ...context } = error.context ?? {};
   const rest = { ...context, ...Object.fromEntries(Object.entries(error).filter(([name]) => !KNOWN.has(name))) };
   const plain = Object.values(rest).every((value) => value === null || typeof value !== "object");
@@ -206,13 +206,13 @@ function ErrorContext({ error }: { error: LastError }) {
     return null;
   }
   return (
-    <section aria-labelledby="circumstances">
-      <h2 id="circumstances">Context of the error</h2>
+    <section aria-labelledby="error-context">
+      <h2 id="error-context">Error context</h2>
       {Object.keys(rest).length > 0 &&
         (plain ? (
           <FactList facts={Object.entries(rest).map(([name, value]) => [name, <code>{String(value)}</code>])} />
         ) : (
-          <Json value={rest} label="Context of the error as JSON" />
+          <Json value={rest} label="Error context as JSON" />
         ))}
       {stack && (
         <details>
@@ -231,8 +231,8 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
     return null;
   }
   return (
-    <section aria-labelledby="deaths">
-      <h2 id="deaths">Previous failures</h2>
+    <section aria-labelledby="failures">
+      <h2 id="failures">Previous failures</h2>
       <table class="rows">
         <thead>
           <tr>
@@ -242,15 +242,17 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
           </tr>
         </thead>
         <tbody>
-          {[...previous_failures].reverse().map((death) => (
+          {[...previous_failures].reverse().map((failure) => (
             <tr>
               <td data-label="Failed">
-                <Time at={death.dlq_timestamp} />
+                <Time at={failure.dlq_timestamp} />
               </td>
-              <td data-label="Error">{death.last_error?.message ?? REASONS[death.dlq_reason] ?? death.dlq_reason}</td>
-              <td data-label="Then">
-                <Status status={death.status} />{" "}
-                {death.resolution?.notes && <span class="quiet">{death.resolution.notes}</span>}
+              <td data-label="Error">
+                {failure.last_error?.message ?? REASONS[failure.dlq_reason] ?? failure.dlq_reason}
+              </td>
+              <td data-label="Action">
+                <Status status={failure.status} />{" "}
+                {failure.resolution?.notes && <span class="quiet">{failure.resolution.notes}</span>}
               </td>
             </tr>
           ))}
@@ -260,7 +262,7 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
   );
 }
 
-// Requested again for each version of the dead letter, and during attempts.
+// Reloads for each new version of the dead letter, and more often after a retry.
 function Timeline({ path, version, isRetried }: { path: string; version: number; isRetried: boolean }) {
   const { data, error, reload } = useQuery<Schemas["DeadLetterTimeline"]>([path, {}], {
     every: isRetried ? POLL_FAST_SECONDS : POLL_SLOW_SECONDS,
@@ -298,7 +300,7 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
         </b>{" "}
         <span class="quiet">
           <Time at={event.at} />, <UserName value={event.actor} />
-          {seconds !== null && `, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
+          {seconds !== null && `, took ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
         </span>
       </p>
       {event.error?.message && (

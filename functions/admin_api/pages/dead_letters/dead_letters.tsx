@@ -22,7 +22,7 @@ import { BulkBar, BulkDialog, bulkFilterOf, MAX_SELECTED } from "./bulk";
 import { ExportDialog } from "./export";
 import { Groups } from "./groups";
 
-// An action on one dead letter, or on the chosen ones (none: on all that match the filter).
+// An action on one dead letter, or on the selected ones (none: on all that match the filter).
 type OpenDialog = { action: Action; deadLetter?: DeadLetterSummary; deadLetters?: DeadLetterSummary[] };
 type Stats = Schemas["DeadLetterStats"];
 export type ListFilter = ReturnType<typeof filterFrom>;
@@ -46,7 +46,7 @@ function filterFrom(route: Route) {
   };
 }
 
-// Address of a filter, without defaults.
+// Address of a filter. It omits default values.
 function hrefOf({ status, ...filter }: ListFilter) {
   const usual = status.length === 1 && status[0] === "pending";
   const all = status.length === STATUSES.length;
@@ -73,7 +73,7 @@ export function DeadLetters() {
         <h1>Dead letters</h1>
         <nav class="aside" aria-label="More about dead letters">
           {canSeeAllTenants() && tenant !== UNASSIGNED && (
-            <a href={navigate.href("dead-letters", { tenant: UNASSIGNED })}>Without a tenant</a>
+            <a href={navigate.href("dead-letters", { tenant: UNASSIGNED })}>Unassigned</a>
           )}
           {tenant !== UNASSIGNED && (
             <>
@@ -87,8 +87,8 @@ export function DeadLetters() {
       </div>
       <p class="lead">
         {tenant === UNASSIGNED
-          ? "Messages that cannot be parsed, so that their tenant is unknown. Close them one by one."
-          : "Work that ended in failure. Each one stays here until a person retries, resolves or ignores it."}
+          ? "Messages that could not be parsed, so their tenant is unknown. Close them one by one."
+          : "Failed work items. Retry, resolve or ignore each one."}
       </p>
       {exporting && <ExportDialog filter={filter} close={() => setExporting(false)} />}
       <Counts filter={filter} stats={stats.data} />
@@ -102,7 +102,7 @@ export function DeadLetters() {
 function Counts({ filter, stats }: { filter: ListFilter; stats: Stats | null }) {
   const one = filter.status.length === 1 ? filter.status[0] : null;
   return (
-    <nav class="counts" aria-label="By state">
+    <nav class="counts" aria-label="By status">
       {STATUSES.map((status) => (
         <a
           href={hrefOf({ ...filter, status: [status], cursor: "" })}
@@ -136,7 +136,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
   return (
     <form class="filter" role="search" aria-label="Dead letters" onSubmit={submit}>
       <label class="wide">
-        Error, file or id
+        Error, file or ID
         <input
           type="search"
           ref={field}
@@ -164,7 +164,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
       </div>
       {filter.fingerprint && (
         <p class="chosen">
-          Only dead letters of the group <code>{filter.fingerprint}</code>.{" "}
+          Only dead letters in the group <code>{filter.fingerprint}</code>.{" "}
           <a href={hrefOf({ ...filter, fingerprint: "", cursor: "" })}>Show all groups</a>
         </p>
       )}
@@ -174,7 +174,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
 
 const LIST = "letters";
 
-// Chosen dead letters stay chosen on other pages and in other searches, until an action on them.
+// Dead letters stay selected on other pages and in other searches, until an action on them.
 function Results({
   filter,
   answer,
@@ -220,7 +220,7 @@ function Results({
       ? [
           {
             key: "x",
-            label: "Select or deselect the dead letter",
+            label: "Select or deselect the focused dead letter",
             act: () => {
               const deadLetter = focusedDeadLetter();
               if (deadLetter) {
@@ -235,7 +235,7 @@ function Results({
           key,
           label: allowsBulk
             ? `${verb} the selected dead letters, or the focused one`
-            : `${verb} the letter that has the focus`,
+            : `${verb} the focused dead letter`,
           act: () => begin(name),
         }))
       : []),
@@ -279,7 +279,7 @@ function Results({
               <th scope="col" class="count">
                 Attempts
               </th>
-              <th scope="col">State</th>
+              <th scope="col">Status</th>
             </tr>
           </thead>
           <tbody ref={body}>
@@ -321,14 +321,12 @@ function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltere
     return <p class="notice">No match on this page. Older dead letters may match.</p>;
   }
   if (isFiltered) {
-    return <Notice title="No results">No dead letters match. Clear the search or choose other states.</Notice>;
+    return <Notice title="No results">No dead letters match. Clear the search or choose another status.</Notice>;
   }
   const only = filter.status.length === 1 && filter.status[0] === "pending";
   return (
-    <Notice title={only ? "No pending dead letters" : "None"}>
-      {only
-        ? "All submitted work items have succeeded, are in progress, or were closed."
-        : "No dead letter has this status."}
+    <Notice title={only ? "No pending dead letters" : "No dead letters"}>
+      {only ? "No failed work items need action." : "No dead letter has this status."}
     </Notice>
   );
 }
@@ -369,7 +367,7 @@ function DeadLetterRow({
       <td data-label="Attempts" class="count">
         {formatNumber(deadLetter.attempts)}
       </td>
-      <td data-label="State">
+      <td data-label="Status">
         <Status status={deadLetter.status} />
       </td>
     </tr>

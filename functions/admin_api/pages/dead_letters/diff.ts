@@ -1,4 +1,4 @@
-// Differences of two texts, by line.
+// Differences between two texts, by line.
 
 type DiffLine = [kind: " " | "-" | "+", line: string];
 
@@ -20,7 +20,7 @@ export function diff(before: string, after: string): DiffLine[] {
   return [...same(one.slice(0, from)), ...middle, ...same(one.slice(one.length - end))];
 }
 
-// Compares by the longest common subsequence. Larger texts differ as a whole.
+// Compares by the longest common subsequence. In texts that are too long for this, all lines count as changed.
 function changedLines(one: string[], other: string[]): DiffLine[] {
   if (one.length * other.length > MAX_PAIRS) {
     return [...one.map((line): DiffLine => ["-", line]), ...other.map((line): DiffLine => ["+", line])];
@@ -55,7 +55,7 @@ function changedLines(one: string[], other: string[]): DiffLine[] {
 
 const CONTEXT_LINES = 3;
 
-// Replaces unchanged lines far from a change by null.
+// Replaces each run of unchanged lines far from a change with null.
 export function around(lines: readonly DiffLine[]): (DiffLine | null)[] {
   const near = lines.map((_, at) =>
     lines.slice(Math.max(0, at - CONTEXT_LINES), at + CONTEXT_LINES + 1).some(([kind]) => kind !== " "),

@@ -1,4 +1,4 @@
-// Export of dead letters: a response if there are few, else an operation, listed for a week.
+// Export of dead letters: a small one is downloaded immediately, a large one is an operation and is listed for a week.
 
 import { useState } from "preact/hooks";
 import { get, getFile, POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
@@ -13,7 +13,7 @@ type Operation = Schemas["OperationProgress"];
 type Export = Operation & { file: Schemas["OperationFile"] };
 
 const FORMATS = { csv: "CSV, for spreadsheets", json: "JSON Lines, one dead letter per line" };
-const STATES: Record<string, string> = { running: "being written", done: "ready" };
+const STATES: Record<string, string> = { running: "in progress", done: "ready" };
 
 function download(href: string, name = "") {
   Object.assign(document.createElement("a"), { href, download: name }).click();
@@ -65,9 +65,9 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
   return (
     <Dialog title="Export dead letters" close={close}>
       <form onSubmit={submit}>
-        <p>All dead letters that match the filter. Values that your role cannot see are hidden.</p>
+        <p>The file contains all dead letters that match the filter. Values that your role may not see are hidden.</p>
         <fieldset>
-          <legend>As</legend>
+          <legend>Format</legend>
           {Object.entries(FORMATS).map(([name, title]) => (
             <label class="choice">
               <input type="radio" name="format" checked={format === name} onChange={() => setFormat(name)} /> {title}
@@ -77,8 +77,8 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
         <div role="status">
           {many && (
             <p>
-              The file is large and is written in the background, starting within a minute. You can close this dialog.
-              The file stays below for a week.
+              The file is large, so it is created in the background. This starts within a minute. You can close this
+              dialog. The file is listed below for a week.
             </p>
           )}
         </div>
@@ -89,7 +89,7 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
         )}
         <div class="buttons">
           <button class="main" type="submit" disabled={busy}>
-            {busy ? "Wait…" : "Export"}
+            {busy ? "Working…" : "Export"}
           </button>
           <button type="button" onClick={close}>
             {many ? "Close" : "Cancel"}
@@ -131,7 +131,7 @@ function LargeExports({ exports }: { exports: Export[] }) {
   );
 }
 
-// The link is requested on a click, because the audit trail records it.
+// The link is requested only on a click, because the audit trail records each request.
 function Row({ operation }: { operation: Export }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
@@ -168,7 +168,7 @@ function Row({ operation }: { operation: Export }) {
       </p>
       {operation.state === "done" && (
         <button type="button" class="small" disabled={busy} onClick={fetched}>
-          {busy ? "Wait…" : "Download"}
+          {busy ? "Working…" : "Download"}
         </button>
       )}
     </li>

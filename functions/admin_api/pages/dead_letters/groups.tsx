@@ -11,7 +11,7 @@ import type { ListFilter } from "./dead_letters";
 const FIRST_GROUPS = 10;
 const MAX_GROUPS = 100; // limit of the API
 
-// Every change of a dead letter changes `counts`, which repeats the request.
+// Each change to a dead letter changes `counts`, which triggers a new request.
 export function Groups({
   filter,
   counts,
@@ -50,9 +50,9 @@ export function Groups({
               Pending
             </th>
             <th scope="col">Last 24 hours</th>
-            <th scope="col">Last seen</th>
-            <th scope="col">State</th>
-            {allowsBulk && <th scope="col">Whole group</th>}
+            <th scope="col">Last failure</th>
+            <th scope="col">Status</th>
+            {allowsBulk && <th scope="col">Actions</th>}
           </tr>
         </thead>
         <tbody>
@@ -69,7 +69,7 @@ export function Groups({
       </table>
       {data.next_cursor && (
         <p class="quiet">
-          The {formatNumber(data.groups.length)} groups that died last are shown.
+          The {formatNumber(data.groups.length)} groups with the latest failures are shown.
           {limit < MAX_GROUPS && (
             <>
               {" "}
@@ -116,14 +116,14 @@ function GroupRow({
       <td data-label="Last 24 hours">
         <Trend counts={group.trend} />
       </td>
-      <td data-label="Last seen">
+      <td data-label="Last failure">
         <Time at={group.last_seen} />
       </td>
-      <td data-label="State">
+      <td data-label="Status">
         <Status status={group.state} />
       </td>
       {allowsBulk && (
-        <td data-label="Whole group">
+        <td data-label="Actions">
           {group.pending > 0 && (
             <div class="buttons">
               {ACTION_LIST.map(([name, { verb }]) => (
@@ -153,7 +153,9 @@ function Trend({ counts }: { counts: number[] }) {
       viewBox={`0 0 ${counts.length * 5} 20`}
       role="img"
       aria-label={
-        sum ? `${formatNumber(sum)} in 24 hours, ${formatNumber(most)} in the worst of them` : "none in 24 hours"
+        sum
+          ? `Failures in 24 hours: ${formatNumber(sum)}, at most ${formatNumber(most)} per hour`
+          : "No failures in 24 hours"
       }
     >
       {counts.map((one, hour) => {

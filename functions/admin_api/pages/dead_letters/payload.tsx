@@ -49,7 +49,7 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
             </>
           )}
           <details>
-            <summary>Its message</summary>
+            <summary>Message</summary>
             <Json value={deadLetter.payload} label="Message as JSON" />
           </details>
         </>
@@ -185,7 +185,7 @@ function Editor({
         {conflictNotice}
         <div class="buttons">
           <button class="main" type="button" disabled={busy || isClosed} onClick={save}>
-            {busy ? "Wait…" : "Save"}
+            {busy ? "Working…" : "Save"}
           </button>
           <button type="button" disabled={busy} onClick={() => setLooking(false)}>
             Back to the editor
@@ -201,7 +201,7 @@ function Editor({
     <Dialog key="writing" title="Edit the payload" close={close} wide>
       <form onSubmit={look}>
         <p>
-          The task <b>{payload.task_type}</b> uses this payload in its next attempt. Nothing is sent now.
+          The task <b>{payload.task_type}</b> uses this payload in its next attempt. Saving does not start an attempt.
           {payload.edited && " It was edited before."}
         </p>
         <label for={id}>Payload, as JSON</label>
@@ -240,7 +240,7 @@ function Editor({
           </button>
           {payload.edited && (
             <button type="button" onClick={() => setText(pretty(payload.original))}>
-              Original
+              Reset to original
             </button>
           )}
           <button type="button" onClick={close}>
@@ -252,7 +252,7 @@ function Editor({
   );
 }
 
-const SAYS: Record<string, string> = { "-": "taken out: ", "+": "put in: " };
+const PREFIXES: Record<string, string> = { "-": "removed: ", "+": "added: " };
 
 function Differences({ before, after }: { before: string; after: string }) {
   const lines = around(diff(before, after));
@@ -263,7 +263,7 @@ function Differences({ before, after }: { before: string; after: string }) {
           <span class="gap">⋯{"\n"}</span>
         ) : (
           <span class={one[0] === "+" ? "added" : one[0] === "-" ? "removed" : undefined}>
-            {SAYS[one[0]] && <span class="unseen">{SAYS[one[0]]}</span>}
+            {PREFIXES[one[0]] && <span class="unseen">{PREFIXES[one[0]]}</span>}
             {one[0]} {one[1]}
             {"\n"}
           </span>

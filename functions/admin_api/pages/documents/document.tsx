@@ -1,4 +1,4 @@
-// One document: its pages next to its fields, its progress, matches and history.
+// One document: pages next to extracted fields, progress, matches and history.
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
@@ -45,9 +45,7 @@ export function Document({ id }: { id: string }) {
         {back}
         <h1>Document</h1>
         {error?.status === 404 ? (
-          <Notice title="Document not found">
-            It may have been deleted, or belong to a tenant that you cannot see.
-          </Notice>
+          <Notice title="Document not found">It was deleted, or it belongs to a tenant that you cannot access.</Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
         ) : (
@@ -83,7 +81,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
   const { source } = doc;
   const facts: Fact[] = [
     ["Received", <Time at={doc.received_at} both />],
-    ["By", [source.kind, source.sender, source.subject].filter(Boolean).join(", ")],
+    ["Source", [source.kind, source.sender, source.subject].filter(Boolean).join(", ")],
     ["File", doc.file],
     ["Document", <CopyableId value={doc.id} />],
   ];
@@ -94,7 +92,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
       ["DMARC", source.dmarc],
     ];
     const stated = results.filter(([, result]) => result).map(([name, result]) => `${name} ${result}`);
-    facts.splice(2, 0, ["Sender check", stated.join(", ") || "no verdict"]);
+    facts.splice(2, 0, ["Sender check", stated.join(", ") || "no result"]);
   }
   if (doc.duplicate_uploads) {
     facts.push([
@@ -105,7 +103,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     ]);
   }
   if (doc.parent_id) {
-    const of = <a href={navigate.href(`documents/${doc.parent_id}`, { tenant })}>a file of several documents</a>;
+    const of = <a href={navigate.href(`documents/${doc.parent_id}`, { tenant })}>a file with several documents</a>;
     facts.push([
       "Part of",
       <>
@@ -127,7 +125,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
   }
   if (doc.cluster_id) {
     const href = navigate.href(`clusters/${doc.cluster_id}`, { tenant, document: doc.id });
-    facts.push(["Belongs to", <a href={href}>cluster</a>]);
+    facts.push(["Cluster", <a href={href}>View cluster</a>]);
   }
   if (doc.review) {
     facts.push([
@@ -141,7 +139,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     facts.push([
       "Dead letter",
       <>
-        <a href={navigate.href(`dead-letters/${deadLetter.job_id}`, { tenant })}>of {deadLetter.worker}</a>{" "}
+        <a href={navigate.href(`dead-letters/${deadLetter.job_id}`, { tenant })}>{deadLetter.worker}</a>{" "}
         <Status status={deadLetter.status} />
       </>,
     ]);
@@ -169,7 +167,7 @@ function PageImage({
   useShortcuts([
     { key: "n", label: "Next page", act: () => turn(page + 1) },
     { key: "p", label: "Previous page", act: () => turn(page - 1) },
-    { key: "z", label: "Enlarge or shrink the page", act: () => setIsLarge((before) => !before) },
+    { key: "z", label: "Switch between full size and page width", act: () => setIsLarge((before) => !before) },
   ]);
   return (
     <section class="image" aria-labelledby="pages">
@@ -179,7 +177,7 @@ function PageImage({
           {pages > 1 && (
             <>
               <button type="button" disabled={page === 1} onClick={() => turn(page - 1)}>
-                Before
+                Previous
               </button>
               <button type="button" disabled={page === pages} onClick={() => turn(page + 1)}>
                 Next
@@ -187,7 +185,7 @@ function PageImage({
             </>
           )}
           <button type="button" aria-pressed={isLarge} onClick={() => setIsLarge(!isLarge)}>
-            Large
+            Full size
           </button>
         </p>
       )}
@@ -233,14 +231,14 @@ function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null 
       </ul>
       {doc.matches_total > doc.matches.length && (
         <p class="quiet">
-          The {formatNumber(doc.matches.length)} strongest of {formatNumber(doc.matches_total)} links are shown.
+          The {formatNumber(doc.matches.length)} strongest of {formatNumber(doc.matches_total)} matches are shown.
         </p>
       )}
     </section>
   );
 }
 
-// Requested again when the document changes, and during attempts.
+// Reloads when the document changes, and more often while work is in progress.
 function Timeline({
   path,
   version,
@@ -278,13 +276,13 @@ function Timeline({
 
 const KINDS: Record<Schemas["DocumentEvent"]["kind"], string> = {
   arrival: "File",
-  work: "Work",
+  work: "Work item",
   attempt: "Attempt",
   running: "Attempt",
   scheduled: "Attempt",
   dead_letter: "Dead letter",
   question: "Language model",
-  link: "Link",
+  link: "Match",
   review: "Review",
   decision: "Decision",
   result: "Result",
@@ -325,13 +323,13 @@ function TimelineEvent({
         {event.job_id && (
           <>
             {" "}
-            <a href={navigate.href(`dead-letters/${event.job_id}`, { tenant })}>the dead letter</a>
+            <a href={navigate.href(`dead-letters/${event.job_id}`, { tenant })}>View dead letter</a>
           </>
         )}
         <span class="quiet">
           {" "}
           <Time at={event.at} />, <UserName value={event.actor} />
-          {seconds !== null && `, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
+          {seconds !== null && `, took ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
         </span>
       </p>
       {event.error && (
@@ -343,7 +341,7 @@ function TimelineEvent({
       {typeof reason === "string" && reason && <p class="quiet">{reason}</p>}
       {event.next_attempt_at && (
         <p class="quiet">
-          Next attempt scheduled at <Time at={event.next_attempt_at} />
+          Next attempt at <Time at={event.next_attempt_at} />
         </p>
       )}
     </li>

@@ -49,7 +49,8 @@ export function Documents() {
         <AddDocuments tenant={filter.tenant} />
       </div>
       <p class="lead">
-        Invoices, orders, delivery notes and related documents, newest first. Drop files anywhere to upload them.
+        Invoices, purchase orders, delivery notes and related documents, newest first. Drop files anywhere on the page
+        to upload them.
       </p>
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
@@ -75,7 +76,7 @@ function Filter({ filter }: { filter: ListFilter }) {
   return (
     <form class="filter" role="search" aria-label="Documents" onSubmit={submit}>
       <label class="wide">
-        Number, firm or file
+        Number, company or file
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
@@ -84,7 +85,7 @@ function Filter({ filter }: { filter: ListFilter }) {
         />
       </label>
       <Choice
-        title="Kind"
+        title="Type"
         value={filter.type}
         options={[ANY, ...TYPES.map((type): Option => [type, toLabel(type)])]}
         choose={(type) => change({ type })}
@@ -125,7 +126,7 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPag
       <Notice title="No results">No documents match. Clear the search or the filter.</Notice>
     ) : (
       <Notice title="No documents yet">
-        Drop files on this page, send them to the tenant’s address by mail, or use <code>counterfoil ingest</code>.
+        Drop files on this page, mail them to the tenant’s address, or run <code>counterfoil ingest</code>.
       </Notice>
     );
   }
@@ -135,12 +136,12 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPag
         <thead>
           <tr>
             <th scope="col">Document</th>
-            <th scope="col">Seller</th>
+            <th scope="col">Supplier</th>
             <th scope="col">Date</th>
             <th scope="col" class="count">
               Total
             </th>
-            <th scope="col">State</th>
+            <th scope="col">Status</th>
             <th scope="col">Cluster</th>
             <th scope="col">Received</th>
           </tr>
@@ -167,7 +168,7 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
         <a href={navigate.href(path, { tenant })}>{doc.type ? documentTitle(doc) : doc.file}</a>
         {doc.type && <span class="quiet file-name">{doc.file}</span>}
       </td>
-      <td data-label="Seller">
+      <td data-label="Supplier">
         <Seller doc={doc} />
       </td>
       <td data-label="Date" class="when">
@@ -176,7 +177,7 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
       <td data-label="Total" class="count">
         {doc.total}
       </td>
-      <td data-label="State">
+      <td data-label="Status">
         {doc.cluster_status && isDone(doc.stages) ? (
           <ClusterStatus status={doc.cluster_status} />
         ) : (

@@ -76,11 +76,11 @@ export function Fields({
       })}
       {lines.length > 0 && (
         <>
-          <h3>Lines</h3>
+          <h3>Line items</h3>
           <LineTable lines={lines} />
           {total > lines.length && (
             <p class="quiet">
-              The first {formatNumber(lines.length)} of {formatNumber(total)} lines are shown.
+              The first {formatNumber(lines.length)} of {formatNumber(total)} line items are shown.
             </p>
           )}
         </>
@@ -101,7 +101,7 @@ function FieldRow({ field, turn }: { field: Field; turn: ((page: number) => void
         {confidence !== null && confidence < SHOWN_BELOW && (
           <>
             {" "}
-            <span class="unsure">{Math.round(confidence * 100)} % sure</span>
+            <span class="unsure">{Math.round(confidence * 100)}% confidence</span>
           </>
         )}
         {page !== null && turn && (
@@ -111,7 +111,7 @@ function FieldRow({ field, turn }: { field: Field; turn: ((page: number) => void
               type="button"
               class="link"
               onClick={() => turn(page)}
-              aria-label={`Show page ${page}, where this stands`}
+              aria-label={`Show page ${page}, which contains this value`}
             >
               page {page}
             </button>
@@ -126,7 +126,7 @@ function LineTable({ lines }: { lines: Field[][] }) {
   const rows = lines.map((line) => new Map(line.filter(isStated).map((field) => [nameOf(field), field.value])));
   const columns = sortNames([...new Set(rows.flatMap((row) => [...row.keys()]))], COLUMNS);
   return (
-    <div class="scrolled" tabindex={0} role="region" aria-label="Lines">
+    <div class="scrolled" tabindex={0} role="region" aria-label="Line items">
       <table class="rows">
         <thead>
           <tr>

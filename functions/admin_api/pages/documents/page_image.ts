@@ -1,4 +1,4 @@
-// Images of pages, requested with a token and shown from memory.
+// Images of pages, requested with the token and displayed from an object URL.
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, getPageImage } from "../api";

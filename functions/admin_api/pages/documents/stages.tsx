@@ -6,7 +6,7 @@ import type { Option } from "../ui/filters";
 
 type Stage = Schemas["DocumentStage"];
 
-const NAMES = { source: "Acquisition", ingestion: "Extraction", matching: "Matching", output: "Delivery" };
+const NAMES = { source: "Acquisition", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
 const UNFINISHED: Stage["state"][] = ["failed", "in-progress", "pending"]; // most important first
 
 // The stage that determines the state of the document.
@@ -56,12 +56,12 @@ export function Stages({ stages }: { stages: Stage[] }) {
 export const STAGE_LABELS: Option[] = [
   ["source:failed", "acquisition failed"],
   ["ingestion:pending", "waiting for extraction"],
-  ["ingestion:in-progress", "being read"],
+  ["ingestion:in-progress", "being extracted"],
   ["ingestion:failed", "extraction failed"],
   ["matching:pending", "waiting for matching"],
   ["matching:in-progress", "being matched"],
   ["matching:succeeded", "matched"],
   ["matching:skipped", "nothing to match"],
   ["matching:failed", "matching failed"],
-  ["output:failed", "delivery failed"],
+  ["output:failed", "result delivery failed"],
 ];

@@ -23,7 +23,7 @@ const SHORT_ID_LENGTH = 6; // last characters, because ids created together star
 
 const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
 
-// Converts a name of the API to a label: purchase_order, vat_id.
+// Converts a name of the API to a label, such as "vat_id" to "VAT ID".
 export const toLabel = (name: string | null | undefined) =>
   name
     ? `${name[0].toUpperCase()}${name.slice(1)}`.replaceAll("_", " ").replace(CAPITALS, (word) => word.toUpperCase())
@@ -40,7 +40,7 @@ export function toSummary<Doc extends { total: Schemas["Total"] | null; file_nam
   return { ...others, file, total: total && formatMoney(total.amount, total.currency) };
 }
 
-// Name of a document. A deleted one has only its id.
+// Title of a document. Of a deleted document, only the id is known.
 export function documentTitle(doc: NamedDocument) {
   if (!doc.type) {
     return `A deleted document (${shortId(doc.id)})`;
@@ -55,7 +55,7 @@ export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: stri
   return <a href={navigate.href(`documents/${doc.id}`, { tenant })}>{documentTitle(doc)}</a>;
 }
 
-// The seller of a document, and its missing facts.
+// The supplier of a document, and the facts that could not be extracted.
 export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
   const missing = doc.missing ?? [];
   return (
@@ -69,7 +69,7 @@ export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> 
 const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | "file"][] = [
   ["Number", "number"],
   ["Date", "date"],
-  ["Seller", "seller"],
+  ["Supplier", "seller"],
   ["Buyer", "buyer"],
   ["Total", "total"],
   ["File", "file"],

@@ -56,7 +56,7 @@ function startNext() {
   running += 1;
   update(next, { state: "sending" });
   uploadWithRetries(next)
-    .then(() => update(next, { state: "stored", message: "It is being processed." }))
+    .then(() => update(next, { state: "stored", message: "The file is being processed." }))
     .catch((error) => update(next, { state: "failed", message: error.message }))
     .finally(() => {
       running -= 1;
@@ -107,9 +107,9 @@ function post(form: Schemas["UploadForm"], upload: Upload) {
       if (request.status >= 200 && request.status < 300) {
         done();
       } else if (BUSY_STATUSES.includes(request.status)) {
-        failed(new BusyError("File storage is busy."));
+        failed(new BusyError("File storage is busy. Retry in a few seconds."));
       } else {
-        failed(new Error(`The store of files refused it (${request.status}).`));
+        failed(new Error(`File storage rejected the file (HTTP ${request.status}).`));
       }
     };
     request.open("POST", form.url);
@@ -204,7 +204,7 @@ export function AddDocuments({ tenant }: { tenant: string | null }) {
   );
 }
 
-const STATE_LABELS = { waiting: "Waiting", sending: "Sending", stored: "Submitted", failed: "Not submitted" };
+const STATE_LABELS = { waiting: "Waiting", sending: "Uploading", stored: "Submitted", failed: "Failed" };
 
 function UploadList() {
   const all = useUploads();
@@ -213,7 +213,7 @@ function UploadList() {
   const failed = all.filter((one) => one.state === "failed").length;
   useEffect(() => setIsShut(false), [all.length]);
   const stored = all.length - failed;
-  const failures = failed ? `, ${formatNumber(failed)} not` : "";
+  const failures = failed ? `, ${formatNumber(failed)} failed` : "";
   const sentence = underWay
     ? `${formatNumber(all.length - underWay)} of ${formatNumber(all.length)} files submitted`
     : `${formatNumber(stored)} ${stored === 1 ? "file" : "files"} submitted${failures}`;
@@ -253,7 +253,7 @@ function UploadList() {
 
 function UploadRow({ upload }: { upload: Upload }) {
   const { file, tenant, state, sent, message } = upload;
-  const reload = () => {
+  const retry = () => {
     update(upload, { state: "waiting", sent: 0, message: "" });
     startNext();
   };
@@ -262,11 +262,11 @@ function UploadRow({ upload }: { upload: Upload }) {
       <span class="file">{file.name}</span>
       <span class="what">
         {STATE_LABELS[state]}{" "}
-        {state === "sending" && <progress max="1" value={sent} aria-label={`${file.name}: sent`}></progress>}
+        {state === "sending" && <progress max="1" value={sent} aria-label={`Upload of ${file.name}`}></progress>}
         {state === "stored" && <a href={navigate.href("documents", { tenant, text: file.name })}>Show document</a>}
         {state === "failed" && (
-          <button type="button" class="small" onClick={reload}>
-            Reload
+          <button type="button" class="small" onClick={retry}>
+            Retry
           </button>
         )}
       </span>

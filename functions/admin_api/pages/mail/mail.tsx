@@ -63,7 +63,7 @@ export function Mail() {
   const filter = filterFrom(useRoute());
   const [dialog, setDialog] = useState<{ action: Action; mail: HeldMail } | null>(null);
   const [notice, setNotice] = useState<{ sentence: string; at: number } | null>(null);
-  useTitle("Held mail");
+  useTitle("Mail on hold");
   const { data, error, busy, reload } = useQuery<Schemas["HeldMailPage"]>(["admin/mail", filter], {
     every: filter.cursor ? 0 : POLL_FAST_SECONDS,
   });
@@ -75,15 +75,13 @@ export function Mail() {
   };
   return (
     <>
-      <h1>Held mail</h1>
-      <p class="lead">
-        Mail that fails DMARC: its sender may be forged. Check with the supplier by phone before you release it.
-      </p>
+      <h1>Mail on hold</h1>
+      <p class="lead">Mail that failed DMARC, so its sender may be forged. Call the supplier before you release it.</p>
       {notice && <SuccessNotice key={notice.at}>{notice.sentence}</SuccessNotice>}
       <Policy answer={policy} done={(sentence) => done(sentence, policy.reload)} />
       <form class="filter" role="search" aria-label="Mail" onSubmit={(event) => event.preventDefault()}>
         <Choice
-          title="State"
+          title="Status"
           value={filter.hold}
           options={Object.entries(STATES)}
           choose={(hold) => navigate.to(hrefOf({ ...filter, cursor: "", hold }))}
@@ -114,12 +112,12 @@ function Rows({
   const { body, focused } = useRowShortcuts("mail");
   const isHeld = filter.hold === "held";
   const decides = isHeld && hasRole("operator");
-  const last = decides ? "Decide" : isHeld ? null : "Decision"; // title of the last column
+  const last = decides ? "Actions" : isHeld ? null : "Decision"; // title of the last column
   useShortcuts(
     decides
       ? ACTION_LIST.map(([action, { key, verb }]) => ({
           key,
-          label: `${verb} the mail that has the focus`,
+          label: `${verb} the focused mail`,
           act: () => focused() >= 0 && decide(action, data.mails[focused()]),
         }))
       : [],
@@ -240,7 +238,7 @@ function DecideDialog({
     ["Sender check", resultsOf(mail)],
   ];
   return (
-    <NoteDialog title={`${verb} this mail?`} verb={verb} label="Why" isRequired={false} act={submit} close={close}>
+    <NoteDialog title={`${verb} this mail?`} verb={verb} label="Reason" isRequired={false} act={submit} close={close}>
       <p>{description}</p>
       <FactList facts={facts} />
     </NoteDialog>
@@ -249,10 +247,10 @@ function DecideDialog({
 
 function EmptyList({ filter }: { filter: ListFilter }) {
   if (filter.cursor) {
-    return <Notice title="No more mail">There is no older mail in this state.</Notice>;
+    return <Notice title="No more mail">There is no older mail with this status.</Notice>;
   }
   if (filter.hold === "held") {
     return <Notice title="No mail is on hold">Mail that the policy puts on hold appears here automatically.</Notice>;
   }
-  return <Notice title="No mail">No mail was {STATES[filter.hold]} yet.</Notice>;
+  return <Notice title="No mail">No mail has been {STATES[filter.hold]} yet.</Notice>;
 }

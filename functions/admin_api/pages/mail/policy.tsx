@@ -35,7 +35,7 @@ export function Policy({
   return (
     <section class="policy" aria-label="Policy">
       <p>
-        Mail that fails DMARC is: <b>{name}</b>. <span class="quiet">{meaning}</span>
+        Policy for mail that fails DMARC: <b>{name}</b>. <span class="quiet">{meaning}</span>
       </p>
       {hasRole("admin") && (
         <button type="button" onClick={() => setOpen(true)}>
@@ -72,13 +72,13 @@ function PolicyDialog({
     } catch (error) {
       setFailure(error as ApiError);
       setBusy(false);
-      reload(); // someone else may have changed it
+      reload(); // another user may have changed it
     }
   };
   return (
     <Dialog title="Change the policy" close={close} busy={busy}>
       <form onSubmit={submit}>
-        <p>It applies to mail that is received from now on.</p>
+        <p>The policy applies to mail received from now on.</p>
         <fieldset class="policies">
           <legend>Mail that fails DMARC is</legend>
           {POLICY_LIST.map(([policy, [name, meaning]]) => (
@@ -108,7 +108,7 @@ function PolicyDialog({
         )}
         <div class="buttons">
           <button class="main" type="submit" disabled={busy || chosen === shown}>
-            {busy ? "Wait…" : "Change"}
+            {busy ? "Working…" : "Change"}
           </button>
           <button type="button" disabled={busy} onClick={close}>
             Cancel

@@ -42,7 +42,7 @@ export function Offers() {
   return (
     <>
       <h1>Offers</h1>
-      <p class="lead">Daily match offers at 9:00 local time, by date and time zone.</p>
+      <p class="lead">Users offered to each other every day at 9:00 local time, by date and time zone.</p>
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
@@ -76,13 +76,13 @@ function Filter({ filter }: { filter: ListFilter }) {
           type="search"
           maxlength={MAX_ZONE_LENGTH}
           spellcheck={false}
-          placeholder="such as Europe/Berlin"
+          placeholder="for example Europe/Berlin"
           value={zone}
           onInput={(event) => setZone(event.currentTarget.value)}
         />
       </label>
       <Choice
-        title="State"
+        title="Status"
         value={filter.state}
         options={[ANY, ...plainOptions(STATES)]}
         choose={(state) => change({ state })}
@@ -110,8 +110,8 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPa
       <Notice title="No results">No offers match. Clear the search or choose other dates.</Notice>
     ) : (
       <Notice title="No offers yet">
-        Programs store profiles with <code>{"PUT /api/users/{id}/profile"}</code>. People are offered to each other from
-        the next 9:00 of their time zone.
+        Store profiles with <code>{"PUT /api/users/{id}/profile"}</code>. Users are offered to each other from the next
+        9:00 in their time zone.
       </Notice>
     );
   }
@@ -123,14 +123,14 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPa
             <th scope="col">Date</th>
             <th scope="col">Time zone</th>
             <th scope="col" class="count">
-              People
+              Users
             </th>
             <th scope="col">Users with offers</th>
             <th scope="col" class="count">
               Failed
             </th>
             <th scope="col">Ended</th>
-            <th scope="col">State</th>
+            <th scope="col">Status</th>
           </tr>
         </thead>
         <tbody ref={body}>
@@ -156,7 +156,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
       <td data-label="Time zone" class="place">
         {pool.timezone}
       </td>
-      <td data-label="People" class="count">
+      <td data-label="Users" class="count">
         {formatNumber(pool.user_count)}
       </td>
       <td data-label="Users with offers">
@@ -168,14 +168,14 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
       <td data-label="Ended">
         <Ended pool={pool} />
       </td>
-      <td data-label="State">
+      <td data-label="Status">
         <Status status={pool.state} />
       </td>
     </tr>
   );
 }
 
-// End of the pool, and its number of late users. Offers are late after 10:00; for late profiles, after an hour.
+// End of the pool, and its number of late users. Offers are late after 10:00, or an hour after a late user joined.
 function Ended({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>

@@ -12,10 +12,10 @@ import { Job } from "./user_offers";
 type Rules = { offers: number; candidates: number; repeat_days: number; most_offered?: number | null };
 type PoolDetail = Schemas["OfferPoolDetail"];
 
-const SAYS = {
+const DESCRIPTIONS = {
   running: "In progress. You can close this page.",
   completed: "All users have their offers. Stored offers never change.",
-  failed: "The offers of some people failed. Fix the cause, then retry the dead letter of the shard.",
+  failed: "The offers of some users failed. Fix the cause, then retry the dead letter of the shard.",
 };
 
 // The second segment of the path is a pool, the third a user.
@@ -43,7 +43,7 @@ function Pool({ id }: { id: string }) {
         <h1>Offers</h1>
         {error?.status === 404 ? (
           <Notice title="Offers not found">
-            They may be past their retention, or belong to a tenant that you cannot see.
+            They were deleted after their retention, or they belong to a tenant that you cannot access.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -60,7 +60,7 @@ function Pool({ id }: { id: string }) {
         <Status status={pool.state} /> {pool.date} in {pool.timezone}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
-      <p>{SAYS[pool.state]}</p>
+      <p>{DESCRIPTIONS[pool.state]}</p>
       <p class="whole">
         <Progress pool={pool} /> <span class="quiet">of {formatNumber(pool.user_count)}</span>
       </p>
@@ -87,16 +87,16 @@ function Pool({ id }: { id: string }) {
 
 function Facts({ pool }: { pool: PoolDetail }) {
   const rules = pool.rules as Rules;
-  const candidates = `${formatNumber(rules.offers)} of ${formatNumber(rules.candidates)} candidates`;
-  const repeats = `the same again after ${formatNumber(rules.repeat_days)} days at the earliest`;
-  const most = rules.most_offered && `nobody to more than ${formatNumber(rules.most_offered)}`;
+  const candidates = `${formatNumber(rules.offers)} offers from ${formatNumber(rules.candidates)} candidates`;
+  const repeats = `repeated after ${formatNumber(rules.repeat_days)} days at the earliest`;
+  const most = rules.most_offered && `each user offered at most ${formatNumber(rules.most_offered)} times`;
   const facts: Fact[] = [
     ["Offered at", <Time at={pool.offered_at} both />],
-    ["Expire", <Time at={pool.expires_at} both />],
+    ["Expires", <Time at={pool.expires_at} both />],
     [
       "Pinned",
       <>
-        {formatNumber(pool.pool_size)} people, <Time at={pool.pinned_at} />
+        {formatNumber(pool.pool_size)} users, <Time at={pool.pinned_at} />
       </>,
     ],
     ["Ended", pool.ended_at ? <Time at={pool.ended_at} both /> : "not yet"],
@@ -119,11 +119,11 @@ function FindUser({ pool }: { pool: PoolDetail }) {
   return (
     <form class="filter" role="search" aria-label="User" onSubmit={submit}>
       <label class="wide">
-        User’s id
+        User ID
         <input type="search" value={text} spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <div class="buttons">
-        <button type="submit">Show the user’s offers</button>
+        <button type="submit">Show offers</button>
       </div>
     </form>
   );
@@ -217,7 +217,11 @@ function Shards({ pool }: { pool: PoolDetail }) {
           ))}
         </tbody>
       </table>
-      {left > 0 && <p class="quiet">{formatNumber(left)} more, which have ended well or wait behind these.</p>}
+      {left > 0 && (
+        <p class="quiet">
+          {formatNumber(left)} more shards are not shown. Failed shards and shards in progress are listed first.
+        </p>
+      )}
     </>
   );
 }
@@ -229,7 +233,7 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
       <td data-label="Shard">
         <ShardName name={shard.name} />
       </td>
-      <td data-label="People" class="count">
+      <td data-label="Users" class="count">
         {formatNumber(shard.users)}
       </td>
       <td data-label="Attempts" class="count">
@@ -245,16 +249,16 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         )}
         {shard.next_attempt_at && (
           <span class="quiet">
-            next try <Time at={shard.next_attempt_at} />
+            next attempt <Time at={shard.next_attempt_at} />
           </span>
         )}
       </td>
-      <td data-label="State">
+      <td data-label="Status">
         <Status status={shard.status} />
         {shard.quarantined !== null && shard.quarantined > 0 && (
           <>
             {" "}
-            <span class="quiet nowrap">{formatNumber(shard.quarantined)} put aside</span>
+            <span class="quiet nowrap">{formatNumber(shard.quarantined)} quarantined</span>
           </>
         )}
       </td>

@@ -22,7 +22,7 @@ export function ShardName({ name }: { name: string }) {
   const label =
     words[0] === "late" ? (
       <>
-        came late, <Time at={words[1]} />
+        late users, <Time at={words[1]} />
       </>
     ) : (
       `range ${formatNumber(Number(words[0]) + 1)}`
@@ -33,7 +33,7 @@ export function ShardName({ name }: { name: string }) {
       {aside > 0 && (
         <>
           {" "}
-          <span class="quiet">put aside{aside > 1 ? ` ${aside} times` : ""}</span>
+          <span class="quiet">quarantined{aside > 1 ? ` ${aside} times` : ""}</span>
         </>
       )}
     </>

@@ -23,8 +23,8 @@ export function Job({ pool, user }: { pool: string; user: string }) {
         {back}
         <h1>A user’s offers</h1>
         {error?.status === 404 ? (
-          <Notice title="No offers of this user">
-            The user has no profile, or the offers of another date or time zone.
+          <Notice title="No offers for this user">
+            The user has no profile, or belongs to another date or time zone.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -75,16 +75,16 @@ function Facts({ job }: { job: Schemas["OfferJob"] }) {
     ["Tenant", job.tenant],
   ];
   if (job.started_at) {
-    facts.push(["Begun", <Time at={job.started_at} both />]);
+    facts.push(["Started", <Time at={job.started_at} both />]);
   }
   if (job.completed_at) {
     facts.push(["Completed", <Time at={job.completed_at} both />]);
   }
   if (job.inputs_hash) {
     facts.push([
-      "Made of",
+      "Computed with",
       <>
-        version {job.algorithm_version}, <CopyableId value={job.inputs_hash} />
+        algorithm version {job.algorithm_version}, inputs <CopyableId value={job.inputs_hash} />
       </>,
     ]);
   }
@@ -101,10 +101,10 @@ function Rows({ offers }: { offers: Schemas["Offer"][] }) {
           </th>
           <th scope="col">User</th>
           <th scope="col" class="count">
-            Suits
+            Compatibility
           </th>
-          <th scope="col">Until</th>
-          <th scope="col">State</th>
+          <th scope="col">Expires</th>
+          <th scope="col">Status</th>
         </tr>
       </thead>
       <tbody>
@@ -116,13 +116,13 @@ function Rows({ offers }: { offers: Schemas["Offer"][] }) {
             <td data-label="User">
               <code>{offer.userId}</code>
             </td>
-            <td data-label="Suits" class="count">
-              {(offer.compatibilityScore / POINTS_PER_PERCENT).toFixed(1)} %
+            <td data-label="Compatibility" class="count">
+              {(offer.compatibilityScore / POINTS_PER_PERCENT).toFixed(1)}%
             </td>
-            <td data-label="Until">
+            <td data-label="Expires">
               <Time at={offer.expiresAt} />
             </td>
-            <td data-label="State">{offer.isWithdrawn ? <Status status="withdrawn" /> : <Status status="shown" />}</td>
+            <td data-label="Status">{offer.isWithdrawn ? <Status status="withdrawn" /> : <Status status="shown" />}</td>
           </tr>
         ))}
       </tbody>

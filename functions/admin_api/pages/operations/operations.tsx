@@ -1,4 +1,4 @@
-// Bulk operations on dead letters and documents: their progress and controls.
+// Operations on many dead letters or documents: their progress and controls.
 
 import { useState } from "preact/hooks";
 import {
@@ -41,7 +41,7 @@ const DESCRIPTIONS: Record<Operation["state"], string> = {
   selecting: "Its dead letters are being selected.",
   canary: "Canary running. The rest start when it succeeds.",
   running: "It continues if you close this page.",
-  paused: "It waits until it is resumed. Items in progress continue.",
+  paused: "It continues when an operator resumes it. Items in progress are not interrupted.",
   done: "It is complete.",
   canceled: "It was canceled. Completed items are not undone.",
   halted: "It stopped because too many items failed.",
@@ -59,7 +59,7 @@ const VERBS: Partial<Record<Operation["action"], string>> = {
 const verbOf = ({ action }: Operation) => VERBS[action] ?? ACTIONS[action as Action].verb;
 const nounOf = ({ action }: Operation) => (action in REPROCESSING ? "document" : "dead letter");
 
-// Numbers of items with a result, and of selected items so far.
+// Numbers of items with a result, and of all items selected so far.
 function countsOf({ succeeded, failed, skipped, remaining, selected }: Operation) {
   const handled = succeeded + failed + skipped;
   return { handled, total: selected ?? handled + remaining };
@@ -106,7 +106,7 @@ export function Operations() {
     <>
       {back(tenant)}
       <h1>Operations</h1>
-      <p class="lead">Changes of many dead letters, purges, and reprocessing of documents.</p>
+      <p class="lead">Bulk changes to dead letters, purges, exports, and reprocessing of documents.</p>
       {notice && <SuccessNotice>{notice}</SuccessNotice>}
       {hasRole("admin") && (
         <p>
@@ -123,7 +123,7 @@ export function Operations() {
             <Rows operations={data.operations} />
           ) : (
             <Notice title="No operations yet">
-              Select dead letters in the list, or filter the list, to retry, resolve or ignore many at once.
+              To retry, resolve or ignore many dead letters together, select them in the list or filter the list.
             </Notice>
           )}
           <Pagination
@@ -145,12 +145,12 @@ function Rows({ operations }: { operations: Operation[] }) {
         <tr>
           <th scope="col">Requested</th>
           <th scope="col">Action</th>
-          <th scope="col">Person</th>
+          <th scope="col">Requested by</th>
           <th scope="col">Progress</th>
           <th scope="col" class="count">
             Failed
           </th>
-          <th scope="col">State</th>
+          <th scope="col">Status</th>
         </tr>
       </thead>
       <tbody>
@@ -161,8 +161,8 @@ function Rows({ operations }: { operations: Operation[] }) {
                 <Time at={operation.requested_at} />
               </a>
             </td>
-            <td data-label="What">{verbOf(operation)}</td>
-            <td data-label="Who">
+            <td data-label="Action">{verbOf(operation)}</td>
+            <td data-label="Requested by">
               <UserName value={operation.requested_by} />
             </td>
             <td data-label="Progress">
@@ -171,7 +171,7 @@ function Rows({ operations }: { operations: Operation[] }) {
             <td data-label="Failed" class="count">
               {formatNumber(operation.failed)}
             </td>
-            <td data-label="State">
+            <td data-label="Status">
               <Status status={operation.state} />
               {operation.reason && <p class="quiet">{operation.reason}</p>}
             </td>
@@ -195,9 +195,7 @@ export function Operation({ id }: { id: string }) {
       <>
         <h1>Operation</h1>
         {error?.status === 404 ? (
-          <Notice title="Operation not found">
-            It may have been deleted, or belong to a tenant that you cannot see.
-          </Notice>
+          <Notice title="Operation not found">It was deleted, or it belongs to a tenant that you cannot access.</Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
         ) : (
@@ -222,11 +220,11 @@ export function Operation({ id }: { id: string }) {
   if (operation.rate !== null) {
     facts.splice(1, 0, [
       "Rate",
-      `${formatNumber(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"} at most`,
+      `at most ${formatNumber(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"}`,
     ]);
   }
   if (operation.canary) {
-    facts.push(["Canary", `${formatNumber(operation.canary)} first`]);
+    facts.push(["Canary", `the first ${formatNumber(operation.canary)} dead letters`]);
   }
   if (operation.notes) {
     facts.push(["Note", operation.notes]);
@@ -274,12 +272,12 @@ export function Operation({ id }: { id: string }) {
   );
 }
 
-// Restores purged dead letters, within a week.
+// Shows until when a purge can be undone, and a button that undoes it.
 function Restore({ operation, path, until }: { operation: Operation; path: string; until: string }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
   if (new Date(until) <= new Date()) {
-    return <p>The dead letters are deleted.</p>;
+    return <p>This purge can no longer be undone.</p>;
   }
   const restore = async () => {
     setBusy(true);
@@ -295,7 +293,7 @@ function Restore({ operation, path, until }: { operation: Operation; path: strin
   return (
     <>
       <p>
-        It can be undone until <Time at={until} />.
+        This purge can be undone until <Time at={until} />.
         {hasRole("admin") && (
           <>
             {" "}
@@ -314,7 +312,6 @@ function Restore({ operation, path, until }: { operation: Operation; path: strin
   );
 }
 
-// Filter of an operation.
 function FilterConditions({ operation: { action, filter } }: { operation: Operation }) {
   const conditions = Object.entries(filter ?? {}).filter(([, value]) => value !== null);
   return conditions.length
@@ -326,8 +323,8 @@ function FilterConditions({ operation: { action, filter } }: { operation: Operat
         </>
       ))
     : action === "export"
-      ? "all"
-      : "all that were pending";
+      ? "all dead letters"
+      : "all pending dead letters";
 }
 
 function Controls({ operation, path, reload }: { operation: Operation; path: string; reload: () => void }) {
@@ -354,8 +351,8 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
     setCancelling(false);
     reload();
   };
-  const pause = () => act("pause", "It is paused.");
-  const resume = () => act("resume", "It is resumed.");
+  const pause = () => act("pause", "The operation is paused.");
+  const resume = () => act("resume", "The operation is resumed.");
   const changeRate = (event: Event) => {
     event.preventDefault();
     act("rate", "The rate is changed.");
@@ -389,7 +386,7 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
               value={rate}
               onInput={(event) => setRate(event.currentTarget.value)}
             />{" "}
-            a {reprocesses ? "minute" : "second"}
+            per {reprocesses ? "minute" : "second"}
           </label>
           <button type="submit" disabled={busy}>
             Change rate
@@ -404,9 +401,14 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
       {notice && <SuccessNotice>{notice}</SuccessNotice>}
       {cancelling && (
         <Dialog title="Cancel this operation?" close={() => setCancelling(false)} busy={busy}>
-          <p>Completed items stay as they are. Dead letters without a result do not change.</p>
+          <p>Completed items are not undone. The remaining items are not changed.</p>
           <div class="buttons">
-            <button type="button" class="danger" disabled={busy} onClick={() => act("cancel", "It is canceled.")}>
+            <button
+              type="button"
+              class="danger"
+              disabled={busy}
+              onClick={() => act("cancel", "The operation is canceled.")}
+            >
               Cancel operation
             </button>
             <button type="button" disabled={busy} onClick={() => setCancelling(false)}>
@@ -461,7 +463,7 @@ function Items({
           {data.items.length ? (
             <ItemRows items={data.items} tenant={tenant} />
           ) : (
-            <p class="quiet">{result ? `None is ${result}.` : "None is selected yet."}</p>
+            <p class="quiet">{result ? `No dead letters are ${result}.` : "No dead letters have been selected yet."}</p>
           )}
           <p class="pages">
             {cursor && (

@@ -1,4 +1,4 @@
-// Purge: hides closed dead letters, which can be restored within a week.
+// Purge: hides closed dead letters, which can be restored for 7 days.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
@@ -74,11 +74,8 @@ export function PurgeDialog({
   return (
     <Dialog title="Purge closed dead letters" close={close} busy={busy}>
       <form onSubmit={submit}>
-        <p>
-          They are hidden at once. For seven days this can be undone, except for their messages in SQS. Then they are
-          deleted.
-        </p>
-        <label for={`${id}-before`}>Failed on this day or before</label>
+        <p>Purged dead letters are hidden immediately and deleted after 7 days. Until then, the purge can be undone.</p>
+        <label for={`${id}-before`}>Failed on or before</label>
         <input
           id={`${id}-before`}
           type="date"
@@ -87,7 +84,7 @@ export function PurgeDialog({
           onInput={(event) => setBefore(event.currentTarget.value)}
         />
         <fieldset>
-          <legend>State</legend>
+          <legend>Status</legend>
           {CLOSED_STATUSES.map((status) => (
             <label class="choice">
               <input type="checkbox" checked={statuses.includes(status)} onChange={toggle(status)} />
@@ -104,7 +101,7 @@ export function PurgeDialog({
             ) : (
               <p>
                 <b>{formatNumber(plan.count)}</b> {plan.count === 1 ? "dead letter" : "dead letters"} of {plan.tenant}{" "}
-                would go.
+                would be purged.
               </p>
             ))}
         </div>
@@ -130,7 +127,7 @@ export function PurgeDialog({
         )}
         <div class="buttons">
           <button class="danger" type="submit" disabled={busy || !counted?.count || typed !== counted.confirm}>
-            {busy ? "Wait…" : "Purge"}
+            {busy ? "Working…" : "Purge"}
           </button>
           <button type="button" disabled={busy} onClick={close}>
             Cancel

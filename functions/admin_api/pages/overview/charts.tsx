@@ -1,10 +1,10 @@
 // Small charts of the last hour by minute, with a text alternative.
 
 const HEIGHT = 24;
-const STEP = 4; // units of one minute
-const MIN_BAR = 1.5; // height of a bar for a small number
+const STEP = 4; // width of one minute
+const MIN_BAR = 1.5; // keeps small values visible
 
-// Outcomes per minute: failed work items above the others.
+// Outcomes per minute: failed work items stacked on the others.
 export function ThroughputChart({ done, failed, label }: { done: number[]; failed: number[]; label: string }) {
   const most = Math.max(1, ...done.map((one, minute) => one + failed[minute]));
   const height = (count: number) => (count ? Math.max(MIN_BAR, (count / most) * (HEIGHT - 1)) : 0);
@@ -59,7 +59,7 @@ export function LineChart({ values, label }: { values: (number | null)[]; label:
   );
 }
 
-// Used share of a limit; the text next to it says the same.
+// Used share of a limit. Hidden from screen readers, because the text next to it shows the same numbers.
 export function Gauge({ used, of }: { used: number; of: number }) {
   const share = of ? Math.min(1, used / of) : 0;
   return (

@@ -34,7 +34,7 @@ export function Overview() {
   return (
     <>
       <h1>Overview</h1>
-      <p class="lead">Pending and running work items, and the outcomes of the last hour.</p>
+      <p class="lead">Work items that are pending or in progress, and the outcomes of the last hour.</p>
       {canSeeAllTenants() && tenant && <ScopeSwitch whole={whole} tenant={tenant} />}
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
@@ -107,10 +107,11 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
       <p class="quiet">
         {data.measured_at ? (
           <>
-            Pending work was counted at <Time at={data.measured_at} />. Work in progress is current.
+            Pending work items and dead letters were counted at <Time at={data.measured_at} />. Work items in progress
+            are current.
           </>
         ) : (
-          "Pending work was not counted in the last hour. The watchdog is not running, or the deployment is new."
+          "Pending work items were not counted in the last hour. The watchdog is not running, or the deployment is new."
         )}
       </p>
     </>
@@ -118,7 +119,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
 }
 
 const percentage = (part: number, all: number) =>
-  all ? `${((part / all) * 100).toFixed(part && part / all < 0.1 ? 1 : 0)} %` : "";
+  all ? `${((part / all) * 100).toFixed(part && part / all < 0.1 ? 1 : 0)}%` : "";
 
 function Alerts({ data }: { data: Overview }) {
   const breakers = data.breakers ?? [];
@@ -129,14 +130,14 @@ function Alerts({ data }: { data: Overview }) {
         <p class="well">
           {data.alarms
             ? "No alarm is active, and all services respond."
-            : "All services respond. CloudWatch did not report the state of alarms."}
+            : "All services respond. The state of alarms is unknown, because CloudWatch did not respond."}
         </p>
       )
     );
   }
   return (
-    <section class="notice failure" aria-labelledby="troubles">
-      <h2 id="troubles">Needs attention</h2>
+    <section class="notice failure" aria-labelledby="alerts">
+      <h2 id="alerts">Needs attention</h2>
       <ul>
         {alarms.map((alarm) => (
           <li>
@@ -157,7 +158,7 @@ function Alerts({ data }: { data: Overview }) {
         ))}
         {breakers.map((breaker) => (
           <li>
-            <b>{breaker.name}</b> has not responded since <Time at={breaker.since} />. The next call is at{" "}
+            <b>{breaker.name}</b> has been unavailable since <Time at={breaker.since} />. The next call is at{" "}
             <Time at={breaker.until} />.
           </li>
         ))}
@@ -180,7 +181,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
           <tr>
             <th scope="col">Worker</th>
             <th scope="col" class="count">
-              Waiting
+              Pending
             </th>
             <th scope="col">Oldest</th>
             <th scope="col">In progress</th>
@@ -190,7 +191,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
               Failed
             </th>
             <th scope="col" class="count">
-              Dead
+              Dead letters
             </th>
             {canPause && (
               <th scope="col">
@@ -205,7 +206,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
           ))}
         </tbody>
       </table>
-      {whole && <p class="quiet">Estimates by SQS: visible, in flight and delayed messages.</p>}
+      {whole && <p class="quiet">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
     </section>
   );
 }
@@ -241,11 +242,11 @@ function Row({
         {queue.is_applied === false && (
           <>
             <br />
-            <span class="quiet">Not applied by Lambda yet.</span>
+            <span class="quiet">Not yet applied to Lambda.</span>
           </>
         )}
       </td>
-      <td data-label="Waiting" class="count">
+      <td data-label="Pending" class="count">
         {formatCount(queue.pending)}
       </td>
       <td data-label="Oldest" class="oldest">
@@ -281,7 +282,7 @@ function Row({
       <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
         {formatNumber(failed)} <span class="quiet">{percentage(failed, ended)}</span>
       </td>
-      <td data-label="Dead" class="count">
+      <td data-label="Dead letters" class="count">
         {queue.dead_letters && !whole ? (
           <a href={navigate.href("dead-letters", { tenant })}>{formatNumber(queue.dead_letters)}</a>
         ) : (
@@ -298,10 +299,10 @@ function Row({
 }
 
 const perMinute = (count: number, minutes: number) =>
-  count ? `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} a minute` : "";
+  count ? `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute` : "";
 
 function Messages({ queue }: { queue: Queue }) {
-  const { approximate_visible: visible, approximate_in_flight: underWay, approximate_delayed: delayed } = queue;
+  const { approximate_visible: visible, approximate_in_flight: inFlight, approximate_delayed: delayed } = queue;
   if (visible === null) {
     return <span class="quiet">Unknown</span>;
   }
@@ -312,14 +313,14 @@ function Messages({ queue }: { queue: Queue }) {
       <span class="of-chart">
         {formatNumber(visible)}{" "}
         <span class="quiet">
-          + {formatNumber(underWay ?? 0)} + {formatNumber(delayed ?? 0)}
+          + {formatNumber(inFlight ?? 0)} + {formatNumber(delayed ?? 0)}
         </span>
       </span>
       <LineChart
         values={queue.minutes.depth}
         label={
           depth.length
-            ? `Messages in the last hour: ${last} at its end, ${most} at most`
+            ? `Messages in the last hour: ${last} most recently, at most ${most}`
             : "No measurement in the last hour"
         }
       />
@@ -344,9 +345,9 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
       </button>
       {isOpen && (
         <NoteDialog
-          title={`${verb} the queue of ${name}`}
+          title={`${verb} the ${name} queue?`}
           verb={verb}
-          label="Why"
+          label="Reason"
           act={act}
           close={() => setIsOpen(false)}
         >
@@ -357,17 +358,17 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
                   <UserName value={queue.paused.by} /> paused it on <Time at={queue.paused.at} />: {queue.paused.reason}
                 </p>
               )}
-              <p class="quiet">It continues with the messages that have arrived since.</p>
+              <p class="quiet">The worker continues with the messages in the queue.</p>
             </>
           ) : (
             <>
               <p>
-                No work item starts until someone resumes the queue, for any tenant. Pending work items lose no attempt;
-                running ones end.
+                No work item of any tenant starts until the queue is resumed. Pending work items lose no attempts. Work
+                items in progress finish.
               </p>
               <p class="quiet">
-                People of every tenant see this on every page; only people with all tenants see the author. Name no
-                tenant.
+                Users of every tenant see the reason on every page, so do not name a tenant. Only users with access to
+                all tenants see who paused the queue.
               </p>
             </>
           )}

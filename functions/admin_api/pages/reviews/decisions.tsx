@@ -1,4 +1,4 @@
-// Dialogs of decisions: merge, split, accept or dispute a variance.
+// Dialogs for decisions: merge or split clusters, accept or dispute a variance.
 
 import { useEffect, useState } from "preact/hooks";
 import { type Schemas, send } from "../api";
@@ -8,7 +8,7 @@ import { NoteDialog } from "../ui/dialog";
 
 type DecisionProps = { done: () => void; close: () => void; reload: () => void };
 
-// Ids of superseded decisions: known ones and, after a conflict, that of another reviewer.
+// Ids of superseded decisions: the known ones and, after a conflict, the decision of another reviewer.
 export function useSuperseded(known: number[] = []) {
   const [ids, setIds] = useState(known);
   const [before] = useState(known.length);
@@ -23,7 +23,7 @@ export function useSuperseded(known: number[] = []) {
 
 export const overrideLabel = (verb: string, { isNew }: { isNew: boolean }) => (isNew ? `${verb} anyway` : verb);
 
-// The last decision, for the next page.
+// Notice of the last decision, shown on the next page.
 let nextNotice: { sentence: string; href: string } | null = null;
 
 export function announceNext(sentence: string, href: string) {
@@ -40,14 +40,14 @@ export function DecisionNotice() {
     <div role="status">
       {last && (
         <p class="told">
-          {last.sentence} <a href={last.href}>View it or change the decision</a>
+          {last.sentence} <a href={last.href}>View or change the decision</a>
         </p>
       )}
     </div>
   );
 }
 
-// Links two documents regardless of the matching.
+// Links two documents, whatever automatic matching decided.
 export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
   const [other, setOther] = useState("");
   const [exact, setExact] = useState(false);
@@ -69,16 +69,16 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
     );
   return (
     <NoteDialog
-      title="Belongs to another document"
+      title="Merge with another document"
       verb={overrideLabel("Merge", superseded)}
-      label="Why"
+      label="Reason"
       isRequired={false}
       act={submit}
       close={close}
     >
       <p>
-        {documentTitle(doc)}, with all that belongs to it, belongs together with another document, whatever matching
-        thinks.
+        The cluster of {documentTitle(doc)} is merged with the cluster of another document, whatever automatic matching
+        decided.
       </p>
       <label class="field">
         ID of the other document
@@ -86,7 +86,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
           class="full"
           required
           pattern="\s*[0-9a-fA-F\-]{36}\s*"
-          title="An ID, as shown on the page of a document"
+          title="The complete ID, as shown on the page of the document"
           value={other}
           autocomplete="off"
           spellcheck={false}
@@ -96,7 +96,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
       <p>
         <label class="choice">
           <input type="checkbox" checked={exact} onChange={(event) => setExact(event.currentTarget.checked)} />
-          Link exactly these two, not the best pair of both clusters
+          Link these two documents, not the best matching pair of the two clusters
         </label>
       </p>
     </NoteDialog>
@@ -121,14 +121,17 @@ export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc:
     );
   return (
     <NoteDialog
-      title="Does not belong here"
-      verb={overrideLabel("Split", superseded)}
-      label="Why"
+      title="Remove from the cluster"
+      verb={overrideLabel("Remove", superseded)}
+      label="Reason"
       isRequired={false}
       act={submit}
       close={close}
     >
-      <p>{documentTitle(doc)} does not belong to its cluster: all its links there are rejected, for good.</p>
+      <p>
+        {documentTitle(doc)} does not belong to its cluster. All its matches there are rejected until a reviewer changes
+        this.
+      </p>
     </NoteDialog>
   );
 }
@@ -167,15 +170,15 @@ export function DifferenceDialog({
     <NoteDialog
       title={accepts ? "Accept this difference" : "Dispute this difference"}
       verb={overrideLabel(accepts ? "Accept" : "Dispute", superseded)}
-      label="Why"
+      label="Reason"
       isRequired={false}
       act={submit}
       close={close}
     >
       <p>{variance.message}</p>
       <p class="quiet">
-        {accepts ? "It needs no further action." : "It stays open, whatever the tolerances are."} Your name is stored
-        with it.
+        {accepts ? "It needs no further action." : "It stays open, even if it is within tolerance."} Your name is stored
+        with the decision.
       </p>
     </NoteDialog>
   );

@@ -1,4 +1,4 @@
-// One document with ambiguous matches next to its candidates, with their evidence.
+// One document with ambiguous matches, next to its candidates and their evidence.
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
@@ -54,7 +54,7 @@ export function Review({ id }: { id: string }) {
         <h1>Review</h1>
         {error?.status === 404 ? (
           <Notice title="Document not found in the review queue">
-            It does not exist, or belongs to a tenant that you cannot see.
+            It does not exist, or it belongs to a tenant that you cannot access.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -77,7 +77,7 @@ export function Review({ id }: { id: string }) {
         <Status status={review.state} /> {documentTitle(review.document)}
       </h1>
       <p class="quiet">
-        Ambiguous since <Time at={review.opened_at} both />
+        Review opened on <Time at={review.opened_at} both />
       </p>
       <Question review={review} onDecided={onDecided} reload={reload} />
       <Decisions review={review} />
@@ -113,7 +113,7 @@ function Question({
   const begin = (act: Verb, others: Candidate[]) => others.length && setDialog({ act, others });
   const choices = candidates.slice(0, MAX_SHORTCUTS).map((candidate, place) => ({
     key: String(place + 1),
-    label: `Choose ${documentTitle(candidate.document)}`,
+    label: `Select ${documentTitle(candidate.document)}`,
     act: () => setChosen(place),
   }));
   const deciding = [
@@ -128,7 +128,7 @@ function Question({
   return (
     <>
       {review.ambiguous_matches.map((doubt) => (
-        <section class="doubt" aria-label="Doubt">
+        <section class="doubt" aria-label="Possible matches">
           <p class="reason">{[doubt.reason || reasonOf(doubt), doubt.unasked].filter(Boolean).join(" ")}</p>
           <div class="side-by-side">
             <article class="card">
@@ -154,7 +154,9 @@ function Question({
               );
             })}
           </div>
-          {doubt.others && doubt.others.length > 0 && <p class="quiet">{doubt.others.length} more fit less.</p>}
+          {doubt.others && doubt.others.length > 0 && (
+            <p class="quiet">{doubt.others.length} weaker candidates are not shown.</p>
+          )}
         </section>
       ))}
       {canDecide ? (
@@ -165,7 +167,7 @@ function Question({
             </button>
           )}
           <button type="button" onClick={() => setDialog({ act: "merge" })}>
-            Belongs to another document…
+            Merge with another document…
           </button>
         </p>
       ) : (
@@ -201,8 +203,8 @@ function Question({
 
 const reasonOf = (doubt: Doubt) =>
   doubt.number
-    ? `It names ${doubt.number}, but it is not certain that the document with that number fits.`
-    : "The best candidate is not certain.";
+    ? `It references number ${doubt.number}, but the document with that number may be the wrong one.`
+    : "The best candidate is uncertain.";
 
 function CandidateCard({
   candidate,
@@ -226,7 +228,7 @@ function CandidateCard({
   const doc = candidate.document;
   const last = lastDecision(review, doc.id);
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: the keys 1 to 9 choose candidates.
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the keys 1 to 9 select candidates.
     <article class="card candidate" aria-current={isChosen ? "true" : undefined} onFocusIn={choose} onClick={choose}>
       <h2>
         <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
@@ -265,7 +267,7 @@ function CandidateCard({
   );
 }
 
-// Last decision about the document and another one, or null.
+// Last decision about the reviewed document and another one, or null.
 const lastDecision = (review: ReviewDetail, other: string) =>
   review.decisions.findLast((one) => one.documents.includes(other)) ?? null;
 
@@ -306,7 +308,7 @@ function DecideDialog({
     <NoteDialog
       title={act === "confirm" ? "Confirm the match" : "Reject the match"}
       verb={overrideLabel(verb, superseded)}
-      label="Why"
+      label="Reason"
       isRequired={false}
       act={submit}
       close={close}
@@ -319,7 +321,7 @@ function DecideDialog({
           Replaces: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
         </p>
       ))}
-      <p class="quiet">The decision stays in force until a person changes it. Your name is stored with it.</p>
+      <p class="quiet">The decision applies until a reviewer changes it. Your name is stored with it.</p>
     </NoteDialog>
   );
 }
@@ -332,8 +334,8 @@ function Decisions({ review }: { review: ReviewDetail }) {
     review.ambiguous_matches.flatMap((doubt) => doubt.candidates.map((one) => [one.document.id, one.document])),
   );
   return (
-    <section aria-labelledby="decided">
-      <h2 id="decided">Decided</h2>
+    <section aria-labelledby="decisions">
+      <h2 id="decisions">Decisions</h2>
       <ol class="timeline">
         {[...review.decisions].reverse().map((one) => {
           const other = one.documents.find((id) => id !== review.id) ?? review.id;

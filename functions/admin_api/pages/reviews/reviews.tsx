@@ -29,7 +29,7 @@ const STATES: Record<State, string> = {
   decided: "decided by a person",
   resolved: "no longer ambiguous",
 };
-const CHANCES: Option[] = [ANY, ["0.5", "50 % or more"], ["0.8", "80 % or more"], ["0.9", "90 % or more"]];
+const PROBABILITIES: Option[] = [ANY, ["0.5", "50% or more"], ["0.8", "80% or more"], ["0.9", "90% or more"]];
 
 export function queueFilter(route: Route) {
   const { query } = route;
@@ -38,14 +38,14 @@ export function queueFilter(route: Route) {
     state: knownValue(Object.keys(STATES) as State[], query.get("state")) || "open",
     document_type: knownValue(KINDS, query.get("document_type")),
     min_probability: knownValue(
-      CHANCES.map(([probability]) => probability),
+      PROBABILITIES.map(([probability]) => probability),
       query.get("min_probability"),
     ),
     cursor: query.get("cursor") ?? "",
   };
 }
 
-export const percent = (probability: number) => `${Math.round(probability * 100)} %`;
+export const percent = (probability: number) => `${Math.round(probability * 100)}%`;
 
 // Address of the queue or a review, without defaults.
 export const queueUrl = ({ state, ...others }: ReviewFilter, path = "reviews") =>
@@ -60,16 +60,16 @@ export function Reviews() {
   return (
     <>
       <h1>Review</h1>
-      <p class="lead">Documents with ambiguous matches. A reviewer’s decision is permanent.</p>
+      <p class="lead">Documents with uncertain matches. A decision applies until a reviewer changes it.</p>
       <DecisionNotice />
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
-        <section aria-label="Ambiguous documents" aria-busy={busy}>
+        <section aria-label="Documents to review" aria-busy={busy}>
           <Queue filter={filter} data={data} />
         </section>
       ) : (
-        !error && <Loading subject="ambiguous documents" />
+        !error && <Loading subject="documents to review" />
       )}
     </>
   );
@@ -79,15 +79,15 @@ function Filter({ filter }: { filter: ReviewFilter }) {
   const change = (more: Partial<ReviewFilter>) => navigate.to(queueUrl({ ...filter, cursor: "", ...more }));
   const isFiltered = filter.document_type || filter.min_probability || filter.state !== "open";
   return (
-    <form class="filter" role="search" aria-label="Ambiguous documents" onSubmit={(event) => event.preventDefault()}>
+    <form class="filter" role="search" aria-label="Documents to review" onSubmit={(event) => event.preventDefault()}>
       <Choice
-        title="State"
+        title="Status"
         value={filter.state}
         options={Object.entries(STATES)}
         choose={(state) => change({ state: state as State })}
       />
       <Choice
-        title="Kind"
+        title="Type"
         value={filter.document_type}
         options={[ANY, ...KINDS.map((kind): Option => [kind, toLabel(kind)])]}
         choose={(document_type) => change({ document_type })}
@@ -95,7 +95,7 @@ function Filter({ filter }: { filter: ReviewFilter }) {
       <Choice
         title="Probability of the best candidate"
         value={filter.min_probability}
-        options={CHANCES}
+        options={PROBABILITIES}
         choose={(min_probability) => change({ min_probability })}
       />
       {isFiltered && (
@@ -120,13 +120,13 @@ function Queue({ filter, data }: { filter: ReviewFilter; data: Schemas["ReviewPa
         <thead>
           <tr>
             <th scope="col">Document</th>
-            <th scope="col">Seller</th>
+            <th scope="col">Supplier</th>
             <th scope="col" class="count">
               Total
             </th>
             <th scope="col">Candidates</th>
             <th scope="col" class="count">
-              Chance
+              Probability
             </th>
             <th scope="col">Since</th>
           </tr>
@@ -152,14 +152,14 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
       <td data-label="Document">
         <a href={queueUrl({ ...filter, cursor: "" }, `reviews/${review.id}`)}>{documentTitle(review.document)}</a>
       </td>
-      <td data-label="Seller">
+      <td data-label="Supplier">
         <Seller doc={review.document} />
       </td>
       <td data-label="Total" class="count">
         {review.document.total}
       </td>
       <td data-label="Candidates">{review.ambiguous_matches.map(candidateNames).join("; ")}</td>
-      <td data-label="Chance" class="count">
+      <td data-label="Probability" class="count">
         {percent(review.probability)}
       </td>
       <td data-label="Since">
@@ -177,14 +177,14 @@ function candidateNames({ candidates, count }: Doubt) {
 
 function EmptyList({ filter }: { filter: ReviewFilter }) {
   if (filter.document_type || filter.min_probability || filter.cursor) {
-    return <Notice title="No results">No documents match. Clear the filter or choose another state.</Notice>;
+    return <Notice title="No results">No documents match. Clear the filter or choose another status.</Notice>;
   }
   if (filter.state === "open") {
     return (
-      <Notice title="No ambiguous documents">
-        All matches are certain or decided. New ambiguous matches appear here automatically.
+      <Notice title="No documents to review">
+        All matches are certain or decided. New documents appear here automatically.
       </Notice>
     );
   }
-  return <Notice title="None">No document has the state “{STATES[filter.state]}”.</Notice>;
+  return <Notice title="No documents">No document has the status “{STATES[filter.state]}”.</Notice>;
 }

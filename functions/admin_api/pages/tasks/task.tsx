@@ -32,7 +32,7 @@ export function Task({ id }: { id: string }) {
         {back}
         <h1>Task</h1>
         {error?.status === 404 ? (
-          <Notice title="Task not found">It may have been deleted, or belong to another user.</Notice>
+          <Notice title="Task not found">It was deleted, or it belongs to another user.</Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
         ) : (
@@ -61,8 +61,8 @@ export function Task({ id }: { id: string }) {
           <Json value={task.result} label="Result as JSON" />
         </section>
       )}
-      <section aria-labelledby="tries">
-        <h2 id="tries">Attempts</h2>
+      <section aria-labelledby="attempts">
+        <h2 id="attempts">Attempts</h2>
         {task.timeline.length ? (
           <ol class="timeline">
             {task.timeline.map((one) => (
@@ -86,7 +86,7 @@ export function Task({ id }: { id: string }) {
 function Facts({ task }: { task: TaskHistory }) {
   const facts: Fact[] = [
     ["Submitted", <Time at={task.created_at} both />],
-    ["Attempts", `${formatNumber(task.attempts)} of ${formatNumber(task.max_retry + 1)} at most`],
+    ["Attempts", `${formatNumber(task.attempts)} of at most ${formatNumber(task.max_retry + 1)}`],
     ["Tenant", task.tenant],
     ["Task", <CopyableId value={task.job_id} />],
   ];
@@ -100,10 +100,10 @@ function Facts({ task }: { task: TaskHistory }) {
     const href = navigate.href(`dead-letters/${task.dead_letter}`, { tenant: task.tenant });
     facts.push([
       "Dead letter",
-      <a href={href}>{task.status === "failed" ? "Why it failed, and how to retry it" : "How it failed before"}</a>,
+      <a href={href}>{task.status === "failed" ? "See why it failed, or retry it" : "See the earlier failure"}</a>,
     ]);
   }
-  facts.push(["Key", <code>{task.idempotency_key}</code>]);
+  facts.push(["Idempotency key", <code>{task.idempotency_key}</code>]);
   return <FactList facts={facts} />;
 }
 
@@ -123,7 +123,7 @@ export function Cancel({ task, done, small = false }: { task: TaskSummary; done:
     } catch (error) {
       setState({ busy: false, error: error as ApiError });
     }
-    done(); // the reason of a conflict is visible behind the dialog
+    done(); // after a conflict, the current status is visible behind the dialog
   };
   return (
     <>
@@ -138,8 +138,8 @@ export function Cancel({ task, done, small = false }: { task: TaskSummary; done:
       {isOpen && (
         <Dialog title="Cancel this task?" close={close} busy={state.busy}>
           <p>
-            {task.task_type}, submitted <Time at={task.created_at} />. It will not start again; a running attempt
-            changes nothing.
+            {task.task_type}, submitted <Time at={task.created_at} />. It will not start again. The result of an attempt
+            in progress is discarded.
           </p>
           {state.error && (
             <p class="failure" role="alert">
@@ -171,18 +171,18 @@ function Attempt({ attempt }: { attempt: Schemas["TaskAttempt"] }) {
         {attempt.revision > 1 && (
           <>
             {" "}
-            <span class="quiet">of revision {attempt.revision}</span>
+            <span class="quiet">(revision {attempt.revision})</span>
           </>
         )}
         <span class="quiet">
           {" "}
-          <Time at={attempt.ended_at} />, after {seconds.toFixed(seconds < 10 ? 1 : 0)} s
+          <Time at={attempt.ended_at} />, took {seconds.toFixed(seconds < 10 ? 1 : 0)} s
         </span>
       </p>
       {attempt.error && <p class="error">{attempt.error}</p>}
       {attempt.next_attempt_at && (
         <p class="quiet">
-          Next attempt scheduled at <Time at={attempt.next_attempt_at} />
+          Next attempt at <Time at={attempt.next_attempt_at} />
         </p>
       )}
     </li>

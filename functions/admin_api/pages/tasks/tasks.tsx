@@ -1,4 +1,4 @@
-// Tasks submitted by programs. The filter is in the address.
+// Tasks submitted through the API. The filter is in the address.
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
@@ -38,7 +38,7 @@ export function Tasks() {
   return (
     <>
       <h1>Tasks</h1>
-      <p class="lead">Work submitted by programs. You see your own tasks; admins see all.</p>
+      <p class="lead">Tasks submitted through the API. You see your own tasks; admins see all.</p>
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
@@ -66,7 +66,7 @@ function Filter({ filter }: { filter: ListFilter }) {
         />
       </label>
       <Choice
-        title="State"
+        title="Status"
         value={filter.status}
         options={[ANY, ...plainOptions(STATUSES)]}
         choose={(status) => change({ status })}
@@ -87,7 +87,7 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
   if (!data.tasks.length) {
     const isFiltered = filter.status || filter.task_type || filter.from || filter.to || filter.cursor;
     return isFiltered ? (
-      <Notice title="No results">No tasks match. Clear the filter or choose another state.</Notice>
+      <Notice title="No results">No tasks match. Clear the filter or choose another status.</Notice>
     ) : (
       <Notice title="No tasks yet">
         Submit one with <code>POST /api/tasks</code> or <code>counterfoil tasks submit</code>.
@@ -126,13 +126,13 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
               <td data-label="Attempts" class="count">
                 {formatNumber(task.attempts)} <span class="quiet">of {formatNumber(task.max_retry + 1)}</span>
               </td>
-              <td data-label="State">
+              <td data-label="Status">
                 <Status status={task.status} />
                 {ACTIVE_STATUSES.includes(task.status) && task.next_attempt_at && (
                   <>
                     {" "}
                     <span class="quiet">
-                      next try <Time at={task.next_attempt_at} />
+                      next attempt <Time at={task.next_attempt_at} />
                     </span>
                   </>
                 )}

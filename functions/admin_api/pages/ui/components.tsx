@@ -1,4 +1,4 @@
-// Components of several views.
+// Components that several views share.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -73,7 +73,7 @@ export function FactList({ facts }: { facts: Fact[] }) {
   );
 }
 
-// A user, by the subject of the token.
+// A user by the subject of the token, or a worker by its name. The signed-in user is "you".
 export function UserName({ value }: { value: string | null }) {
   return value === currentSession().claims.sub ? "you" : <span class="who">{value}</span>;
 }
@@ -106,7 +106,7 @@ export function CopyableId({ value }: { value: string }) {
   );
 }
 
-// Links to the newest and to older entries. `names`: for lists in another order.
+// Links to the first and the next page. `names`: labels for lists that do not start with the newest entry.
 export function Pagination({
   newest,
   older,

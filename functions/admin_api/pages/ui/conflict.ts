@@ -1,10 +1,10 @@
-// Changes that conflict with a change by someone else.
+// Conflicts with changes by other users.
 
 import { ApiError } from "../api";
 
 const CHANGED = [404, 409, 412];
 
-// Sends a decision. If it is refused because of a change, the data behind the dialog is requested again.
+// Calls `decide`. If another user changed the object first, reloads the data behind the dialog and throws the error.
 export async function refetchOnConflict(
   reload: () => void,
   decide: () => Promise<void>,

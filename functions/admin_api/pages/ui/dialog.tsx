@@ -1,11 +1,11 @@
-// Native dialogs, which trap the focus and close with Escape. Afterwards, the previous element has the focus again.
+// Native dialogs. They trap the focus, close with Escape, and then return the focus to the previous element.
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const MAX_NOTE_LENGTH = 2000;
 
-// `close` removes it. While `busy`, it cannot be closed.
+// `close` removes the dialog. While `busy`, the user cannot close it.
 export function Dialog({
   title,
   close,
@@ -26,7 +26,7 @@ export function Dialog({
     const shown = dialog.current;
     shown?.showModal();
     return () => {
-      // Behind an open dialog nothing takes the focus, so the next dialog could not return it.
+      // Elements behind an open dialog cannot get the focus, so the dialog is closed first.
       shown?.close();
       if (before?.isConnected) {
         before.focus();
@@ -47,8 +47,8 @@ export function Dialog({
   );
 }
 
-// Asks for a note and calls `act(note)`. If it raises, the dialog stays open and shows the error.
-// `blockedReason`: why the action is impossible (empty: not yet possible), or null.
+// Prompts for a note and calls `act(note)`. If that fails, the dialog stays open and shows the error.
+// `blockedReason`: why the action is not possible, empty while that is not known yet, or null if it is possible.
 export function NoteDialog({
   title,
   verb,
@@ -77,7 +77,7 @@ export function NoteDialog({
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isRequired && !note.trim()) {
-      setFailure({ message: "Write a note that explains the reason." });
+      setFailure({ message: "Write a note to explain why." });
       field.current?.focus();
       return;
     }
@@ -129,7 +129,7 @@ export function NoteDialog({
         )}
         <div class="buttons">
           <button class="main" type="submit" disabled={busy || blockedReason !== null}>
-            {busy ? "Wait…" : verb}
+            {busy ? "Working…" : verb}
           </button>
           <button type="button" disabled={busy} onClick={close}>
             Cancel

@@ -1,4 +1,4 @@
-// Fields of filters. `change` receives the new filter, by the names in the address.
+// Filter fields. `change` receives the changed values, by their names in the address.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -52,7 +52,7 @@ export function Days({
   );
 }
 
-// Typed text that is not submitted yet. Another address resets it.
+// State of a text field that is not submitted yet. A change of the address resets it.
 export function useTyped(known: string) {
   const [text, setText] = useState(known);
   useEffect(() => setText(known), [known]);

@@ -1,4 +1,4 @@
-// Times in local time or UTC, as the user chooses on any page; durations and numbers.
+// Formatters of times (local or UTC, as the user chooses), money, numbers and durations.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -47,7 +47,7 @@ export function ZoneSwitch() {
   );
 }
 
-// A moment; with `both`, in local time and in UTC.
+// A time in the chosen zone. `both`: in local time and in UTC.
 export function Time({ at, both = false }: { at: string; both?: boolean }) {
   const chosen = useZone();
   const moment = new Date(at);
@@ -68,7 +68,7 @@ export function Time({ at, both = false }: { at: string; both?: boolean }) {
   );
 }
 
-// An amount of money, which is a decimal string, with at least two decimals and its currency.
+// Formats a decimal string with at least two decimals and its currency.
 export function formatMoney(amount: string | null, currency: string | null = null) {
   if (amount === null) {
     return null;
@@ -102,7 +102,7 @@ export function formatDuration(seconds: number) {
   return parts.filter(Boolean).join(" ");
 }
 
-// Start of a local day (YYYY-MM-DD) plus a number of days, for the API.
+// Start of a local day (YYYY-MM-DD) plus `later` days, for the API. Null if the day is invalid.
 export function startOfDay(day: string, later = 0) {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(day)) {
     return null;

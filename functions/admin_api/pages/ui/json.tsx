@@ -15,7 +15,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
       {large && (
         <p class="buttons">
           <button type="button" class="small" onClick={() => setAsText(!asText)}>
-            {asText ? "As a tree" : "As text"}
+            {asText ? "Show as tree" : "Show as text"}
           </button>
         </p>
       )}
@@ -88,7 +88,7 @@ function Fold({
         entries.slice(0, most).map(([name, one]) => <Branch key={name} name={name} value={one} depth={depth + 1} />)}
       {shown && entries.length > most && (
         <button type="button" class="small" onClick={() => setMost(most + 10 * MANY)}>
-          {formatNumber(entries.length - most)} more
+          Show {formatNumber(entries.length - most)} more
         </button>
       )}
     </details>
@@ -105,7 +105,7 @@ function Leaf({ value }: { value: unknown }) {
     <>
       <code>{text.slice(0, LONG)}…</code>
       <button type="button" class="small" onClick={() => setWhole(true)}>
-        All {formatNumber(text.length)} characters
+        Show all {formatNumber(text.length)} characters
       </button>
     </>
   );

@@ -1,8 +1,8 @@
-// Locates errors in the text of a JSON object, because browsers report them differently or without a position.
+// Finds errors and their positions in JSON text, because browsers report them differently or without a position.
 
 const DECEPTIVE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-// Formats JSON for people. Escapes characters that change the direction of writing.
+// Formats JSON for display. Escapes control characters, including those that reverse the direction of text.
 export const formatJson = (value: unknown, indent?: number) =>
   JSON.stringify(value, null, indent).replace(
     DECEPTIVE,
@@ -35,7 +35,7 @@ class Reader {
     this.next(0);
   }
 
-  // Goes to the token at or after `at`; "" at the end.
+  // Reads the token at or after `at`. It is "" at the end of the text.
   next(at = this.at + this.token.length) {
     SPACE.lastIndex = at;
     SPACE.exec(this.text);
@@ -46,7 +46,7 @@ class Reader {
       const open = this.text[this.at] === '"';
       throw new JsonError(
         open
-          ? "This text is not terminated, or contains a character that requires a backslash."
+          ? "This string is not terminated, or contains a character that must be escaped."
           : "This is not valid JSON.",
         this.at,
       );
@@ -88,7 +88,7 @@ class Reader {
       }
       const name = JSON.parse(token);
       if (names.has(name)) {
-        throw new JsonError(`The name ${token} is there twice.`, at);
+        throw new JsonError(`The name ${token} appears twice.`, at);
       }
       names.add(name);
       this.next();
@@ -115,11 +115,11 @@ export function findJsonError(text: string): { message: string; at: number } | n
   try {
     const reader = new Reader(text);
     if (reader.token !== "{") {
-      throw new JsonError("A payload is a JSON object: it begins with { and ends with }.", reader.at);
+      throw new JsonError("A payload must be a JSON object: it begins with { and ends with }.", reader.at);
     }
     reader.value(0);
     if (reader.token) {
-      throw new JsonError("Nothing may stand behind the end of the object.", reader.at);
+      throw new JsonError("No text is allowed after the end of the object.", reader.at);
     }
     return null;
   } catch (error) {
@@ -130,7 +130,7 @@ export function findJsonError(text: string): { message: string; at: number } | n
   }
 }
 
-// Returns the position of the field in an error of the API ("... wrong at payload.url.path: ..."), or null.
+// Returns the position of the field that an API error names ("... at payload.url.path: ..."), or null.
 export function positionOfField(text: string, message: string) {
   const named = / at payload\.([\w.]+)/.exec(message);
   let from: number | null = null;

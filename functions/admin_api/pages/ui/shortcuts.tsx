@@ -1,5 +1,5 @@
-// Keyboard shortcuts: registered by visible components, listed in a dialog, ignored while typing, and
-// switchable (WCAG 2.1.4) for users of speech input or with motor impairments.
+// Keyboard shortcuts. Visible components register them, and a dialog lists them. They are ignored while the user types.
+// Users of speech input or with motor impairments can turn them off (WCAG 2.1.4).
 
 import type { TargetedEvent } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -13,8 +13,8 @@ const registered: Shortcut[][] = []; // by component, the latest last
 
 export const shortcutsEnabled = () => localStorage.getItem(STORAGE_KEY) !== "off";
 
-// Registers shortcuts while the component is displayed. Nested components come first. They are registered before
-// anything is painted, so that a key cannot reach a component that has just been replaced.
+// Registers shortcuts while the component is displayed. Nested components take precedence. Registration happens before
+// the browser paints, so that a key cannot reach a component that was just replaced.
 export function useShortcuts(keys: Shortcut[]) {
   useLayoutEffect(() => {
     registered.push(keys);
@@ -22,8 +22,8 @@ export function useShortcuts(keys: Shortcut[]) {
   });
 }
 
-// Shortcuts that move the focus through the rows of a table, to the first link or button of each. `body`: ref of the
-// `tbody`. `focused()`: index of the row with the focus, or -1.
+// Shortcuts that move the focus between table rows, to the first link or button of each. `body`: ref of the `tbody`.
+// `focused()`: index of the focused row, or -1.
 export function useRowShortcuts(noun: string) {
   const body = useRef<HTMLTableSectionElement>(null);
   const rows = () => [...(body.current?.rows ?? [])];
@@ -64,11 +64,11 @@ const NAMES: Record<string, string> = { Enter: "Enter", Escape: "Esc", " ": "Spa
 // Button and key that show the list of shortcuts.
 export function ShortcutsHelp() {
   const [open, setOpen] = useState(false);
-  useShortcuts([{ key: "?", label: "Show this list", act: () => setOpen(true) }]);
+  useShortcuts([{ key: "?", label: "Show keyboard shortcuts", act: () => setOpen(true) }]);
   return (
     <>
       <button type="button" class="link" onClick={() => setOpen(true)}>
-        Keys
+        Keyboard shortcuts
       </button>
       {open && <ShortcutsDialog close={() => setOpen(false)} />}
     </>
@@ -86,8 +86,8 @@ function ShortcutsDialog({ close }: { close: () => void }) {
     .flat()
     .filter((one) => one.label);
   return (
-    <Dialog title="Keys" close={close}>
-      <p class="quiet">On this page. Shortcuts are ignored while you type.</p>
+    <Dialog title="Keyboard shortcuts" close={close}>
+      <p class="quiet">Shortcuts on this page. They are ignored while you type.</p>
       <dl class="keys">
         {listed.map((one) => (
           <div>
@@ -100,7 +100,7 @@ function ShortcutsDialog({ close }: { close: () => void }) {
       </dl>
       <p>
         <label class="choice">
-          <input type="checkbox" checked={on} onChange={turn} /> Single keys do things
+          <input type="checkbox" checked={on} onChange={turn} /> Enable keyboard shortcuts
         </label>
       </p>
       <div class="buttons">

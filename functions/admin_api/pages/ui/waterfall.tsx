@@ -1,4 +1,4 @@
-// Evidence as a waterfall: bits of each feature for or against a match, and their sum.
+// Waterfall chart of evidence: bits of each feature for or against a match, and their sum.
 import type { Schemas } from "../api";
 
 type Step = Schemas["Step"];
@@ -6,11 +6,11 @@ export type Span = { low: number; high: number };
 
 const WIDTH = 200;
 const HEIGHT = 14;
-const MIN_BAR = 2; // width of a bar for a small number
+const MIN_BAR = 2; // keeps small values visible
 
 export const bits = (value: number) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
 
-// Lowest and highest sum of several waterfalls, so that their bars have the same scale.
+// Lowest and highest sum of several charts, so that their bars have the same scale.
 export function barSpan(evidences: Step[][]): Span {
   const sums = evidences.flatMap((evidence) => evidence.map((step) => step.total));
   return { low: Math.min(0, ...sums), high: Math.max(0, ...sums) };

@@ -6,7 +6,7 @@ head, which the database stores separately, shows if the newest entries are miss
 only be detected with an earlier copy of the head.
 
 It contains ids and hashes, and no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain with
-tenant None is for unassigned objects. Its functions run in a transaction of the delivery role, all others in a
+tenant None is for unassigned objects. For it, functions run in a transaction of the delivery role, otherwise in a
 transaction of `Database.tenant`.
 """
 
@@ -140,10 +140,10 @@ _SALT_OF_NOBODY = "SELECT salt FROM audit_salt_global"
 
 
 def hmac_digest(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
-    """Return the HMAC-SHA-256 of a value by the tenant's secret.
+    """Return the HMAC-SHA-256 of a value, keyed with the tenant's secret.
 
-    For unassigned objects, the database has a secret. The trail can outlive its tenant, but the secret does not. Then
-    the value cannot be found by guessing.
+    Unassigned objects use a secret of the database. The audit trail can outlive its tenant, but the secret is deleted
+    with the tenant. After that, the value cannot be found by guessing.
     """
     asked = connection.execute(_SALT_OF_NOBODY) if tenant_id is None else connection.execute(_SALT, [tenant_id])
     ((salt,),) = asked.fetchall()
@@ -158,9 +158,9 @@ def page(
     before: int | None = None,
     target: str | None = None,
 ) -> list[AuditEntry]:
-    """Return at most `limit` entries, newest first, optionally before a number, and of one `target`.
+    """Return at most `limit` entries, newest first, optionally before a number or for one `target`.
 
-    Entries of a target are found by a scan, because people's actions are few.
+    Entries of a target are found by a scan, because users act rarely.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone

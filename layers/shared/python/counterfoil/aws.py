@@ -1,7 +1,7 @@
 """AWS clients, the mapping of botocore's errors, and secrets from AWS Secrets Manager.
 
-Clients are created on first use. A secret comes from the environment, or from one secret of Secrets Manager with all of
-them as JSON.
+Clients are created on first use. A secret comes from the environment, or from a JSON secret in Secrets Manager that
+contains all of them.
 """
 
 import json
@@ -147,8 +147,8 @@ _reading = Lock()
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
     """Return a secret by name; None if neither the environment nor SECRETS_ARN has it.
 
-    A value is cached for REMEMBERED_SECONDS by `clock` (seconds, which continue while a process is frozen). A missing
-    or empty value is not cached. A previous value is used while Secrets Manager is unavailable.
+    A value is cached for SECRET_CACHE_SECONDS by `clock`, which must advance while the process is frozen. A missing or
+    empty value is not cached. The previous value is used while Secrets Manager is unavailable.
 
     Raises:
         InvalidSettingsError: the secret of SECRETS_ARN is not a JSON object of strings.

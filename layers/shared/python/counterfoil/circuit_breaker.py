@@ -1,4 +1,4 @@
-"""Circuit breakers: calls to a service that keeps failing stop for a while, in every process at once.
+"""Circuit breakers: pause calls to a failing service in all processes.
 
               n failures in a row                     open_until has passed
   ┌────────┐                      ┌──────┐                                ┌───────────┐  one call over all
@@ -8,8 +8,8 @@
        └────────────────────────────────────────────────────────────────────────┘
                                       it got an answer
 
-The state is a row of table `breaker`. Its generation grows with each of these steps, and a call that began in an
-earlier generation changes nothing when it ends. No transaction is open during the call.
+The state is a row of table `breaker`. Each transition increases its generation, and a call that began in an earlier
+generation changes nothing when it ends. No transaction is open during the call.
 """
 
 import random
@@ -34,9 +34,9 @@ from counterfoil.settings import Settings
 DESTINATION = "destination:"
 """Name prefix of breakers for services that only one tenant uses."""
 STATE_CACHE_SECONDS = timedelta(seconds=1)
-"""Cache TTL, so that a series of quick calls needs no further statement."""
+"""Cache TTL, so that a series of quick calls needs only one query."""
 MAX_OPEN_SECONDS = 600.0
-"""Limit of the exponential growth."""
+"""Maximum of the exponential growth."""
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
 """Maximum pause requested by a service, so that a single header, possibly from a proxy, cannot block calls for a day.
 """
@@ -47,8 +47,8 @@ logger = Logger()
 
 _READ = "SELECT generation, failures, open_count, opened_at, open_until, is_probing FROM breaker WHERE name = %(name)s"
 
-# The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. Of two
-# processes, the later one finds it in the future when it gets the row lock.
+# The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. If two
+# processes try, the second one sees a future `open_until` when it gets the row lock.
 _PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(until)s, is_probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
@@ -139,8 +139,8 @@ class Breakers:
     ) -> None:
         """`failures` in a row open a breaker, first for `open_seconds`.
 
-        `probe_seconds` is longer than any guarded call: after them a probe is given to another. `spread` gives numbers
-        from 0 to 1 that keep refused work apart.
+        `probe_seconds` must exceed any guarded call, because another process may probe after it. `spread` returns
+        numbers from 0 to 1 that spread deferred work items.
         """
         self._database = database
         self._clock = clock
@@ -152,7 +152,7 @@ class Breakers:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database) -> "Breakers":
-        """Breakers as the settings say. The longest guarded call is one of a language model."""
+        """Return the configured breakers. The longest guarded calls are those to language models."""
         return cls(
             database,
             database.clock,
@@ -207,10 +207,10 @@ class Breakers:
             try:
                 state, is_probe = self._read(name, now)
             except CounterfoilError as error:
-                logger.warning("A breaker cannot be read: the call goes through", breaker=name, error=str(error))
+                logger.warning("A breaker cannot be read: the call is permitted", breaker=name, error=str(error))
                 return None
             if is_probe:
-                logger.info("A breaker lets one call try", breaker=name)
+                logger.info("A breaker permits one probe", breaker=name)
                 return state
             self._known[name] = state
         if state.open_until is None:
@@ -270,8 +270,8 @@ class Breakers:
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
         """Apply a transition. Return whether the breaker is open; None if the transition was not applied.
 
-        If the database is unavailable, only the transition is lost: an unfinished probe expires, and a count starts
-        later.
+        If the database is unavailable, only the transition is lost: an unfinished probe expires, and a failure is not
+        counted.
         """
         parameters = {"name": name, "generation": state.generation} | values
         try:

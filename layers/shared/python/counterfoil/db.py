@@ -31,20 +31,20 @@ Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T")
 
 CONFLICT_TRIES = 3
-"""Attempts at a transaction that loses conflicts, before the error is raised."""
+"""Maximum attempts at a transaction that fails with conflicts."""
 CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
 """Idle time before TCP probes the peer, and time between two probes."""
 LOCK_SECONDS = 10
-"""Longest wait for a lock. It is shorter than any lease, so a waiting attempt fails while it holds its claim."""
+"""Maximum wait for a lock. It is shorter than any lease, so a waiting attempt fails before its lease expires."""
 IDLE_SECONDS = 8
-"""Longest pause inside a transaction. A frozen Lambda environment must not keep its locks from others for longer."""
+"""Maximum pause inside a transaction. A frozen Lambda environment must not hold its locks for longer."""
 TRANSACTION_SECONDS = 60
-"""Longest transaction, unless its caller sets another bound."""
+"""Maximum duration of a transaction, unless its caller sets another limit."""
 SHORT_SECONDS = 6
-"""Longest transaction of a few rows that a whole batch waits for."""
+"""Maximum duration of a transaction of a few rows that a whole batch waits for."""
 ANSWER_SECONDS = 2
-"""Grace for the server to end a transaction at its bound. After that the client closes the connection."""
+"""Grace period for the server to end a transaction at its limit. After that, the client closes the connection."""
 
 # A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
 _OPEN = SQL("""
@@ -56,13 +56,13 @@ BY_INDEX = """
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
 set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 """
-"""Settings of a transaction that forces index plans. psycopg prepares frequent statements. A plan of the time when a
-table was small or not analyzed would scan it completely as long as the connection lives. Planning each execution costs
-more than it gains."""
+"""Settings of a transaction that forces index plans. psycopg prepares frequent statements. A plan made when a table was
+small or not analyzed would scan the whole table for the lifetime of the connection. Planning each execution costs more
+than it saves."""
 _BY_INDEX = b", " + " ".join(BY_INDEX.split()).encode()
 _NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
-# SQLSTATE codes, or classes of them (the first two letters), of errors that a retry can cure. All others are permanent.
+# SQLSTATE codes, or classes of them (the first two letters), of errors that a retry can fix. All others are permanent.
 _CONFLICTS = {
     "40P01",  # deadlock
     "40001",  # serialization failure
@@ -114,7 +114,7 @@ def retry_on_conflict(action: Callable[[], T]) -> T:
     """Run `action`, which opens a transaction, and repeat it after a conflict.
 
     Raises:
-        ConflictError: it lost CONFLICT_TRIES times.
+        ConflictError: it failed with a conflict CONFLICT_TRIES times.
     """
     for _ in range(CONFLICT_TRIES - 1):
         try:
@@ -136,10 +136,10 @@ class TransactionOptions(NamedTuple):
 
     setting: str
     value: str
-    """Value of `setting`, which decides about the visible rows."""
+    """Value of `setting`, which determines the visible rows."""
     lock_seconds: int
     seconds: float
-    """Longest transaction."""
+    """Maximum duration."""
     durable: bool
     by_index: bool
 
@@ -168,7 +168,7 @@ class _TextsDumper(Dumper):
 
 
 class _PrintedDumper(Dumper):
-    """Dumper of values that an array has as Python prints them."""
+    """Dumps arrays of values whose Python text form is valid in PostgreSQL."""
 
     def dump(self, obj: list[Any]) -> bytes:
         return ("{" + ",".join(map(str, obj)) + "}").encode()
@@ -207,7 +207,7 @@ def _dumper_of(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Converts lists to arrays; those of only texts, ids, integers or booleans at once.
+    """Converts lists to arrays. Lists of only texts, ids, integers or booleans are converted as a whole.
 
     psycopg would inspect each element. This makes the five arrays of a search by thirty keys take 16 microseconds
     instead of 80.
@@ -266,7 +266,7 @@ class DatabaseClock:
     def set(self, now: datetime, asked: datetime) -> None:
         """Correct the clock by the server's time, if `now` was not read between `asked` and the local time.
 
-        So a slow answer does not make a clock wrong that was right.
+        This prevents a slow answer from making a correct clock wrong.
         """
         self._ahead = min(max(self._ahead, asked - now), self.local() - now)
         self.is_set = True
@@ -276,7 +276,7 @@ class Database:
     """Transactions on pooled connections, each for one tenant or for delivery."""
 
     def __init__(self, conninfo: str | Callable[[], str], *, max_connections: int = 4) -> None:
-        """`conninfo` may be a function, called for each new connection: IAM tokens live 15 minutes."""
+        """`conninfo` may be a function, called for each new connection, because IAM tokens expire."""
         self.clock = DatabaseClock()
         self._pool = ConnectionPool[BoundedConnection](
             conninfo,
@@ -326,8 +326,8 @@ class Database:
     def tenant(self, tenant_id: UUID, *, by_index: bool = False, seconds: float | None = None) -> Iterator[Connection]:
         """Open a transaction that sees only the rows of this tenant. An exception rolls it back.
 
-        `by_index` forces index plans (`BY_INDEX`). After `seconds` PostgreSQL ends it, and shortly afterwards the
-        client does.
+        `by_index` forces index plans (`BY_INDEX`). After `seconds`, PostgreSQL ends the transaction. If the server does
+        not respond, the client closes the connection.
 
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
@@ -346,8 +346,8 @@ class Database:
     ) -> Iterator[Connection]:
         """Open a transaction of the delivery role, which sees the life cycles of all tenants and no content.
 
-        A server crash soon after the commit can lose it unless it is `durable`. Such changes must be repeatable.
-        Otherwise, it is like `tenant`.
+        Without `durable`, a server crash soon after the commit can lose the changes, so they must be repeatable. In
+        other respects, it is like `tenant`.
         """
         with self._transaction(
             "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index, seconds=seconds
@@ -433,10 +433,10 @@ class Database:
 
 
 @contextmanager
-def keeper_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
-    """Open a transaction as counterfoil_maintenance, the user of `database`. Raises as `Database.tenant`.
+def maintenance_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
+    """Open a transaction as counterfoil_maintenance, the user of `database`.
 
-    After `seconds`, PostgreSQL ends it. The delivery role is not sufficient, because workers can use it, and they must
+    After `seconds`, PostgreSQL ends it. Raises like `Database.tenant`. The delivery role is not sufficient, because workers can use it, and they must
     not see addresses of people or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
@@ -446,9 +446,9 @@ def keeper_connection(database: Database, *, seconds: float | None = None) -> It
 
 @contextmanager
 def all_tenants(database: Database) -> Iterator[Connection]:
-    """Open a transaction that lists and adds tenants. `database` must be signed in to as counterfoil_api.
+    """Open a transaction that lists and adds tenants. `database` must connect as counterfoil_api.
 
-    Raises as `Database.tenant`.
+    Raises the same errors as `Database.tenant`.
     """
     with database.delivery() as connection:
         connection.execute("SET LOCAL ROLE counterfoil_api")

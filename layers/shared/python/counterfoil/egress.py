@@ -23,7 +23,7 @@ PORTS = frozenset({443, 8443})
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
-"""All global IPv6 addresses of today. Forms that map or translate to IPv4 are outside, except for those listed below.
+"""All global IPv6 addresses assigned so far. Forms that map to IPv4 are outside this range, except those listed below.
 """
 _SPECIAL: tuple[Network, ...] = tuple(
     map(
@@ -52,7 +52,7 @@ def is_public(address: str) -> bool:
     """Return whether an IP address is public.
 
     Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not.
-    Neither are IPv6 forms with an IPv4 address inside: mapped, compatible, NAT64, 6to4, Teredo.
+    Neither are IPv6 forms that contain an IPv4 address: mapped, compatible, NAT64, 6to4, Teredo.
     """
     ip = ip_address(address)
     if ip.version == 6 and ip not in _UNICAST:
@@ -176,9 +176,9 @@ class Egress:
         except ValueError:
             return "Not an address"
         if len(url) > MAX_URL_CHARS or not url.isprintable() or " " in url:
-            return f"It has blanks or more than {MAX_URL_CHARS} characters"
+            return f"It contains spaces or has more than {MAX_URL_CHARS} characters"
         if "@" in parts.netloc or "#" in url:
-            return "It may have no user, no password and no fragment"
+            return "It must not have a user, a password or a fragment"
         if parts.scheme not in http.PORTS or not host:
             return _NO_HTTPS
         ip = _literal(host)

@@ -38,10 +38,10 @@ class CounterfoilError(Exception):
     """Base class of all errors that Counterfoil raises."""
 
     code: str | None = None
-    """Stable name of the failure: dead letters with one code are one group, whatever the message says.
+    """Stable name of the failure. Dead letters with the same code form one group, regardless of the message.
 
-    None for errors with many causes, such as refused calls: their messages, without numbers and quoted names, make the
-    groups.
+    None for errors with many causes, such as rejected calls. They are grouped by their message without numbers and
+    quoted names.
     """
 
     def __init__(self, *args: object, code: str | None = None) -> None:
@@ -51,7 +51,7 @@ class CounterfoilError(Exception):
 
 
 class TransientError(CounterfoilError):
-    """A failure that a retry can cure."""
+    """A failure that a retry can fix."""
 
 
 class DatabaseUnavailableError(TransientError):
@@ -59,7 +59,7 @@ class DatabaseUnavailableError(TransientError):
 
 
 class ConflictError(TransientError):
-    """PostgreSQL ended the transaction in favor of another one. It can be repeated."""
+    """PostgreSQL aborted the transaction because of a conflict; retry it."""
 
 
 class ServiceUnavailableError(TransientError):
@@ -101,7 +101,7 @@ class CancelledError(TransientError):
 
 
 class PermanentError(CounterfoilError):
-    """A failure that no retry can cure."""
+    """A failure that a retry cannot fix."""
 
 
 class InvalidMessageError(PermanentError):
@@ -145,7 +145,7 @@ class DataIntegrityError(PermanentError):
 
 
 class RejectedRequestError(PermanentError):
-    """A service refused the call. A retry would fail as well."""
+    """A service rejected the call. A retry would fail as well."""
 
 
 class VersionConflictError(RejectedRequestError):
@@ -157,7 +157,7 @@ class ContextWindowError(RejectedRequestError):
 
 
 class RejectedStatementError(PermanentError):
-    """PostgreSQL refused a statement. A retry would fail as well."""
+    """PostgreSQL rejected a statement. A retry would fail as well."""
 
 
 class DeferredError(CounterfoilError):
@@ -168,8 +168,8 @@ class DeferredError(CounterfoilError):
         self.until = until
         """Time of the next attempt."""
         self.is_over = is_over
-        """Whether the obstacle was removed, so that the next attempt can start at once. It is called in the transaction
-        that parks the work item. A transaction that removes the obstacle locks the work item first."""
+        """Whether the obstacle was removed, so that the next attempt can start immediately. It is called in the
+        transaction that parks the work item. A transaction that removes the obstacle locks the work item first."""
 
 
 class BreakerOpenError(DeferredError):
@@ -193,8 +193,8 @@ _MOST_FRAMES = 40
 def own_frames(error: BaseException) -> str | None:
     """Return the frames of Counterfoil's code in the traceback of an error and its causes.
 
-    One line per frame: module, line and function. It has no messages and local variables, because they can quote
-    documents. None without frames.
+    One line per frame: module, line and function. It contains neither messages nor local variables, because they can
+    quote documents. None if there are no frames.
     """
     lines: list[str] = []
     cause: BaseException | None = error
@@ -218,10 +218,10 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def safe_message(error: BaseException, *, for_log: bool = False) -> str:
-    """Return the message of an error of Counterfoil, or type and place of another error.
+    """Return the message of a Counterfoil error, or the type and location of any other error.
 
-    The messages of other errors can quote documents, so they are not shown. With `for_log`, answers of models and
-    addresses of mails are not quoted either.
+    Messages of other errors are omitted, because they can quote documents. With `for_log`, answers of models and mail
+    addresses are also omitted.
     """
     if isinstance(error, CounterfoilError):
         said = (

@@ -138,7 +138,7 @@ def _in_time(
 ) -> httpx.Response:
     """Return the result of `call` within `total` seconds, including `parting` for a truncated body.
 
-    Raises as `send`.
+    Raises the same errors as `send`.
     """
     failure: CounterfoilError
     try:
@@ -189,7 +189,7 @@ def run_with_deadline(
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the delay of the Retry-After header in seconds, or None without a valid header.
 
-    Names of headers are in lower case. A date in the header is compared with the server's clock.
+    Header names must be in lower case. A date in the header is compared with the server's clock.
     """
     stated = headers.get("retry-after", "").strip()
     try:
@@ -306,7 +306,7 @@ def _unread(response: httpx.Response, size: int, longest_body: int) -> Exception
     if size > longest_body:
         return RejectedRequestError(f"{_host(response)} answered with more than {longest_body} bytes")
     if _encoding(response) not in _DEFLATED:
-        return RejectedRequestError(f"{_host(response)} answered in an encoding that was not asked for")
+        return RejectedRequestError(f"{_host(response)} answered in an encoding that was not requested")
     return httpx.DecodingError("Not in its encoding", request=response.request)
 
 

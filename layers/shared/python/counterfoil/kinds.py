@@ -1,4 +1,4 @@
-"""All kinds of work items, for what concerns every worker."""
+"""All kinds of work items, for code that handles every worker."""
 
 from counterfoil.delivery.work import WORK_KINDS
 from counterfoil.documents import kinds as _documents  # noqa: F401  # registers its kinds, as the others do

@@ -84,13 +84,13 @@ class Metric(StrEnum):
     QUEUE_DEPTH = "QueueDepth"
     """Messages in the queue, including those in flight and delayed ones."""
     RETRY_QUEUE_DEPTH = "RetryQueueDepth"
-    """Messages in the queue for retries, of workers that have one."""
+    """Messages in the retry queue, for workers that have one."""
 
     # By breaker, each minute, by the watchdog.
     BREAKER_OPEN = "BreakerOpen"
     """1 while a circuit breaker is not closed."""
 
-    # By nothing, each minute, by the watchdog.
+    # Without dimensions, each minute, by the watchdog.
     DEAD_LETTER_RATE = "DeadLetterRate", MetricUnit.CountPerSecond
     """Dead letters per second of the last five minutes, of all workers."""
     DEAD_LETTERS_PER_MINUTE = "DeadLettersPerMinute"
@@ -98,13 +98,13 @@ class Metric(StrEnum):
     DESTINATIONS_UNAVAILABLE = "DestinationsUnavailable"
     """Destinations of tenants whose circuit breaker is not closed."""
 
-    # By nothing, each minute, by the watchdog from S3.
+    # Without dimensions, each minute, by the watchdog from S3.
     UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
     """Uploads and mail whose S3 event was lost. Each counts once, when its event can no longer arrive."""
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
     """Time since the last complete listing of the bucket began. A lost upload is found after this long at most."""
 
-    # By nothing, each minute, by the watchdog: people by the state of their offers of the current local date.
+    # Without dimensions, each minute, by the watchdog: users by the state of their offers of the current local date.
     OFFERS_COMPLETED = "OffersCompleted"
     OFFERS_PENDING = "OffersPending"
     OFFERS_FAILED = "OffersFailed"
@@ -117,7 +117,7 @@ class Metric(StrEnum):
     OFFERS_USER_SECONDS = "OffersUserSeconds", MetricUnit.Seconds
     """95th percentile of the computing time per user in the last 15 minutes."""
 
-    # By nothing, each hour, by the watchdog.
+    # Without dimensions, each hour, by the watchdog.
     DUPLICATE_OFFERS = "DuplicateOffers"
     """Offers that a user has twice on one date, or in two pools of one date."""
 
@@ -131,17 +131,17 @@ class Metric(StrEnum):
     LLM_BUDGET_EXCEEDED = "LlmBudgetExceeded"
     """Calls that were not made because the daily budget was used up."""
 
-    # By nothing, each hour, by the scheduler of daily offers.
+    # Without dimensions, each hour, by the scheduler of daily offers.
     POOLS_PINNED = "PoolsPinned"
     """Pools that were pinned or extended by late profiles."""
     POOLS_NOT_PINNED = "PoolsNotPinned"
     """Pools that failed or for which no time was left."""
 
-    # By nothing, by the migrations of a deployment.
+    # Without dimensions, by the migrations of a deployment.
     DEPLOYMENTS = "Deployments"
     """Deployments that migrated the database. Alarms about missing data have a grace period after one."""
 
-    # By nothing.
+    # Without dimensions.
     EMBEDDINGS_SKIPPED = "EmbeddingsSkipped"
     """Documents matched without a requested embedding: the model failed, or its budget was used up."""
 

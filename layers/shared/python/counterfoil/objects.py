@@ -1,4 +1,4 @@
-"""Erases objects from S3 permanently: every version of them and every delete marker."""
+"""Erases S3 objects permanently, with all their versions and delete markers."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -10,7 +10,7 @@ from counterfoil.errors import ServiceUnavailableError
 from counterfoil.http import run_with_deadline
 
 MIN_SECONDS_LEFT = 3.0
-"""Least time for one call to S3."""
+"""Minimum remaining time for a call to S3."""
 CALL_TIMEOUT_SECONDS = 15.0
 POSTPONED = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
 """SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
@@ -37,8 +37,8 @@ def erase(
 ) -> int:
     """Erase every version of the object `key`, or of every object below `key/`.
 
-    `version` narrows it to one version, `before` to versions last modified until then. Versions in `kept` stay.
-    Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
+    `version` limits this to one version, and `before` to versions last modified until then. Versions in `kept` are not
+    erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
 
     Raises:
         UnfinishedError: no time was left; call it again.
@@ -90,5 +90,5 @@ def erase(
 
 
 def _next(page: Page, *markers: str) -> dict[str, str]:
-    """Markers of the page after this one."""
+    """Return the markers of the next page."""
     return {name: page[f"Next{name}"] for name in markers if page.get(f"Next{name}")}

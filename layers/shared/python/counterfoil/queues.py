@@ -4,10 +4,9 @@ A trigger adds a row to `finished_work` in the transaction that settles a work i
 minute the watchdog adds these rows up, per tenant and in total, deletes them, and records the backlog beside the sums.
 A reader needs sixty rows per worker, whatever the load. All times are the database's.
 
-A person pauses a queue by a row of `queue_pause`, which is committed with an audit entry before AWS is called. Then the
-worker's event source mappings ("mappings" below) are disabled: no message is received, so none loses a receive. A
-process that changes a mapping locks the row and follows its current content, so the last change of a mapping follows
-the last request.
+A pause is a row of `queue_pause`, which is committed with an audit entry before AWS is called. Then the worker's event
+source mappings ("mappings" below) are disabled: no message is received, so none loses a receive. A process that changes
+a mapping locks the row and applies its current state, so the last change of a mapping applies the last request.
 
 A mapping can differ from the row: a process ended between the two, Lambda refused, or a deployment enabled the mapping.
 The watchdog reconciles them each minute. A paused queue is disabled again in any case. A resumed queue is enabled until
@@ -41,11 +40,11 @@ T = TypeVar("T")
 CONCURRENT_REQUESTS = 8
 """Queues whose depth is requested concurrently."""
 REQUEST_TIMEOUT_SECONDS = 2.0
-"""Seconds after which a request to AWS is given up."""
+"""Timeout of a request to AWS."""
 ALARM_PREFIX = "counterfoil-"
 """Prefix of the names of Counterfoil's alarms."""
 MAX_ALARMS = 100
-"""Alarms in one answer of CloudWatch."""
+"""Maximum number of alarms in a CloudWatch response."""
 _ATTRIBUTES = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -71,7 +70,7 @@ class Depth:
 
 @dataclass(frozen=True)
 class AlarmState:
-    """An alarm that has gone off."""
+    """An alarm in state ALARM."""
 
     name: str
     """Without ALARM_PREFIX: the name of the worker and of a page of the runbook."""
@@ -137,10 +136,10 @@ DISPLAYED_MINUTES = timedelta(hours=1)
 RETENTION = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 MAX_ENDS = 100_000
-"""Rows of `finished_work` that one round adds up."""
+"""Rows of `finished_work` that one run adds up."""
 _MINUTES = DISPLAYED_MINUTES // MINUTE
 
-# Work of deleted tenants and unattributed work count only in the total.
+# Work items of deleted tenants and unassigned ones count only in the total.
 _ADD_UP = """
 WITH taken AS (
     DELETE FROM finished_work WHERE ctid = ANY (ARRAY(SELECT ctid FROM finished_work LIMIT %(at_once)s))
@@ -334,7 +333,7 @@ class PauseConflictError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class QueuePause:
-    """The last request about a queue."""
+    """The last request to pause or resume a queue."""
 
     worker: str
     is_paused: bool
@@ -403,7 +402,7 @@ def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None
             if put is None:  # a concurrent request paused it first
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             now = QueuePause(*put)
-            # A queue belongs to no tenant: its entries are in the trail of unattributed events.
+            # A queue belongs to no tenant, so its entries are in the unassigned audit trail.
             operation = AuditRecord(
                 wanted.by,
                 "queue-paused" if wanted.is_paused else "queue-resumed",
@@ -443,7 +442,7 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
 
 @contextmanager
 def lock_pause(database: Database, worker: str) -> Iterator[bool]:
-    """Lock a queue's state until the end: its mappings stay as they are. Yields whether it is paused.
+    """Lock a queue's state, so that its mappings do not change. Yields whether the queue is paused.
 
     Raises:
         ConflictError, DatabaseUnavailableError: the state is unknown.
@@ -461,8 +460,8 @@ def reconcile_pauses(
 ) -> list[str]:
     """Make the mappings of every worker follow the last request.
 
-    Returns the workers whose mappings did not follow it. If the time does not suffice for a worker, the next round
-    takes it.
+    Returns the workers whose mappings did not follow it. If too little time is left for a worker, the next run
+    reconciles it.
 
     Raises:
         DatabaseUnavailableError: the requests are unknown.
@@ -493,7 +492,7 @@ def reconcile_pauses(
 
 
 def _mapping_state(mapping: UUID) -> str | None:
-    """State of a mapping as Lambda names it; None if Lambda does not answer."""
+    """Return the state of a mapping from Lambda; None if Lambda does not answer."""
     try:
         with aws.translate_errors():
             answer: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))

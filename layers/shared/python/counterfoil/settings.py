@@ -45,7 +45,7 @@ class WorkerSettings(BaseModel):
     permits: int = Field(default=1, ge=1)
     start_margin: int = Field(default=10, ge=0)
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """Retry policy: SQS redelivers the message, or a new message goes to the queue for retries."""
+    """Retry policy: SQS redelivers the message, or a new message goes to the retry queue."""
 
 
 class QueueSettings(BaseModel):
@@ -54,11 +54,11 @@ class QueueSettings(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     urls: tuple[str, ...]
-    """The URL of its queue, and of its queue for retries if it has one."""
+    """The URL of its queue, and of its retry queue if it has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
     gate: int = Field(ge=1)
-    """Maximum number of messages processed at once."""
+    """Maximum number of messages processed concurrently."""
 
 
 class OidcSettings(BaseModel):
@@ -89,7 +89,7 @@ class Settings(BaseModel):
     queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Queue URL by worker, for every queue that this function sends to, including its own."""
     retry_queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
-    """URL of the queue for retries by worker, for the workers of `queue_urls` that have one."""
+    """Retry queue URL by worker, for the workers in `queue_urls` that have one."""
     retry_delays: Annotated[
         dict[str, Annotated[tuple[Annotated[float, Field(ge=0, le=43_200)], ...], Field(min_length=1)]],
         BeforeValidator(_from_json),
@@ -99,7 +99,7 @@ class Settings(BaseModel):
     """Worker by the ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
     """Event source mappings of workers whose work items all need the model, which the watchdog pauses. The key of a
-    queue for retries ends with `-retry`."""
+    retry queue ends with `-retry`."""
     queues: Annotated[dict[str, QueueSettings], BeforeValidator(_from_json)] = {}
     """Queues of every worker, for functions that show and pause them."""
     invoked_functions: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}

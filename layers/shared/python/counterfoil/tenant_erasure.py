@@ -16,14 +16,14 @@ from aws_lambda_powertools import Logger
 
 from counterfoil import audit, objects
 from counterfoil.audit import AuditRecord
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, safe_message
 
 SLUG_RETENTION = timedelta(days=15)
 """Longer than SQS retains a message."""
 BATCH_SIZE = 5_000
-"""Most rows deleted, or pages read, in one transaction; after a timeout a tenth of that, and again."""
+"""Maximum rows deleted, or pages read, in one transaction. After each timeout, it is divided by ten."""
 STEP_SECONDS = 2.0
 """Longest transaction. A run has time for one of every size."""
 ACTOR = "watchdog"
@@ -47,7 +47,7 @@ class TenantErasure:
 
     requested_at: datetime
     rows: int
-    """Deleted so far, not counting those that went with the rows they reference."""
+    """Rows deleted so far, not counting rows deleted by a cascade."""
     objects: int
     """Versions and delete markers erased so far."""
     finished_at: datetime | None
@@ -58,7 +58,7 @@ _FIND = "SELECT requested_at, row_count, object_count, finished_at FROM find_ten
 
 
 def request(connection: Connection, slug: str, now: datetime, *, by: str) -> TenantErasure | None:
-    """Store the erasure of a tenant, in a transaction of the delivery role. None without such a tenant.
+    """Store the erasure of a tenant, as the delivery role. Returns None if the tenant does not exist.
 
     The unassigned audit trail gets the hash of the slug, and number and hash of the last entry of the tenant's own
     trail, which is erased with it.
@@ -73,7 +73,7 @@ def request(connection: Connection, slug: str, now: datetime, *, by: str) -> Ten
 
 
 def find(connection: Connection, slug: str) -> TenantErasure | None:
-    """The erasure of the tenant that had this slug, for SLUG_RETENTION; as the delivery role."""
+    """Return the erasure of the tenant that had this slug, for SLUG_RETENTION; as the delivery role."""
     row = connection.execute(_FIND, [slug]).fetchone()
     return None if row is None else TenantErasure(*row)
 
@@ -109,7 +109,7 @@ def step(
     *,
     at_once: int = BATCH_SIZE,
 ) -> int:
-    """Continue the due erasures while there is time, signed in as counterfoil_maintenance.
+    """Continue the due erasures while time is left, as counterfoil_maintenance.
 
     The next run continues the rest. A failed erasure is postponed, and the others continue.
     Returns the number of erasures that finished.
@@ -117,7 +117,7 @@ def step(
     Raises:
         ServiceUnavailableError, RejectedRequestError, DatabaseUnavailableError, ConflictError: an erasure failed.
     """
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         connection.execute(_FORGET, [clock() - SLUG_RETENTION])
         found = connection.execute(_OPEN, [clock()]).fetchall()
     finished = 0
@@ -130,7 +130,7 @@ def step(
         except Exception as error:  # noqa: BLE001  # the other tenants' erasures do not depend on it
             failed = error
             logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=safe_message(error))
-            with keeper_connection(database) as connection:
+            with maintenance_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": tenant[0]})
                 if isinstance(error, RejectedStatementError):  # a late attempt wrote to a table that was finished
                     connection.execute(_RESTART, [tenant[0]])
@@ -152,11 +152,11 @@ def _erase(
     if not (
         _erase_rows(database, id_, table, time_left, at_once) and _erase_objects(database, bucket, id_, slug, time_left)
     ):
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             connection.execute(_QUEUE_LAST, [clock(), id_])
         return False
     now = clock()
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         connection.execute(_CLEAR, {"now": now, "again": now + LONGEST_ATTEMPT, "id": id_})
         row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - LONGEST_ATTEMPT}).fetchone()
         if row is None:
@@ -169,8 +169,8 @@ def _erase(
 def _erase_rows(
     database: Database, id_: UUID, next_table: str | None, time_left: Callable[[], float], at_once: int
 ) -> bool:
-    """Delete the tenant with its rows. False if there was too little time or rows were locked."""
-    with keeper_connection(database) as connection:
+    """Delete the tenant with its rows. Returns False if too little time was left or rows were locked."""
+    with maintenance_connection(database) as connection:
         tables = [table for (table,) in connection.execute(_TABLES)]
     if next_table in tables:
         del tables[: tables.index(next_table)]
@@ -178,7 +178,7 @@ def _erase_rows(
         if time_left() < STEP_SECONDS:
             return False
         try:
-            with keeper_connection(database, seconds=STEP_SECONDS) as connection:
+            with maintenance_connection(database, seconds=STEP_SECONDS) as connection:
                 ((is_finished,),) = connection.execute(_ROWS, [id_, tables[0], at_once]).fetchall()
         except DatabaseUnavailableError:
             at_once //= 10
@@ -189,16 +189,16 @@ def _erase_rows(
             return False
         if is_finished:
             del tables[0]
-    left = round(time_left(), 1)  # for the cascade, too
+    left = round(time_left(), 1)  # includes the cascade
     if left < STEP_SECONDS:
         return False
-    with keeper_connection(database, seconds=left) as connection:
+    with maintenance_connection(database, seconds=left) as connection:
         connection.execute(_TENANT, [id_])
     return True
 
 
 def _erase_objects(database: Database, bucket: str, id_: UUID, slug: str, time_left: Callable[[], float]) -> bool:
-    """Erase the tenant's objects. Returns whether there was time for all."""
+    """Erase the tenant's objects. Returns False if too little time was left."""
     for prefix in PREFIXES:
         try:
             erased = objects.erase(bucket, prefix.format(slug=slug, id=id_), time_left)
@@ -211,5 +211,5 @@ def _erase_objects(database: Database, bucket: str, id_: UUID, slug: str, time_l
 
 def _count(database: Database, id_: UUID, erased: int) -> None:
     if erased:
-        with keeper_connection(database) as connection:
+        with maintenance_connection(database) as connection:
             connection.execute(_COUNT, [erased, id_])

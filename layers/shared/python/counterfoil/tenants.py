@@ -1,7 +1,7 @@
 """Setup of tenants: names, mail addresses, and admins who are notified of failures.
 
-The functions require a database that is signed in to as counterfoil_api, or the owner of the tables. Every change has
-an audit entry in its own transaction. Addresses are stored in lower case.
+The functions require a database connection as counterfoil_api or the owner of the tables. Every change has an audit
+entry in its own transaction. Addresses are stored in lower case.
 """
 
 import re
@@ -69,7 +69,7 @@ def add(
     """Add a tenant, and its organization if that is new.
 
     Returns a change for the rest of its setup, and whether the tenant is new.
-    The transaction is one of `all_tenants`; from then on, it is the tenant's. An existing tenant stays as it is.
+    The transaction is one of `all_tenants`; from then on, it is the tenant's. An existing tenant is not changed.
 
     Raises:
         RejectedRequestError: the slug is invalid, or belonged to a tenant that was deleted recently.
@@ -112,7 +112,7 @@ def rename(connection: Connection, change: Change, name: str) -> None:
 
 
 def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -> None:
-    """Disable or enable a tenant. A disabled tenant takes no new work; its data stays readable."""
+    """Disable or enable a tenant. A disabled tenant accepts no new work, but its data remains readable."""
     changed = connection.execute(
         "UPDATE tenant SET disabled_at = %(at)s WHERE id = %(id)s AND (disabled_at IS NULL) = %(disable)s",
         {"at": change.at if is_disabled else None, "id": change.tenant_id, "disable": is_disabled},
@@ -145,7 +145,7 @@ _REMOVE_ADDRESS = "DELETE FROM tenant_address WHERE tenant_id = %s AND address =
 def change_admins(
     connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
 ) -> list[str]:
-    """Add and remove admins, all or none. Returns the addresses after that.
+    """Add and remove admins, all or none. Returns the new list of addresses.
 
     Raises:
         RejectedRequestError: one of `added` is not an address, or one of `removed` is not an admin's.
@@ -161,7 +161,7 @@ def change_addresses(
 ) -> list[str]:
     """Add and remove addresses that receive a tenant's mail, all or none.
 
-    Returns the addresses after that.
+    Returns the new list of addresses.
 
     Raises:
         RejectedRequestError: one of `added` is not an address or belongs to another tenant, or one of `removed` does

@@ -37,7 +37,7 @@ Moment = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
 ]
 """A time (RFC 3339), not a number. Without an offset it is in UTC; a date means its midnight."""
-IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
+IN_UTC = "A date alone means midnight, and a time without an offset is in UTC."
 
 
 class ValidationProblem(NamedTuple):

@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 RESULT_TTL_SECONDS = 24 * 60 * 60
 GRACE_SECONDS = 30.0
-"""A run counts as lost this long after its deadline, because a function may not notice its deadline at once."""
+"""A run counts as lost this long after its deadline, because a function may not notice its deadline immediately."""
 
 
 class Config(IdempotencyConfig):
@@ -29,8 +29,8 @@ class Config(IdempotencyConfig):
     ) -> None:
         """Set Powertools' `options`, and the source of the remaining time.
 
-        `time_left` returns the seconds until the function's deadline. It replaces the Lambda context. Without
-        either, the key of a run that died stays taken until its record expires.
+        `time_left` returns the seconds until the function's deadline. It replaces the Lambda context. Without either,
+        the key of a crashed run stays taken until its record expires.
         """
         super().__init__(
             event_key_jmespath, expires_after_seconds=expires_after_seconds, hash_function=hash_function, **options

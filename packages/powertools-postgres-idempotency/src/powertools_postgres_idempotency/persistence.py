@@ -1,6 +1,6 @@
 """Persistence layer for Powertools Idempotency that stores records in PostgreSQL.
 
-A claim is one INSERT that also takes over expired keys, so nothing can happen between a look and a claim. The README
+A claim is one INSERT that also takes over expired keys, so nothing can happen between a check and a claim. The README
 lists the guarantees and the limits.
 """
 
@@ -30,9 +30,8 @@ log = logging.getLogger(__name__)
 # directions.
 #
 # Of several concurrent claims, one inserts or takes over. The others wait for its commit, and then no condition holds.
-# The last condition is for a claim whose commit succeeded although its answer was lost.
-#
-# Statements are not prepared, because a failover or a proxy can lose prepared statements.
+# The last condition is for a claim whose commit succeeded although the response was lost.  Statements are not prepared,
+# because a failover or a proxy can lose prepared statements.
 _CLAIM = """
 INSERT INTO {table} AS held (tenant, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
 SELECT %(tenant)s, %(key)s, 'INPROGRESS', %(claim)s::uuid, now, now + %(in_progress)s::interval,
@@ -48,7 +47,7 @@ WHERE held.expires_at < EXCLUDED.claimed_at
 RETURNING true
 """
 
-# In the transaction of a failed claim, the row is locked, so it is the row that the claim failed on.
+# In the transaction of a failed claim, the row is locked, so this reads the row on which the claim failed.
 _READ = """
 SELECT status, extract(epoch FROM expires_at - now)::float8, extract(epoch FROM in_progress_until - now)::float8,
        coalesce(result, ''), coalesce(payload_hash, '')
@@ -56,7 +55,8 @@ FROM {table}, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) 
 WHERE tenant = %(tenant)s AND key = %(key)s
 """
 
-# The record may be gone: another run took the key over and failed. This run succeeded, so its result is inserted.
+# The record may have been deleted because another run took over the key and failed. This run succeeded, so its result
+# is inserted.
 _COMPLETE = """
 INSERT INTO {table} AS held (tenant, key, status, claim, claimed_at, completed_at, expires_at, payload_hash, result)
 SELECT %(tenant)s, %(key)s, 'COMPLETED', coalesce(%(claim)s::uuid, gen_random_uuid()), now, now,
@@ -98,7 +98,7 @@ class _Thread(local):
         self.runs: list[_Run] = []
         """Outermost first."""
         self.refused: _Run | None = None
-        """The last run whose key was in progress: a replayed durable function continues nevertheless."""
+        """The last run whose key was in progress. A replayed durable function continues anyway."""
         self.claim: UUID | None = None
         """Claim for the current call of a method; None matches any claim."""
 
@@ -200,7 +200,7 @@ class PostgresPersistence(BasePersistenceLayer):
             log.warning("A run of %s ended after its deadline; the newer run's result counts", self.function_name)
 
     def delete_record(self, data: Any, exception: Exception) -> None:
-        """Free the key after a failure, unless another run has claimed it. Raises as `save_success`."""
+        """Free the key after a failure unless another run has it. Raises the same errors as `save_success`."""
         with self._ending(data):
             super().delete_record(data, exception)
 
@@ -259,7 +259,7 @@ class PostgresPersistence(BasePersistenceLayer):
         transact(self._connect, lambda cursor: cursor.execute(self._delete, values, prepare=False))
 
     def _values(self, record: DataRecord) -> dict[str, Any]:
-        """Parameters of a statement about a record."""
+        """Return the parameters of a statement about a record."""
         expires = record.expiry_timestamp
         ttl = self.expires_after_seconds if expires is None else expires - time.time()
         return {

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg_pool import PoolTimeout
 
 TRIES = 3
-"""Runs of a transaction, including the first, before its error is raised."""
+"""Maximum attempts at a transaction, including the first."""
 
 Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 """Returns a context manager that commits at its end and rolls back on an exception: `ConnectionPool.connection`."""
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
-    """Run `action` in a transaction, up to `MAX_ATTEMPTS` times.
+    """Run `action` in a transaction, up to TRIES times.
 
     The connection can be lost after PostgreSQL committed, so a repeated `action` must recognize its own rows.
 
@@ -53,6 +53,6 @@ def _is_transient(error: psycopg.Error) -> bool:
 
 
 def _transaction(connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-    """Begin a transaction, also on an autocommit connection, unless `connect` began one."""
+    """Begin a transaction, even on an autocommit connection, unless `connect` began one."""
     is_idle = connection.info.transaction_status == TransactionStatus.IDLE
     return connection.transaction() if is_idle else nullcontext()

@@ -1,4 +1,4 @@
-"""Hand-drawn documents with different layouts, each with its expected data.
+"""Documents drawn with code in different layouts, each with its expected data.
 
 They cover layouts that the sample generator does not produce: labels above or beside values, rows of labels, seven
 languages, and every notation of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have valid

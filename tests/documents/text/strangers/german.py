@@ -109,7 +109,7 @@ def carried_over() -> DrawnDocument:
 
 
 def credited() -> DrawnDocument:
-    """A German credit note with negative amounts, its number and the invoice's in a column of labels."""
+    """A German credit note: negative amounts, its number and the invoice number in a column of labels."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
     sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)
@@ -333,7 +333,7 @@ def german_confirmation() -> DrawnDocument:
 def long_list() -> DrawnDocument:
     """A German invoice over three pages.
 
-    Headings again on each, footers, titles of deliveries between the lines.
+    Repeated headings, footers, delivery titles between the lines.
     """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"

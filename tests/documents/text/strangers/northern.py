@@ -4,7 +4,7 @@ from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, pa
 
 
 def english() -> DrawnDocument:
-    """A British invoice: labels at the right edge, quantities first, a part already paid."""
+    """A British invoice: labels at the right edge, quantities first, partly paid."""
     sheet = Sheet()
     sheet.at(20, 24, "INVOICE", 22, bold=True)
     sheet.rows(190, 20, "Harbour & Finch Ltd", "Unit 4, Quayside Road", "Bristol", "BS1 6TX", "VAT No. GB 980 7806 84",
@@ -40,7 +40,7 @@ def english() -> DrawnDocument:
 
 
 def consultancy() -> DrawnDocument:
-    """An invoice of an American program: number behind a hash, month first, dollars, sums at the left."""
+    """An invoice of an American program: number after a hash, month first, dollars, totals at the left."""
     sheet = Sheet()
     sheet.at(20, 25, "Blue Heron Consulting LLC", 14, bold=True)
     sheet.rows(20, 30, "410 Lakeview Drive", "Madison, WI 53703", "USA")
@@ -134,7 +134,7 @@ def dutch() -> DrawnDocument:
 
 
 def danish() -> DrawnDocument:
-    """A Danish invoice in crowns, dates with hyphens."""
+    """A Danish invoice in kroner, dates with hyphens."""
     sheet = Sheet()
     sheet.rows(20, 30, "Café Nyhavn ApS", "Havnegade 21", "1058 København K", size=10)
     sheet.rows(130, 20, "Kaffegrossisten A/S", "Industrivej 9", "8260 Viby J", "CVR-nr. 13585628", "Tlf. 86 11 22 33")

@@ -81,7 +81,7 @@ def merchandise_system() -> DrawnDocument:
 
 
 def french_start_up() -> DrawnDocument:
-    """A French cloud program's invoice: labels over bold values, details of the VAT beside the sums."""
+    """A French cloud program's invoice: labels over bold values, VAT details beside the totals."""
     sheet = Sheet()
     sheet.at(15, 22, "Facture", 20, bold=True)
     for x, label, value in ((15, "Numéro", "F-2024-0312"), (60, "Date d'émission", "4 octobre 2024"),

@@ -47,7 +47,7 @@ def online_bookkeeping() -> DrawnDocument:
 def enterprise_billing() -> DrawnDocument:
     """A billing document of a large system.
 
-    'Nummer/Datum', conditions under lines, minus signs behind, two pages.
+    'Nummer/Datum', conditions under lines, trailing minus signs, two pages.
     """
     sheet = Sheet()
     sheet.rows(150, 16, "Rheintal Antriebstechnik AG", "Werkstraße 1-9", "68169 Mannheim", "DEUTSCHLAND", size=8)
@@ -252,7 +252,7 @@ def dutch_accounting() -> DrawnDocument:
 
 
 def danish_credit() -> DrawnDocument:
-    """A Danish online program's credit note: the issuer only in the footer, negative amounts in crowns."""
+    """A Danish online program's credit note: the issuer only in the footer, negative amounts in kroner."""
     sheet = Sheet()
     sheet.rows(20, 48, "Restaurant Havblik A/S", "Strandvejen 210", "3070 Snekkersten", "CVR-nr.: 94191629", size=10)
     sheet.at(20, 85, "Kreditnota", 16, bold=True)

@@ -89,7 +89,7 @@ def spanish_cloud() -> DrawnDocument:
 
 
 def french_trade() -> DrawnDocument:
-    """A French trade program's invoice over two pages: codes for the VAT, sums in a strip, 'A reporter'."""
+    """A French trade program's invoice over two pages: VAT codes, totals in a strip, 'A reporter'."""
     sheet = Sheet()
     sheet.at(12, 18, "ÉTABLISSEMENTS MOREL", 14, bold=True)
     sheet.rows(12, 23, "Fournitures industrielles", "ZI des Paluds - 310 avenue de la Fleuride", "13400 AUBAGNE",
@@ -135,7 +135,7 @@ def french_trade() -> DrawnDocument:
 def swiss_french() -> DrawnDocument:
     """An invoice from French Switzerland.
 
-    Apostrophes and dots in numbers, the town before the date, a rounding.
+    Apostrophes and dots in numbers, the town before the date, a rounded total.
     """
     sheet = Sheet()
     sheet.rows(20, 20, "Atelier Mécanique Lavaux Sàrl", "Route de la Corniche 14", "1096 Cully",

@@ -4,7 +4,7 @@ from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, pa
 
 
 def tax_adviser() -> DrawnDocument:
-    """A German tax adviser's fee note: items of a fee scale, expenses, the number in the subject line."""
+    """A German tax adviser's fee note: items from a fee scale, expenses, the number in the subject line."""
     sheet = Sheet("times")
     sheet.at(105, 18, "Kanzlei Dr. Behrendt & Kollegen PartG mbB", 12, bold=True)
     sheet.rows(140, 26, "Steuerberater", "Elbchaussee 77", "22763 Hamburg", "Telefon 040 880 55-0",

@@ -1,7 +1,7 @@
-"""Holdout documents: no rule was written or changed for them.
+"""Holdout documents. No rule was written or changed for them.
 
 Their score estimates how well an unknown document is read. If you change a rule for one of them, move it to the other
-documents and draw a new one.
+documents and draw a new holdout document.
 """
 
 from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
@@ -76,7 +76,7 @@ def translator() -> DrawnDocument:
 def machine_shop() -> DrawnDocument:
     """An Austrian machine shop's order confirmation.
 
-    Alternatives of terms, prices per hundred, gross weight.
+    Alternative terms, prices per hundred, gross weight.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Metallbau Ennstal GmbH", 14, bold=True)

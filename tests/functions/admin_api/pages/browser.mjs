@@ -1,4 +1,4 @@
-// The parts of a browser that the console's session uses.
+// Fake of the browser APIs that the console's session uses.
 
 export const CONSOLE = "https://api.example.com/console";
 

@@ -16,7 +16,7 @@ test("a change is shown within a second, whatever the response time", () => {
   assert.ok(POLL_FAST_SECONDS + 0.1 <= 1);
 });
 
-test("a slow response is not requested again immediately", () => {
+test("a slow request is not repeated immediately", () => {
   assert.ok(delay({ took: 30 }) > 0.2);
 });
 

@@ -1,4 +1,4 @@
-// View named by an address. Run by test_page_place.py.
+// View selected by a URL path. Run by test_page_place.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,12 +6,12 @@ import { browser, CONSOLE } from "./browser.mjs";
 
 const { currentRoute } = await import(process.env.ROUTER_MODULE);
 
-const wordsAt = (path) => {
+const segmentsOf = (path) => {
   browser.begin(`${CONSOLE}${path}`, () => assert.fail("unexpected request"));
   return currentRoute().segments;
 };
 
-for (const [path, words] of [
+for (const [path, segments] of [
   ["", [""]],
   ["/", [""]],
   ["/clusters", ["clusters"]],
@@ -19,6 +19,6 @@ for (const [path, words] of [
   ["/clusters/4f0d/", ["clusters", "4f0d"]],
   ["/clusters//", ["clusters", ""]],
 ]) {
-  test(`${path || "no path"} names ${words.join(", ") || "the first view"}`, () =>
-    assert.deepEqual(wordsAt(path), words));
+  test(`${path || "no path"} selects ${segments.join(", ") || "the first view"}`, () =>
+    assert.deepEqual(segmentsOf(path), segments));
 }

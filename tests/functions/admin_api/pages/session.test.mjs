@@ -107,7 +107,7 @@ for (const [what, claims] of Object.entries({
   test(`a response with ${what} is rejected`, async () => {
     issuer.claims = claims;
     const session = await openSession();
-    await assert.rejects(finishSignIn(session, callback(await startSignIn(session))), /did not sign you in/);
+    await assert.rejects(finishSignIn(session, callback(await startSignIn(session))), /Sign-in failed/);
     assert.equal(session.state, "signed-out");
     assert.equal(await session.token(), null);
   });
@@ -137,7 +137,7 @@ test("the issuer's error description is shown", async () => {
   await assert.rejects(finishSignIn(session, refused), /Not you/);
 });
 
-test("a description of another issuer is rejected", async () => {
+test("discovery metadata of another issuer is rejected", async () => {
   issuer.description = { issuer: "https://login.example.com/other" };
   await assert.rejects(openSession(), /cannot be reached/);
 });

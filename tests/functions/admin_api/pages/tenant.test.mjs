@@ -18,7 +18,7 @@ test("users of all tenants start without a tenant and keep their choice", () => 
   assert.equal(tenantOf(at("tasks"), EVERY), "acme");
 });
 
-test("users of some tenants start with the first and keep the last", () => {
+test("users of several tenants start with the first and keep their choice", () => {
   assert.equal(tenantOf(at("documents"), TWO), "acme");
   tenantOf(at("documents", "beta"), TWO);
   assert.equal(tenantOf(at("tasks"), TWO), "beta");

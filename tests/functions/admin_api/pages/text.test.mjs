@@ -1,4 +1,4 @@
-// Payloads as text: JSON errors and differences. Log commands.
+// Payloads as text: JSON errors, differences and log commands.
 // Run by test_page_text.py.
 
 import assert from "node:assert/strict";
@@ -63,7 +63,7 @@ for (const [text, at, says] of [
   ['{"a": "b}', 6, /is not terminated/],
   ['{"a": "\n"}', 6, /is not terminated/],
   ['{"a": 1} x', 9, /not valid JSON/],
-  ['{"a": 1} {}', 9, /behind the end/],
+  ['{"a": 1} {}', 9, /after the end/],
   ['{"a": 1', 7, /comma or }/],
 ]) {
   test(`${JSON.stringify(text)} is wrong at ${at}`, () => {

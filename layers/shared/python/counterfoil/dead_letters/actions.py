@@ -36,7 +36,6 @@ from counterfoil.tasks.task_type import TaskType
 from counterfoil.tasks.types import TYPES
 
 MAX_NOTE_CHARS = 2000
-"""Characters."""
 
 
 class DeadLetterNotFoundError(RejectedRequestError):
@@ -122,7 +121,7 @@ def lock_for_change(
     if request.version not in {None, letter.version}:
         raise VersionConflictError(f"Someone else changed the dead letter: it is at version {letter.version}.")
     if letter.status != "pending":
-        raise NotPendingError(f"The dead letter is {letter.status} already.")
+        raise NotPendingError(f"The dead letter is already {letter.status}.")
     return letter
 
 
@@ -187,9 +186,9 @@ def enqueue_retry(
 ) -> ChangeResult:
     """Close a dead letter as retried, and start a new revision or resend its message.
 
-    Runs in the caller's transaction. The caller writes the audit entry. `letter` is the dead letter if it was read
-    before. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now.
-    Raises the same errors as `retry`.
+    Runs in the caller's transaction. The caller writes the audit entry. `letter` is the dead letter if the caller has
+    already read it. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for
+    now. Raises the same errors as `retry`.
     """
     if letter is None:
         letter = lock_for_change(connection, tenant_id, request)
@@ -214,13 +213,7 @@ def enqueue_retry(
 
 
 DELETED_REASON = "gone"
-"""Close a dead letter as retried, and start a new revision or resend its message.
-
-Runs in the caller's transaction, and the caller writes the audit entry. `letter` is the dead letter if it was read
-before. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now. Raises
-the
-same errors as `retry`.
-"""
+"""State of a work item that no longer exists."""
 _IS_NOW = {
     DELETED_REASON: "Its work item no longer exists. Resolve or ignore the dead letter.",
     None: "The work item was canceled or skipped. Resolve or ignore the dead letter.",
@@ -231,7 +224,7 @@ _IS_NOW = {
 
 
 def not_failed_reason(state: str | None) -> str:
-    """Return the reason why a work item in this state cannot be retried, for people."""
+    """Return the user-facing reason why a work item in this state cannot be retried."""
     return _IS_NOW.get(state, "The work item was restarted.")
 
 
@@ -246,7 +239,7 @@ def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | N
 
 
 def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
-    """Validate the payload by the current schema of the task type."""
+    """Validate the payload against the current schema of the task type."""
     given = tasks.load_input(connection, task_id)
     type_ = None if given is None else TYPES.get(given.task_type)
     if type_ is None:
@@ -258,7 +251,7 @@ def _body(letter: LockedDeadLetter) -> str:
     """Return the dead letter's message for a queue."""
     body = letter.payload.get("body")
     if letter.worker not in WORK_KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
-        raise NotRetryableError("The message holds what no queue takes: resolve or ignore the dead letter.")
+        raise NotRetryableError("The message cannot be sent to SQS. Resolve or ignore the dead letter.")
     return body
 
 
@@ -312,13 +305,13 @@ def _check_note(note: str | None, *, is_needed: bool) -> None:
     if note is None and not is_needed:
         return
     if note is None or not note.strip():
-        raise RejectedRequestError("A note is needed: say why.")
+        raise RejectedRequestError("A note is required: give a reason.")
     if len(note) > MAX_NOTE_CHARS:
         raise RejectedRequestError(f"The note is longer than {MAX_NOTE_CHARS} characters.")
 
 
 MAX_EDITS = 20
-"""Number of edits stored per dead letter."""
+"""Maximum number of edits stored per dead letter."""
 
 
 class PayloadNotEditableError(RejectedRequestError):
@@ -335,7 +328,7 @@ class PayloadEdit:
     before: Annotated[Mapping[str, JsonValue], Field(description="Original values of the fields that differ.")]
     after: Annotated[
         Mapping[str, JsonValue],
-        Field(description="Edited values of the same fields. Empty in both: the edit takes earlier ones back."),
+        Field(description="Edited values of the same fields. If both are empty, the edit undoes earlier ones."),
     ]
 
 
@@ -385,9 +378,7 @@ def _editable(
 ) -> EditablePayload:
     type_ = None if given is None else TYPES.get(given.task_type)
     if given is None or type_ is None:
-        raise PayloadNotEditableError(
-            "Only the payloads of tasks can be edited: the dead letter is about something else."
-        )
+        raise PayloadNotEditableError("The dead letter is not for a task. Only payloads of tasks can be edited.")
     if type_.private or type_.on_accept is not None:
         raise PayloadNotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
     original, edited = _payload(given, bucket), letter.edited_payload
@@ -412,7 +403,7 @@ def _made(one: Any) -> PayloadEdit:
     return PayloadEdit(**{**one, "at": datetime.fromisoformat(one["at"])})
 
 
-def edit_payload(  # an edit needs all of these values
+def edit_payload(
     database: Database,
     tenant_id: UUID,
     request: ChangeRequest,
@@ -421,7 +412,7 @@ def edit_payload(  # an edit needs all of these values
     bucket: str | None,
     settings: Settings,
 ) -> ChangeResult:
-    """Replace the payload for the next attempt of a task. The original payload undoes an edit.
+    """Replace the payload for the next attempt of a task. Pass the original payload to undo an edit.
 
     Raises:
         VersionConflictError, NotPendingError: the dead letter has changed, or is closed.
@@ -510,6 +501,6 @@ def _payload(given: TaskInput, bucket: str | None) -> Payload:
     if given.payload is not None:
         return given.payload
     if bucket is None:
-        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
     assert given.payload_s3_key is not None  # the row has one of the two
     return payloads.read(bucket, given.payload_s3_key)

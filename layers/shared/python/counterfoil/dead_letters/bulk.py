@@ -1,10 +1,10 @@
 """Bulk operations on dead letters: retry, resolve and ignore many.
 
-The time of the request fixes the selection: dead letters that were pending then. Later ones are excluded. Dead letters
-that were settled or failed again after the request are skipped.
+The request time fixes the selection: dead letters that were pending at that time. Dead letters that were closed or
+failed again after the request are skipped.
 
-Statements process most dead letters together. `actions.enqueue_retry` processes those with an edited payload, and those
-whose message names no work item, one at a time. Each function requires a transaction of `Database.tenant`.
+Most dead letters are processed in batches. `actions.enqueue_retry` processes dead letters with an edited payload or
+without a work item one at a time. Each function requires a transaction of `Database.tenant`.
 """
 
 from collections import Counter, defaultdict
@@ -86,11 +86,11 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
     if new.note is not None and not 0 < len(new.note.strip()) <= len(new.note) <= MAX_NOTE_CHARS:
         raise RejectedRequestError(f"The note is empty, or longer than {MAX_NOTE_CHARS} characters.")
     if new.action != "retry" and new.note is None:
-        raise RejectedRequestError("A note is needed: say why.")
+        raise RejectedRequestError("A note is required: give a reason.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("The canary must be at least one dead letter.")
     if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_NAMED_IDS:
-        raise RejectedRequestError(f"Name 1 to {MAX_NAMED_IDS} letters, or say with a filter which ones.")
+        raise RejectedRequestError(f"Give 1 to {MAX_NAMED_IDS} dead letters or a filter.")
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ WITH few AS MATERIALIZED (
 ), made AS ({_INSERT})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM few
 """  # noqa: S608  # the statement above
-# Dead letters that were pending at the request and closed before they were selected. kept_until excludes those that a
-# purge restored, because they were closed earlier.
+# Dead letters that were pending at the request and closed before they were selected. retain_until excludes dead letters
+# that were purged and restored, because they were closed earlier.
 _SETTLED_MEANWHILE = f"""
 WITH few AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
@@ -203,14 +203,14 @@ class _Letter:
     is_edited: bool = False
 
     def item(self, result: Result, reason: str | None = None) -> OperationItem:
-        """Return the item of the letter with its result."""
+        """Return the operation item with its result."""
         return OperationItem(
             self.number, self.job_id, result, reason, None if self.status is None else self.version, None
         )
 
 
 Stored = Mapping[tuple[UUID, int], str | PermanentError | None]
-"""S3 keys of edited payloads, by dead letter and version; or why one cannot be stored."""
+"""S3 keys of edited payloads by dead letter and version, or the error if a payload cannot be stored."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class BulkSteps(Definition):
         _select(connection, operation)
 
     def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-        """Decide about a canary."""
+        """Return the status of a canary."""
         return _watch(connection, operation, now)
 
     def apply(
@@ -304,9 +304,9 @@ ORDER BY i.number
 
 
 def _behind(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
-    """Return the bounds of the next numbers.
+    """Return the number range of the next items.
 
-    PostgreSQL would add two small parameters as smallints, which end at 32,767.
+    It is computed here because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
     """
     return {"id": operation_id, "after": processed, "last": processed + limit}
 
@@ -319,9 +319,9 @@ def _not_refused(operation: Operation, dead_letters: Iterable[_Letter]) -> tuple
         if dead_letter.status is None or dead_letter.died_at is None:
             skipped.append(dead_letter.item("skipped", "There is no such dead letter."))
         elif dead_letter.died_at >= operation.requested_at:
-            skipped.append(dead_letter.item("skipped", "It died after the request."))
+            skipped.append(dead_letter.item("skipped", "It failed after the request."))
         elif dead_letter.status != "pending":
-            skipped.append(dead_letter.item("skipped", f"It is {dead_letter.status} already."))
+            skipped.append(dead_letter.item("skipped", f"It is already {dead_letter.status}."))
         else:
             good.append(dead_letter)
     return good, skipped
@@ -341,7 +341,7 @@ def _lock_with_work(
     """Lock the work items and then their dead letters, in the order of delivery.
 
     Returns the dead letters whose work item is failed, and results for the others. Dead letters without a work item
-    are returned, too: `_retry_alone` checks them.
+    are also returned, because `_retry_alone` checks them.
     """
     works: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
     named: dict[str, list[UUID]] = defaultdict(list)
@@ -407,13 +407,14 @@ def _retry_alone(
 # -- canary -----------------------------------------------------------------------------------------------------------
 
 TIMEOUT_SECONDS = timedelta(minutes=45)
-"""Maximum wait for the attempts of a canary: longer than the 35 minutes between all attempts of a document.
+"""Maximum wait for the attempts of a canary. It exceeds the 35 minutes between the first and last attempt of a
+document.
 
 Time without an attempt, such as in a paused queue, does not count.
 """
 
 
-# Success is unknown for a message that names no work item. It has not failed until its dead letter returns.
+# Success is unknown for a message that names no work item. It counts as failed if it is dead-lettered again.
 _BEGUN = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
@@ -422,7 +423,7 @@ WHERE i.operation_id = %(id)s AND i.result = 'succeeded'
 
 
 def _watch(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-    """Decide about a canary by the states of its work items."""
+    """Return the status of a canary from the states of its work items."""
     asked = {"id": operation.id, "requested_at": operation.requested_at}
     begun = connection.execute(_BEGUN, asked).fetchall()
     works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in WORK_KINDS]
@@ -431,21 +432,21 @@ def _watch(connection: Connection, operation: Operation, now: datetime) -> Canar
     since = operation.canary_begun_at or now
     tried = sum(ends[end] for end in _TRIED)
     if ends["failed"]:
-        return CanaryStatus("halted", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
+        return CanaryStatus("halted", since, f"{_some(ends['failed'], tried)} failed again.")
     if ends["untried"]:
         return CanaryStatus("canary", max(since, now))
     if ends["tried"]:
         if now < since + TIMEOUT_SECONDS:
             return CanaryStatus("canary", since)
-        which, minutes = _some(ends["tried"], tried, "tried"), TIMEOUT_SECONDS // timedelta(minutes=1)
+        which, minutes = _some(ends["tried"], tried), TIMEOUT_SECONDS // timedelta(minutes=1)
         told = f"{which} did not succeed within {minutes} minutes of attempts."
         return CanaryStatus(
-            "paused", since, f"{told} See why; resume the operation to wait as long again, or cancel it."
+            "paused", since, f"{told} Check the cause. Resume the operation to wait again, or cancel it."
         )
     if works and not ends["succeeded"]:
-        which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
+        which, is_one = _some("None", len(begun)), len(begun) == 1
         told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
-        told += " canceled, or there was nothing to do. Cancel the operation, and try others."
+        told += " canceled or had nothing to do. Cancel the operation and retry other dead letters."
         return CanaryStatus("paused", since, told)
     return CanaryStatus("running", since)
 
@@ -454,9 +455,9 @@ _TRIED = ("failed", "tried", "succeeded", "ended")
 """States of work items with an attempt."""
 
 
-def _some(number: int | Literal["none"], of: int, how: str) -> str:
-    """Subject of a sentence about the first dead letters."""
-    return f"The letter that was {how} first" if of == 1 else f"Of {of} letters that were {how} first, {number}"
+def _some(number: int | Literal["None"], of: int) -> str:
+    """Return the subject of a sentence about the retries of a canary."""
+    return "The first retry" if of == 1 else f"{number} of the first {of} retries"
 
 
 _STATES = """

@@ -3,14 +3,15 @@
 A small export is the API's response. A large one is an operation: each step uploads one part of the file to S3, and a
 step that was interrupted is repeated. The file is stored for a week, and the audit trail records who downloads it.
 
-Dead letters are read page by page, each page in its own transaction, so that only a few are in memory. One that changes
-during the export may still be in the file, or be missing.
+Dead letters are read page by page, each page in its own transaction, so that only a few are in memory. A dead letter
+that changes during the export may be in the file or missing from it.
 
 JSON lines (UTF-8): one object per dead letter, with the names of FIELDS.
 
-CSV (RFC 4180, UTF-8): a line of COLUMNS, and one line per dead letter. Texts are quoted; numbers are not. Objects and
-lists are JSON. `counterfoil.webhooks.payload.cell` puts an apostrophe before a text that a spreadsheet would run as a
-formula. Semicolons and bars in JSON are escaped, because some programs end a cell at them.
+CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted; numbers are not.
+Objects and lists are JSON. `counterfoil.webhooks.payload.cell` puts an apostrophe before a text that a spreadsheet
+would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them as
+separators.
 """
 
 import csv
@@ -111,7 +112,7 @@ def iter_batches(
 ) -> Iterator[Batch]:
     """Yield a tenant's dead letters after a cursor, newest first.
 
-    A batch has MOST_BYTES of JSON, or one item.
+    A batch has at most MAX_BATCH_BYTES of JSON, unless it is a single larger dead letter.
 
     Raises:
         ConflictError, DatabaseUnavailableError: continue after the last batch.
@@ -220,7 +221,7 @@ KEPT = timedelta(days=7)
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link."""
 MOST_ACTIVE = 3
-"""Exports of a tenant that are written at the same time."""
+"""Maximum number of exports of a tenant in progress."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ _ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND actio
 def request(
     connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
 ) -> Operation:
-    """Store an export, in the tenant's transaction; or return the same one of the same person in progress.
+    """Store an export in the tenant's transaction, or return the caller's identical export in progress.
 
     Raises:
         TooManyExportsError: the tenant has too many exports in progress.
@@ -281,7 +282,7 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 
 
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
-    """Record, in the tenant's transaction, that a caller gets the file: one audit entry for each caller."""
+    """Record a download in the tenant's transaction, with one audit entry per caller."""
     if connection.execute(_TAKE, {"id": operation.id, "by": by}).rowcount == 1:
         wanted, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
         record_taken(connection, operation.tenant_id, wanted, file, operation.succeeded, by, now, operation.id)
@@ -297,7 +298,7 @@ def record_taken(
     now: datetime,
     operation_id: UUID | None = None,
 ) -> None:
-    """Write to the audit trail that a caller gets a file."""
+    """Record the download of a file in the audit trail."""
     detail = {
         "filter": audit.hmac_digest(connection, tenant_id, wanted.hash).hex(),
         "format": file.format,
@@ -310,7 +311,7 @@ def record_taken(
 
 
 def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
-    """Return a link to the file, which works for LINK_SECONDS without a login.
+    """Return a link to the file, which is valid for URL_EXPIRY_SECONDS without a login.
 
     Raises:
         ServiceUnavailableError: there are no credentials to sign it with.
@@ -342,14 +343,14 @@ def file_name(tenant: str, format_: Format, at: datetime) -> str:
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 PART_BYTES = 5 * 1024 * 1024
-"""Smallest part that S3 accepts before the last one. It accepts 10,000 parts: about 50 GB."""
+"""Minimum size of every part but the last. S3 accepts 10,000 parts, which is about 50 GB."""
 WRITE_TIMEOUT = timedelta(days=1)
 LEASE = timedelta(seconds=60)
 """Longer than an invocation of the function that runs the steps."""
 MIN_SECONDS_LEFT = 6.0
 """Time that uploading a part requires."""
 CALL_TIMEOUT_SECONDS = 15.0
-"""Longest call to S3."""
+"""Timeout of a call to S3."""
 
 _LEASE = f"""
 UPDATE operation SET last_step_at = %(until)s WHERE id = %(id)s AND state = 'running' AND last_step_at <= %(now)s
@@ -379,7 +380,7 @@ class ExportSteps(Definition):
     """Definition of export.
 
     S3 is called before the step's transaction. `last_step_at` is the lease of the process that writes the next part. If
-    S3 refuses a part or the complete file, the export starts again.
+    S3 rejects a part or the complete file, the export starts over.
     """
 
     bucket: str | None
@@ -394,7 +395,7 @@ class ExportSteps(Definition):
         _at_once: int,
         time_left: TimeLeft,
     ) -> _Part | None:
-        """Upload the next part. None: another process writes it."""
+        """Upload the next part. Returns None if another process is writing it."""
         with database.tenant(tenant_id) as connection:
             values = {"id": operation_id, "now": now, "until": now + LEASE}
             row = connection.execute(_LEASE.encode(), values).fetchone()
@@ -423,7 +424,7 @@ class ExportSteps(Definition):
         if prepared is None:
             return None
         if operation.last_step_at != prepared.lease:
-            raise ConflictError("Another process writes this export")
+            raise ConflictError("Another process is writing this export")
         connection.execute(_WRITTEN, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
         counts: dict[Result, int] = {"succeeded": prepared.dead_letters}
         return Applied(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
@@ -431,9 +432,9 @@ class ExportSteps(Definition):
     def _read(
         self, database: Database, operation: Operation, slug: str, time_left: TimeLeft
     ) -> tuple[bytes, int, PageCursor | None, bool] | None:
-        """Return the next part: content, number of dead letters, end, and whether it is the last.
+        """Return the next part: content, number of dead letters, last cursor, and whether it is the last part.
 
-        None: there was too little time to upload it.
+        Returns None if there is too little time to upload it.
         """
         file = ExportFile.of(operation)
         wanted = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)

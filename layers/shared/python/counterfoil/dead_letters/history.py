@@ -57,7 +57,7 @@ def events(
 ) -> list[Event]:
     """Return the events of a dead letter, oldest first.
 
-    Of attempts, failures and audit entries, it returns the newest `limit` each.
+    It returns at most the newest `limit` attempts, failures and audit entries each.
     """
     found = [
         *_attempts(connection, tenant_id, dead_letter, limit),

@@ -1,7 +1,7 @@
-"""Retention of dead letters: settled ones are deleted after a time, purged ones after a week.
+"""Retention of dead letters: closed ones are deleted after DLQ_RETENTION_DAYS, purged ones in a week.
 
-A purge is an operation on the dead letters that were settled when it was requested. It hides them in steps, and a
-restoration, another operation, shows them again. Pending dead letters are never purged.
+A purge is an operation on the dead letters that were closed when it was requested. It hides them in steps. A
+restoration is another operation, which shows them again. Pending dead letters are never purged.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from counterfoil.operations.store import NewOperation, NoOperationError, Operati
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_WITHIN = timedelta(days=7)
-"""Time to restore a purge. The database prevents deletion before."""
+"""A purge can be restored for this time. The database prevents earlier deletion."""
 
 
 def purge_filter(failed_before: datetime, statuses: Sequence[ClosedStatus]) -> DeadLetterFilter:
@@ -36,7 +36,7 @@ def request(
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store a purge of dead letters in these states that failed before, in the tenant's transaction."""
+    """Store a purge of dead letters with these statuses, in the tenant's transaction."""
     wanted = purge_filter(failed_before, statuses).before(now)
     operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
@@ -52,7 +52,7 @@ WHERE id = %(id)s
 
 
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
-    """Store the restoration of a purge: its dead letters become as they were, but for their version.
+    """Store the restoration of a purge. Its dead letters are restored unchanged, except for their version.
 
     A purge that is not complete is canceled.
 
@@ -67,7 +67,7 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     if purge.version != version:
         raise VersionConflictError(f"The purge has changed: it is at version {purge.version}.")
     if purge.restored_at is not None:
-        raise OperationStateError("The purge is undone already.")
+        raise OperationStateError("The purge was already undone.")
     if now >= purge.requested_at + RESTORE_WITHIN:
         raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
     connection.execute(_RESTORED, {"id": purge_id, "now": now})
@@ -151,9 +151,10 @@ SELECT count(*) FROM gone
 
 
 def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = PurgeSteps.at_once) -> int:
-    """Delete dead letters purged a week ago, or settled before `retention`; as counterfoil_maintenance.
+    """Delete dead letters purged a week ago, or closed longer than `retention` ago.
 
-    Restored ones are stored for a week from then. A failed task is deleted with its dead letter. Returns their number.
+    The connection must have the role counterfoil_maintenance. Restored dead letters are stored for another week. A
+    failed task is deleted with its dead letter. Returns the number of deleted dead letters.
     """
     values = {
         "purged_before": now - RESTORE_WITHIN,

@@ -1,15 +1,15 @@
-"""Secrets in JSON values, hidden from roles that may read dead letters but not secrets. Pure.
+"""Hide secrets in JSON values from roles that may read dead letters but not secrets. Pure.
 
 Hidden are:
 
 - values under the name of a secret (password, token, API key, cookie, ...) and everything below them
-- values that a name beside them marks: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
+- values that an adjacent name marks: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
 - private members of JSON Web Keys, and the data of Kubernetes secrets
 - secrets in texts and in names, see `text_redaction`
-- account numbers (IBAN, ISO 13616) and card numbers, by their check digits, except their last four characters
-- bodies of e-mails, of messages and of requests
+- account numbers (IBAN, ISO 13616) and card numbers with valid check digits, except for their last four characters
+- bodies of e-mails, messages and requests
 
-The shape stays: the same objects, lists and names. A hidden text replaces a secret.
+The shape is unchanged: the same objects, lists and names. A placeholder replaces each secret.
 """
 
 import json
@@ -38,13 +38,13 @@ class Redacted(NamedTuple):
     """A value without its secrets."""
 
     value: Any
-    """JSON, in the shape that it had."""
+    """JSON in its original shape."""
     pointers: list[str]
-    """JSON pointers (RFC 6901) to hidden values. A name that is a secret is hidden in them, too."""
+    """JSON pointers (RFC 6901) to hidden values. Names that are secrets are also hidden in them."""
 
 
 def without_traceback(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a dead letter without tracebacks, which only admins may read."""
+    """Return the fields of a dead letter without tracebacks, which only admins may read."""
     shown = dict(fields)
     if "metadata" in fields:
         shown["metadata"] = _untraced(fields["metadata"])
@@ -62,7 +62,7 @@ def _untraced(death: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redact(value: Any) -> Redacted:
-    """Hide the secrets in a JSON value. A second call changes nothing more."""
+    """Hide the secrets in a JSON value. Idempotent."""
     pointers: list[str] = []
     return Redacted(_shown(value, "", _open, pointers), pointers)
 
@@ -94,7 +94,7 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-# -- names beside their values ----------------------------------------------------------------------------------
+# -- names next to their values ---------------------------------------------------------------------------------
 
 _NAMING = {"name", "key", "header", "headername", "field", "parameter", "param", "variable", "property", "label", "loc"}
 _VALUES = {"value", "values", "val", "content", "data", "input", "text", "string"}
@@ -106,10 +106,10 @@ _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 
 
 def _marked_members(value: Mapping[str, Any]) -> set[str]:
-    """Return the members that are secrets because of the members beside them.
+    """Return the members that are secrets because of other members of the object.
 
-    They are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values whose name is the text of
-    another member, or the end of its list.
+    They are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values whose name is another
+    member, or the last item of its list.
     """
     if isinstance(value.get("kty"), str):
         return _JWK
@@ -126,7 +126,7 @@ def _marked_members(value: Mapping[str, Any]) -> set[str]:
 
 
 def _marked_items(value: list[Any]) -> set[int]:
-    """Items behind the name of a secret: in a pair, behind an option, and in names and values by turns."""
+    """Return items after the name of a secret: in pairs, after options, or in lists of names and values."""
     return {
         number
         for number in range(1, len(value))
@@ -144,7 +144,7 @@ _SHORTEST_SECRET = 16
 
 
 def _visible_name(name: str, others: Mapping[str, Any]) -> str:
-    """A name without secrets in it, different from the names before it."""
+    """Return a name without its secrets, different from the names before it."""
     if len(name) < _SHORTEST_SECRET or name == (visible := without_secrets(name)):
         return name
     number = 1
@@ -154,7 +154,7 @@ def _visible_name(name: str, others: Mapping[str, Any]) -> str:
 
 
 def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
-    """How a value under a name is shown. Below a secret everything is one."""
+    """Return the rule for a value under a name. Everything below a secret is a secret."""
     if rule is not _open:
         return rule
     plain, known = _cached(name) if len(name) <= _LONGEST_CACHED else _known(name)
@@ -167,7 +167,7 @@ def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
 
 
 def _known(name: str) -> tuple[str, _Rule | None]:
-    """A name in its plain form, and the rule for a value under it if the name alone decides."""
+    """Return a name in its plain form, and the rule for its value if the name alone determines it."""
     plain = _plain(name)
     rule: _Rule | None = None
     if name == CONVERSATION:
@@ -197,7 +197,7 @@ def _secret(value: Any) -> Any:
 
 
 def _redact_except_counts(value: Any) -> Any:
-    """Hide all but numbers, which count tokens or the bytes of a body."""
+    """Hide everything except numbers, which count tokens or the bytes of a body."""
     return value if isinstance(value, int | float) else _secret(value)
 
 
@@ -238,7 +238,7 @@ def _open(value: Any) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """The JSON object, list or encoded text that a text consists of. None for any other."""
+    """Return the JSON object, list or string that a text contains; None for other texts."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Dead letters in lists and searches, and single ones by their ids.
+"""Lists, searches and counts dead letters, and finds them by id.
 
 A search finds dead letters by words of their errors and file names, and by the ids of dead letters and work items. The
 words that the errors of a group share are stored with the group, and the other words of a dead letter in an index. A
@@ -78,12 +78,12 @@ class DeadLetterFilter(BaseModel):
 
     status: tuple[Status, ...] = Field(default=STATUSES, description="All statuses by default.")
     task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
-    from_date: Moment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
-    to_date: Moment | None = Field(default=None, description=f"Died before. {IN_UTC}")
+    from_date: Moment | None = Field(default=None, description=f"Failed at or after this time. {IN_UTC}")
+    to_date: Moment | None = Field(default=None, description=f"Failed before this time. {IN_UTC}")
     text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
         default=None, description="Words of the error message and the file name, or an id."
     )
-    fingerprint: Fingerprint | None = Field(default=None, description="Of a group.")
+    fingerprint: Fingerprint | None = Field(default=None, description="Fingerprint of a group.")
 
     @field_validator("status", mode="after")
     @classmethod
@@ -91,12 +91,12 @@ class DeadLetterFilter(BaseModel):
         return tuple(status for status in STATUSES if status in given) if given else STATUSES
 
     def before(self, now: datetime) -> Self:
-        """The same without dead letters from `now` on."""
+        """Return this filter without dead letters from `now` on."""
         return self.model_copy(update={"to_date": now if self.to_date is None else min(self.to_date, now)})
 
     @property
     def pending(self) -> Self:
-        """The same of pending dead letters only."""
+        """This filter for pending dead letters only."""
         return self.model_copy(update={"status": ("pending",)})
 
     @property
@@ -116,13 +116,13 @@ def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextMa
 
 
 def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
-    """Return a statement on `= %(tenant)s` for a tenant or, with IS NULL, for None."""
+    """Return a statement with `= %(tenant)s` replaced by IS NULL if the tenant is None."""
     return (statement.replace("= %(tenant)s", "IS NULL") if tenant_id is None else statement).encode()
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------
 
-# Deceptive characters as escapes of PostgreSQL's regular expressions, whose texts hold no NUL.
+# Deceptive characters as escapes for PostgreSQL's regular expressions. PostgreSQL texts cannot contain NUL.
 _DECEPTIVE = "".join(one if one == "-" else f"\\u{max(1, ord(one)):04x}" for one in DECEPTIVE)
 _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
@@ -135,7 +135,7 @@ def _select_list(form: type[DeadLetterEntry]) -> str:
 _COLUMNS = _select_list(DeadLetterEntry)
 ALL_COLUMNS = _select_list(DeadLetterDetails)
 """Select list of `DeadLetterDetails`."""
-# Only the conditions of a filter are in its statement, so that each form is planned with its own index.
+# A statement has only the conditions that its filter sets, so that PostgreSQL can plan each form with its own index.
 _CONDITIONS = {
     "task_type": "AND d.task_type = %(task_type)s",
     "fingerprint": "AND d.fingerprint = %(fingerprint)s",
@@ -146,7 +146,7 @@ _CONDITIONS = {
 
 
 def filter_values(tenant_id: UUID | None, wanted: DeadLetterFilter, after: PageCursor | None = None) -> dict[str, Any]:
-    """Parameters of `with_conditions`."""
+    """Return the parameters of `with_conditions`."""
     return {
         "tenant": tenant_id,
         "statuses": list(wanted.status),
@@ -234,7 +234,7 @@ def page(
     after: PageCursor | None = None,
     offset: int = 0,
 ) -> Page:
-    """Return at most `limit` dead letters behind `after`. Without a text, `offset` skips others behind it.
+    """Return at most `limit` dead letters after `after`. Without a text, skip another `offset` of them.
 
     Each status is read in the order of its index, so the cost grows with `offset` only.
     """
@@ -259,7 +259,7 @@ def page_cursors(
     limit: int,
     after: PageCursor | None = None,
 ) -> tuple[Sequence[PageCursor], PageCursor | None]:
-    """Return the positions of `page` and its `next`. Without a text, only an index is read."""
+    """Return the cursors of a `page` and of the next one. Without a text, only an index is read."""
     if wanted.text is not None:
         found, following = page(connection, tenant_id, wanted, limit=limit, after=after)
         return [entry.cursor for entry in found], following
@@ -309,11 +309,11 @@ def _id(text: str) -> UUID | None:
 MAX_WORDS = 8
 """Words of a search. Further ones are ignored."""
 RARE_WORD_LIMIT = 1_000
-"""Most dead letters of a rare word. A search reads them all."""
+"""Maximum number of dead letters with a rare word. A search reads all of them."""
 SCAN_LIMIT = (100, 1_000, 5_000)
-"""Dead letters read for a page if the word is more frequent: more, if fewer do not fill the page."""
+"""Dead letters read for a page if the word is more frequent. The next number is used if one does not fill the page."""
 RECENT_LIMIT = 500
-"""Dead letters read first for whole groups, because most groups have many dead letters or few."""
+"""Newest dead letters in which groups are looked up before each group is read."""
 _GROUPS_AT_ONCE = 100
 
 _GROUPS = """
@@ -348,7 +348,7 @@ WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(sought.word = ANY(g.words), false
 
 @dataclass(frozen=True)
 class _Query:
-    """Dead letters of a filter behind a cursor."""
+    """Dead letters of a filter after a cursor."""
 
     connection: Connection
     tenant_id: UUID | None
@@ -407,9 +407,9 @@ class _Query:
         return found[: self.limit]
 
     def _leads(self, sought: Sequence[str], shared: Collection[str]) -> Iterable[tuple[str, bool]]:
-        """Return the words that lead to all other dead letters, and whether each is rare.
+        """Return the words whose dead letters must be read, and whether each is rare.
 
-        A word that no group has is in the index of dead letters: the rarest of these is enough.
+        A word without a group can only be in the index of dead letters. The rarest such word is enough.
         """
         frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(sought), most=RARE_WORD_LIMIT + 1))
         own = [word for word in sought if word not in shared]
@@ -417,7 +417,7 @@ class _Query:
         return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in leads if word in frequency]
 
     def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], PageCursor | None]:
-        """Return dead letters with all words among the newest `most` with `word`, and where it stopped."""
+        """Return dead letters with all words among the newest `most` with `word`, and the last cursor read."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
         scanned = [PageCursor(*row) for row in self.rows(scan, word=word, most=most)]
         ids = [cursor.id for cursor in scanned]
@@ -456,7 +456,7 @@ def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> DeadLe
 
 IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_END = 4
-"""Fewest characters that find an id."""
+"""Minimum length of a partial id."""
 _INDEXED = 8
 """Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
 
@@ -504,10 +504,11 @@ _QUERIES: dict[IdKind, LiteralString] = {
 def find_by_end(
     connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
 ) -> list[tuple[UUID | str, str | None]]:
-    """Return up to two ids (of tasks, 20) that end with `part`, with their tenants' slugs.
+    """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.
 
-    Runs as the delivery role. `part` has at least MIN_END characters. `slugs` None means all tenants and unassigned
-    dead letters, which have no slug. Purged dead letters are not found.
+    Runs as the delivery role. Groups are found by the start of their fingerprint. `part` has at least MIN_END
+    characters. `slugs` None means all tenants and unassigned dead letters, which have no slug. Purged dead letters are
+    not found.
     """
     backwards = part[::-1][:_INDEXED]
     values = {"part": part, "first": backwards, "last": f"{backwards}~", "slugs": slugs and [*slugs]}

@@ -1,7 +1,7 @@
 """Secrets in texts: error messages, log lines, command lines, headers and settings files. Pure.
 
-A value in quotes is hidden up to its closing quote, any other up to the next blank. Some values continue behind a
-blank. Headers and lines of settings files end with their line, settings in a row at the `;` or `&` behind them.
+A value in quotes is hidden up to its closing quote, any other value up to the next space. Some values continue after a
+space: headers and lines of settings files end with their line, and settings on one line end at the next `;` or `&`.
 """
 
 import json
@@ -75,7 +75,7 @@ _HINTS = (
 )
 """Parts of names and commands, in lower case. Most texts have none, and most patterns need one."""
 _WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
-"""Last words of names. They are also parts of harmless words: passed, spin, signal, author."""
+"""Last words of names. Only whole words count, because harmless words contain them: passed, spin, signal, author."""
 _NAME = re.compile(rf"{_NAMES}|authorization|cookie", re.IGNORECASE)
 _LAST_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*\Z)")
 _LONGEST_NAME = 64
@@ -91,7 +91,7 @@ def names_secret(name: str) -> bool:
 
 
 def labels_secret(text: object) -> bool:
-    """Return True if a text is only the name of a secret, of an option (`--password`) or header."""
+    """Return True if a text is only the name of a secret, such as an option (`--password`) or header."""
     return (
         isinstance(text, str)
         and len(text) <= _LONGEST_NAME
@@ -104,7 +104,7 @@ _LABEL = re.compile(r"-{0,2}[^\W\d][\w .-]*:?")
 
 
 def is_uuid(text: str) -> bool:
-    """Return True for a UUID, apart from punctuation around it."""
+    """Return True for a UUID, ignoring punctuation around it."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -137,7 +137,7 @@ def looks_random(text: str) -> bool:
     return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
 
 
-# -- tokens by their own form ---------------------------------------------------------------------------------------
+# -- tokens by their form -------------------------------------------------------------------------------------------
 
 _PREFIXES = Path(__file__).with_name("token_prefixes.json")
 _ENDED_BY_SIGN = re.compile(r".*[.~]")
@@ -148,7 +148,7 @@ _PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
 
 @cache
 def _tokens() -> re.Pattern[str]:
-    """Tokens that begin with a prefix of their issuer. The prefixes are data, see `tools.token_prefixes`."""
+    """Return a pattern for tokens with an issuer's prefix. `tools.token_prefixes` generates the prefixes."""
     known: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
 
     def rest(prefix: str, length: int) -> str:
@@ -208,7 +208,7 @@ _PASSWORD_HASH = re.compile(
     r"\$(?:[1256y]|2[abxy]|apr1|argon2id?|argon2d|scrypt)\$[\w./+=,$-]{16,}|\bSCRAM-SHA-(?:1|256|512)\$[\w./+=:$-]{10,}"
     r"|\bpbkdf2[\w-]{0,20}\$[\w./+=$-]{16,}"
 )
-"""The form of crypt(3), and those of PostgreSQL and Django."""
+"""Hashes in the formats of crypt(3), PostgreSQL and Django."""
 _LOGIN = re.compile(
     r"((?:\bjdbc:oracle:[a-z]{2,10}:|\bsqlplus\s(?:-\w+\s)*)[\w.$#]{1,64}/)[^\s\"']{1,128}?(?=@)", re.IGNORECASE
 )
@@ -247,7 +247,7 @@ _KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidd
 
 
 def _basic(match: re.Match[str]) -> str:
-    """Hide credentials behind the word `basic`: the Base64 form of a name, a colon and a password."""
+    """Hide credentials after the word `basic`: the Base64 form of a name, a colon and a password."""
     try:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
     except ValueError:
@@ -255,7 +255,7 @@ def _basic(match: re.Match[str]) -> str:
     return f"{match[1]}{REDACTED}" if ":" in decoded else match[0]
 
 
-# -- values behind names --------------------------------------------------------------------------------------------
+# -- values after names ---------------------------------------------------------------------------------------------
 
 _SIGN = r"""["'\\]*\]?\s*(?:={1,3}>?|:=|[:\uff1a]|%3[AaDd])\s*"""
 _STRING = (
@@ -264,11 +264,12 @@ _STRING = (
 )
 """A string in quotes. Quotes may be escaped, doubled within, or missing at the end of a text that was cut off."""
 _VALUE = rf"""{_STRING}|{re.escape(REDACTED)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
-"""A string, or all up to a blank or a semicolon, which may end it (`_end_of_value`). A hidden value stays as it is."""
+"""A string, or everything up to a space or a semicolon, which may end it (`_end_of_value`). Hidden values are
+unchanged."""
 _QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
 
 _ERROR = r"(?<!error)(?<!exception)(?<!warning)"
-"""Endings of names of classes. A sentence follows their colon."""
+"""Endings of class names. Their colon is followed by a sentence, not a value."""
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_ERROR}{_SIGN})({_VALUE})", re.IGNORECASE)
 _ASSIGNED_SHORT = re.compile(
     rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""", re.IGNORECASE
@@ -313,7 +314,7 @@ _FLAGS = {
     "lftp": r"-u ?[\"']?[^\s,\"']{1,64},",
     "https?": r"-a ?[\"']?[^\s:\"'/]{1,64}:",
 }
-"""The flags of commands in front of a password."""
+"""Flags of commands that precede a password."""
 _FLAGGED = "|".join(rf"(?:{command})[ ](?:[^\n]{{0,200}}?[ ])?{flag}" for command, flag in _FLAGS.items())
 _SHORT_OPTION = re.compile(rf"((?<![\w/.])(?:{_FLAGGED}))({_STRING}|[^\s\"']+)")
 _QUOTED_BEHIND = re.compile(
@@ -323,7 +324,7 @@ _QUOTED_BEHIND = re.compile(
 _STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_BEHIND)
 
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
-"""ODBC: between braces any character, a closing brace doubled."""
+"""ODBC: a value in braces may contain any character, and a closing brace is doubled."""
 _ELEMENT = re.compile(
     rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>"
     rf"|<[\w.:-]{{1,40}}\s[^<>]{{0,100}}?\b(?:name|key|id)=\"[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}\""
@@ -353,7 +354,7 @@ def _random(match: re.Match[str]) -> str:
 
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
 _SHORTEST_CODE = 6
-"""Countries and currencies have shorter codes than sign-ins."""
+"""Shorter codes are those of countries and currencies, not of sign-ins."""
 
 
 def _query_value(match: re.Match[str]) -> str:
@@ -373,7 +374,7 @@ _CARD = re.compile(
 
 
 def _card(match: re.Match[str]) -> str:
-    """Hide a card number except its last digits, if its check digit is right."""
+    """Hide a card number except its last digits, if its check digit is valid."""
     return f"{REDACTED} {match[0][-LAST:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
@@ -390,7 +391,7 @@ _PATTERNS: tuple[_Replacement, ...] = (
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{REDACTED}"),
     (_HEADER_VALUE, REDACTED),
     (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{REDACTED}"),
-    # Addresses with a password, which may contain @ or a slash, or with a token in place of a user.
+    # Addresses with a password, which may contain @ or a slash, or with a token instead of a user.
     (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{REDACTED}"),
     (
         re.compile(
@@ -416,7 +417,7 @@ _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = 
     (re.compile("kty"), _JWK, rf"\1{REDACTED}"),
     (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{REDACTED}"),
 )
-"""Patterns with what the text must contain, in lower case."""
+"""Patterns, each with a pattern that the lowercase text must contain."""
 _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
     (_BRACED, rf"\1{REDACTED}"),
     # Command lines: curl -u user:password.
@@ -506,7 +507,7 @@ _MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORE
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with its secrets hidden. A second call changes nothing more."""
+    """Return a text with its secrets hidden. Idempotent."""
     mail = _MAIL.match(text)
     if mail and _MAIL_HEADER.search(mail[1]):
         text = mail[1] + REDACTED
@@ -529,10 +530,10 @@ def without_secrets(text: str) -> str:
 
 
 _LONGEST = 512
-"""Characters before a value that show where it is."""
+"""Maximum number of characters before a value that are checked to find its context."""
 _START_OF_LINE = re.compile(r"\n|\\n")
 _REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
-"""In a `repr`, the ends of lines are letters behind a backslash."""
+"""In a `repr`, line ends are a backslash and a letter."""
 _REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
 _REST_OF_WORD = re.compile(r"""[^\s&"']*""")
 _REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
@@ -547,7 +548,7 @@ _ONE_MORE = re.compile(r"\s[\w.-]{1,40}[=:]")
 
 
 def _without_assigned(text: str, pattern: re.Pattern[str]) -> str:
-    """Hide the values that a pattern finds: the second group, behind a name in the first."""
+    """Hide the values that a pattern finds: the second group, after a name in the first."""
     parts: list[str] = []
     at = 0
     while (match := pattern.search(text, at)) is not None:
@@ -597,7 +598,7 @@ def _is_header(before: str, name: str) -> bool:
 
 
 def _is_yaml(text: str, match: re.Match[str], before: str) -> bool:
-    """Return True if an indented line behind another one begins with the name of the value."""
+    """Return True if the value's name starts an indented line that is not the first."""
     return match.start() > len(before) and _LINE_OF_YAML.fullmatch(before) is not None and "\n" in text[: match.start()]
 
 
@@ -616,7 +617,7 @@ def _end_of_setting(text: str, match: re.Match[str], before: str) -> int:
 
 
 def _rest_of_word(text: str, at: int) -> int:
-    """The end of a word that a semicolon does not end."""
+    """Return the end of a word that may contain a semicolon."""
     return _rest(_REST_OF_WORD, text, at) if ";" in text[at - 1 : at + 1] else at
 
 
@@ -632,7 +633,7 @@ def _element(match: re.Match[str]) -> str:
 # -- account numbers ------------------------------------------------------------------------------------------------
 
 MOST_LOOKED_AT = 1000
-"""Parts of a text that are tried as account numbers. All behind the last one is hidden."""
+"""Maximum number of candidates checked as account numbers. Everything from the next candidate on is hidden."""
 _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
 _END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 

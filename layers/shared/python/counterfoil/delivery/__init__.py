@@ -1,1 +1,1 @@
-"""Delivery: takes every message of a queue to exactly one outcome, and loses none on the way."""
+"""Message delivery: each message ends in exactly one outcome, and none is lost."""

@@ -1,4 +1,4 @@
-"""A worker's view of delivery: the attempt, and the outcomes that the worker may return."""
+"""Delivery types for workers: attempts, and the outcomes that a worker may return."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class Effects:
     messages: Sequence[OutboxMessage] = ()
     """Messages to send after the commit."""
     remark: str | None = None
-    """A note for people on work that succeeded."""
+    """Note for users on a work item that succeeded."""
 
 
 Write = Callable[[Connection], Effects]
-"""Writes all changes of an attempt, in the transaction that settles it. It must change nothing else, because it runs
-again after a lost transaction."""
+"""Writes all changes of an attempt, in the transaction that settles it. It must have no other side effects, because it
+runs again if the transaction is lost."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Succeeded:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The work needs no action, and a later attempt would find the same."""
+    """The work item needs no action, and a retry would not change that."""
 
     reason: str
     effects: Write = field(default=lambda _connection: Effects())
@@ -82,10 +82,10 @@ class RoutingWorker:
 class BatchWorker:
     """A worker that can run several attempts in one transaction.
 
-    `run_together` gets all attempts of one tenant in a batch, even a single one. It writes their changes in the
-    transaction that settles them, and returns effects by work id. Each of its statements must walk along indexes
-    (`db.BY_INDEX`), and psycopg's errors must pass through unchanged. No attempt fails by it: attempts without effects
-    `run` alone, as all do after an error or a lost transaction.
+    `run_together` gets all attempts of one tenant in a batch, even if there is only one. It writes their changes in the
+    transaction that settles them, and returns effects by work id. Its statements must use indexes (`db.BY_INDEX`), and
+    it must not wrap psycopg errors. It never fails an attempt: an attempt without effects is passed to `run`. After an
+    error or a lost transaction, all attempts are.
     """
 
     run: Worker

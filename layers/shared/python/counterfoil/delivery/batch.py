@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from counterfoil.delivery.consumer import Consumer
 
 CANCEL_MARGIN_SECONDS = 10
-"""Time before the end of the invocation at which running attempts are canceled."""
+"""Running attempts are canceled this long before the invocation ends."""
 ABANDON_MARGIN_SECONDS = 4
-"""Time before the end of the invocation at which running attempts are abandoned. Their leases expire."""
+"""Running attempts are abandoned this long before the invocation ends. Their leases expire."""
 
 RETRY_SUFFIX = "-retry"
-"""Suffix of the name of a queue for retries."""
+"""Name suffix of retry queues."""
 
 A = TypeVar("A")
 logger = Logger()
@@ -108,7 +108,7 @@ class Batch(BatchProcessor):
         return self._results
 
     def _close(self, records: Iterable[ReceivedMessage]) -> None:
-        """Report every unfinished message, because SQS would delete it. Later outcomes are ignored."""
+        """Report every unfinished message, because SQS would delete it otherwise. Ignore later outcomes."""
         with self._lock:
             self._closed = True
             for record in records:
@@ -146,7 +146,7 @@ class Batch(BatchProcessor):
         return False
 
     def _fan_out(self, record: ReceivedMessage, intake: ParsedMessage) -> Disposition:
-        """Ignore a message without work items. Enqueue a message for each of several."""
+        """Drop a message without work items, and split a message that names several."""
         if not intake.messages:
             return Disposition("no_work", acknowledged=True)
         try:
@@ -163,13 +163,13 @@ class Batch(BatchProcessor):
 
     @staticmethod
     def _queue(record: ReceivedMessage) -> str:
-        """Return the name of the worker's queue, also for its queue for retries."""
+        """Return the name of the worker's main queue, even if the message came from its retry queue."""
         return record.queue.removesuffix(RETRY_SUFFIX)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _work_through(self, records: Sequence[ReceivedMessage]) -> None:
-        """Start attempts within the permits. Those after an unsettled attempt run alone at the end."""
+        """Start attempts as permits allow. Work items with an unsettled last attempt run alone at the end."""
         self._waiting.extend(records)
         while (self._waiting or self._alone or self._running) and self._watch_the_clock():
             if not self._start_next() and self._running:
@@ -181,7 +181,7 @@ class Batch(BatchProcessor):
         return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.has_capacity)
 
     def _watch_the_clock(self) -> bool:
-        """Park messages that are too late to start, and cancel late attempts. Returns False at the end."""
+        """Park messages if it is too late to start them, and cancel late attempts. Returns False at the end."""
         left = self._time_left()
         if left <= self._consumer.worker.start_margin:
             self._defer([*self._waiting, *self._alone])
@@ -196,7 +196,7 @@ class Batch(BatchProcessor):
                 attempt.deadline.canceled.set()
 
     def _start_next(self) -> bool:
-        """Start waiting messages up to the free permits. Returns False if none could start."""
+        """Start as many waiting messages as there are free permits. Returns False if none could start."""
         patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
         if self._waiting:
             permits = self._consumer.gate.acquire(len(self._waiting), timeout=0 if self._running else patience)
@@ -242,7 +242,7 @@ class Batch(BatchProcessor):
         self._park(early, wait=timedelta())
 
     def _begin(self, claimed: Iterable[tuple[ReceivedMessage, Claim]]) -> None:
-        """Run attempts concurrently. A batch worker gets those of one tenant together."""
+        """Run attempts concurrently. A batch worker gets all attempts of a tenant together."""
         groups: dict[object, list[ClaimedMessage]] = {}
         for record, claim in claimed:
             one = ClaimedMessage(record, claim, self._attempt(claim))
@@ -261,17 +261,17 @@ class Batch(BatchProcessor):
         except RuntimeError:  # Python cannot start another thread
             until = self._consumer.clock() + self._consumer.policy.wait(1)
             for one in attempts:
-                error = DeferredError("No thread could be started for it", until=until)
+                error = DeferredError("No thread could be started for the attempt", until=until)
                 self._ending(one, partial(self.failure_handler, one, (None, error, None)))
 
     def _ask(
         self, records: Sequence[ReceivedMessage], ask: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]]
     ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
-        """Yield the answers about the work items of `records` from one call, and conclude the others.
+        """Call `ask` once for `records`, and yield its results. Conclude messages without a result.
 
-        Of several messages of one work item, the newest is used, and the others are delayed. If the call fails
-        permanently or waits too long for a row lock, because of one message, it is repeated for each message. Each
-        answer is yielded before the next call, which may wait.
+        If several messages name one work item, only the newest is used and the others are delayed. If one message makes
+        the call fail permanently or wait too long for a row lock, the call is repeated for each message. Each result is
+        yielded before the next call, because that call may wait.
         """
         asking: dict[Message, ReceivedMessage] = {}
         speakers = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -281,7 +281,8 @@ class Batch(BatchProcessor):
             if speaker is record:
                 asking[message] = record
             else:
-                # For a second delivery of the same message, the heartbeat of the first one extends the visibility.
+                # If the same message was delivered twice, the heartbeat of the first delivery extends its visibility
+                # timeout.
                 same = speaker.message_id == record.message_id
                 lease = None if same else self._consumer.lease.total_seconds() + 1
                 self._conclude(record, Disposition("running", acknowledged=False, visible_in=lease))
@@ -320,9 +321,9 @@ class Batch(BatchProcessor):
         return TenantAttempt(message.work_id, claim.tenant_id, *rest)
 
     def _defer(self, records: Sequence[ReceivedMessage]) -> None:
-        """Park unclaimed work items that are too late to start, and conclude the others by their status.
+        """Park unclaimed work items if it is too late to start them, and conclude the others by their status.
 
-        Without a free permit, they wait as after a failure, because other processes are busy as well.
+        If no permit became free, they wait as long as after a failure, because other processes are busy as well.
         """
         self._park(records, wait=self._consumer.policy.wait(1) if self.has_no_permits else timedelta())
 
@@ -349,7 +350,7 @@ class Batch(BatchProcessor):
     # -- attempts, on threads -----------------------------------------------------------------------------------------
 
     def _run_together(self, attempts: Sequence[ClaimedMessage]) -> None:
-        """Run attempts of one tenant together, and the unsettled rest one by one."""
+        """Run attempts of one tenant together, then each unsettled attempt separately."""
         left = self._settled_together(attempts)
         if self._closed or any(one.attempt.deadline.canceled.is_set() for one in left):
             for one in left:  # no time is left
@@ -365,7 +366,7 @@ class Batch(BatchProcessor):
             self._ending(one, partial(self._run_alone, one))
 
     def _cancel(self, one: ClaimedMessage) -> None:
-        """Cancel an attempt without time. After the end of the batch, a newer attempt settles the work item."""
+        """Cancel an attempt without time left. In a closed batch, a newer attempt settles the work item."""
         if not self._closed:
             error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(one, (None, error, None))
@@ -399,7 +400,7 @@ class Batch(BatchProcessor):
             self.success_handler(one, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt. It runs again if PostgreSQL was unavailable, because a new connection may work."""
+        """Run an attempt, and repeat it once if PostgreSQL was unavailable, because a new connection may work."""
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:
@@ -410,7 +411,7 @@ class Batch(BatchProcessor):
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _ending(self, one: ClaimedMessage, end: Callable[[], Any]) -> None:
-        """Run the end of an attempt and return its permit."""
+        """Settle an attempt with `end`, and release its permit."""
         logger.thread_safe_append_keys(**_about(one.record, one.claim))
         try:
             end()
@@ -432,9 +433,9 @@ class Batch(BatchProcessor):
         return self._conclude(record.record, verdict, record.claim)
 
     def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
-        """Conclude a message: stop renewals, change visibility, add the result of the batch, and log it.
+        """Conclude a message: stop renewals, change its visibility timeout, add the batch result, and log it.
 
-        After the end of the batch it does nothing, because a newer attempt may have the message.
+        After the batch has closed, it only stops renewals, because a newer attempt may own the message.
         """
         self._heartbeat.release(record)
         if verdict.visible_in is not None and not self._closed:
@@ -462,7 +463,7 @@ class Batch(BatchProcessor):
 
 
 def _about(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
-    """Return the keys of every log line about a message."""
+    """Return the log fields of a message."""
     about: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
         return about | claim.message.log_fields | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
@@ -483,7 +484,7 @@ def _newest(records: Iterable[ReceivedMessage]) -> dict[UUID, ReceivedMessage]:
 
 
 def _intake(record: ReceivedMessage) -> ParsedMessage:
-    """Return the work item of a parsed message."""
+    """Return the parsed body of a message."""
     if record.intake is None:
         raise AssertionError("A message was started before it was parsed")
     return record.intake
@@ -501,7 +502,7 @@ COUNTED = {
     "unsettled": Metric.OUTCOME_NOT_WRITTEN,
     "unprotected": Metric.VISIBILITY_NOT_EXTENDED,
 }
-"""Metrics of outcomes. The other outcomes belong to duplicate messages and are not counted."""
+"""Metrics by outcome. Other outcomes, such as those of duplicate messages, are not counted."""
 
 
 class BatchMetrics:
@@ -515,7 +516,7 @@ class BatchMetrics:
         self._errors: Counter[str] = Counter()
 
     def add(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None) -> None:
-        """Count one record at its end, with the claim of its attempt if there was one."""
+        """Count a concluded message, with the claim of its attempt if there was one."""
         if verdict.outcome in COUNTED:
             self._outcomes[COUNTED[verdict.outcome]] += 1
         if verdict.error_type is not None:
@@ -525,11 +526,11 @@ class BatchMetrics:
             if verdict.outcome == "succeeded":
                 self._attempts.append(claim.attempts)
                 if claim.created_at is not None and claim.message.revision == 1:
-                    # The clock of another machine, which may be ahead, sets `created_at`.
+                    # The clock of another machine set `created_at`, and may be ahead.
                     self._end_to_end.append(max(0.0, (record.stages["ended"] - claim.created_at).total_seconds()))
 
     def lost(self, attempts: int) -> None:
-        """Count lost attempts, which later claims have found."""
+        """Count lost attempts that later claims found."""
         self._errors[WORKER_LOST_ERROR_TYPE] += attempts
 
     def report(self, worker: str) -> None:

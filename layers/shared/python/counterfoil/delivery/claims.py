@@ -1,4 +1,4 @@
-"""Claims on work items, for sets of messages in one transaction of the delivery role."""
+"""Claims work items for a set of messages in one transaction, as the delivery role."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,9 +12,9 @@ from counterfoil.delivery.sql import Claim, ClaimStatus
 from counterfoil.delivery.work import Message, OutboxMessage, ParsedMessage, WorkKind, enqueue
 
 LOCK_SECONDS = 1
-"""Maximum wait of a claim for a row lock, because the whole batch waits with it."""
+"""Maximum wait of a claim for a row lock. It is short because the whole batch waits."""
 PARKABLE_STATUSES = {ClaimStatus.CLAIMED, ClaimStatus.NOT_DUE, ClaimStatus.LEASE_EXPIRED}
-"""Work items without a claim, which can be claimed now or later."""
+"""Statuses of unclaimed work items that can be claimed now or later."""
 
 
 class Claims:
@@ -38,7 +38,7 @@ class Claims:
         self._clock = clock
 
     def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
-        """Claim work items; with `take_over` also those whose last attempt was never settled.
+        """Claim work items; with `take_over`, also those whose last attempt was never settled.
 
         Raises:
             DatabaseUnavailableError, ConflictError: nothing was claimed.
@@ -64,7 +64,7 @@ class Claims:
         try:
             retry_on_conflict(once)
         except CommitUnknownError:
-            # The tokens were read before the commit, so a row with one of them was claimed by it.
+            # The tokens were read before the commit, so this transaction claimed any row that has one of them.
             with self._transaction() as connection:
                 for message, claim in claims.items():
                     if claim.answer is ClaimStatus.CLAIMED and not sql.is_current_claim(
@@ -74,13 +74,13 @@ class Claims:
         return claims
 
     def park(self, wanted: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
-        """Schedule new messages for unclaimed work items: early ones at their time, others after `wait`.
+        """Schedule new messages for unclaimed work items: after `wait`, or when due if that is later.
 
-        Reading and parking are one transaction. Otherwise a copy of the message could claim the work item in between,
-        and its message would be acknowledged here. Returns None for parked work items, and the status of the others.
-        After MAX_SENDS messages, a work item is no longer parked.
+        Reading and parking are one transaction. Otherwise another delivery of the message could claim the work item in
+        between, and this one would still acknowledge it. Returns None for parked work items, and the status of the
+        others. After MAX_MESSAGES_PER_REVISION messages, a work item is no longer parked.
 
-        Raises as `claim`.
+        Raises the same errors as `claim`.
         """
         answers: dict[Message, Claim | None] = {}
 
@@ -102,7 +102,7 @@ class Claims:
         return answers
 
     def split_message(self, intake: ParsedMessage) -> None:
-        """Enqueue a separate message for each work item of one message. Raises as `claim`."""
+        """Enqueue a separate message for each work item of one message. Raises the same errors as `claim`."""
 
         def once() -> list[OutboxMessage]:
             with self._transaction() as connection:

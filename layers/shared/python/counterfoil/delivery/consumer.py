@@ -1,4 +1,4 @@
-"""The consumer of a worker's queues, which lives longer than an invocation."""
+"""Consumer of a worker's queues. A process reuses it for all its invocations."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -93,7 +93,7 @@ class Consumer:
         batch.tally.report(self.worker.name)
         if batch.has_no_permits:
             # Attempts of earlier invocations hold every permit and do not end. The messages of this batch are parked or
-            # stay in the queue. The process must end, because it could only receive messages and process none.
+            # stay in the queue. The process must end, because it would keep receiving messages without processing any.
             logger.error("process_exited_no_permits", permits=self.worker.permits)
             self.concurrency.end_process()
         return response

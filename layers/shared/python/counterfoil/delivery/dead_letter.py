@@ -20,7 +20,7 @@ from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
-"""Maximum number of search words of a dead letter besides those of its group."""
+"""Maximum number of search words per dead letter, not counting those of its group."""
 MAX_WORD_CHARS = 64
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
 _WORD = re.compile(r"[^\W_]+")
@@ -42,7 +42,7 @@ class FailureDetails:
     actor: str
     """The worker, or dead_letters."""
     told: str | None = None
-    """Error message for notifications, which does not quote answers of models. None: `error`."""
+    """Error message for notifications, which does not quote model output. None: `error`."""
     traceback: str | None = None
     """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
     code: str | None = None
@@ -72,7 +72,7 @@ class DeadLetter:
 
     @property
     def fingerprint(self) -> str:
-        """Group of the failure: worker and code, or without a code worker, error type and `sentence`."""
+        """Hash of worker and code, or of worker, error type and `sentence` without a code."""
         what = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
         kind = f"{self.worker}\n{what}"
         return hashlib.sha256(kind.encode()).hexdigest()[:16]
@@ -84,7 +84,7 @@ class DeadLetter:
 
     @property
     def search_words(self) -> list[str]:
-        """Other search words: of the file name, and of numbers and names in the error."""
+        """Other search words: from the file name, and the numbers and quoted names in the error."""
         file = self.payload.get("file") or {}
         particulars = _PARTICULAR.findall(self.failure.told or self.failure.error)
         return sorted(search_words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
@@ -231,7 +231,7 @@ def settle(
     note: str | None,
     detail: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[UUID, int]:
-    """Close those of the dead letters that are pending, each with an audit entry that includes `detail`.
+    """Close the pending dead letters in `job_ids`, each with an audit entry that includes `detail`.
 
     Returns their new versions. A caller that requires a version locks the dead letter and checks it first.
     """
@@ -249,9 +249,9 @@ def settle(
 def renew(
     connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, why: str
 ) -> list[OutboxMessage]:
-    """Begin a new revision of each work item and enqueue its message, in the caller's transaction.
+    """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
-    A pending dead letter of such a work item is settled as retried, as by a person's retry.
+    Pending dead letters of these work items are closed as retried, as by an operator's retry.
     """
     sends = start_revision(connection, worker, sorted(ids), now)
     if ids:
@@ -264,7 +264,7 @@ OMITTED_PAYLOAD = {"$left_out": "The task has it."}
 
 
 def strip_payload(kind: WorkKind, body: str) -> str:
-    """Return the JSON body of one of our messages without the payload, which the row of the task has.
+    """Return the JSON body of one of our messages without the payload, which the task's row contains.
 
     Only the user of a task may see the payload, and deleting the task must delete it.
     """
@@ -282,7 +282,7 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 
 
 def attach_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
-    """Store the message of a failed work item in its pending dead letter. Returns False without one.
+    """Store the message of a failed work item in its pending dead letter. Returns False if absent.
 
     `body` is the result of `strip_payload` for a readable body, so PostgreSQL can store it.
     """
@@ -299,7 +299,7 @@ def audit(
     detail: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Add an audit entry, which has only ids and short words."""
+    """Add an audit entry. `detail` must contain only ids and short words."""
     connection.execute(
         """
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)

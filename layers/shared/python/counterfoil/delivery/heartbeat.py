@@ -74,14 +74,14 @@ class Visibility:
     """ChangeMessageVisibility on the queues of one worker."""
 
     def __init__(self, queue_url: str, *others: str) -> None:
-        """Use these queues. Records of other queues count as records of the first."""
+        """Use these queues. Messages of any other queue are treated as messages of the first."""
         self._queue_url = queue_url
         self._others = {_name(url): url for url in others}
 
     def protect(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
         """Extend the visibility timeout of `records` to at least `seconds` from now, with one retry.
 
-        Returns the records without an extension.
+        Returns the messages whose timeout could not be extended.
         """
         failed = self._change(records, seconds, now)
         if failed:
@@ -138,7 +138,7 @@ def clamp_visibility(seconds: int, received_at: datetime, now: datetime) -> int:
 
 
 RENEW_TIMEOUT_SECONDS = 2
-"""Longest wait for a renewal in progress, so that it does not delay the end of an invocation."""
+"""Maximum wait for a renewal in progress, so that it does not delay the end of an invocation."""
 
 
 class Heartbeat:
@@ -193,7 +193,7 @@ class Heartbeat:
             self._running[record] = attempt
 
     def release(self, record: ReceivedMessage) -> None:
-        """Stop renewing this message, and wait shortly for a renewal in progress."""
+        """Stop renewing this message, and wait briefly for a renewal in progress."""
         with self._lock:
             self._unfinished.discard(record)
             self._running.pop(record, None)
@@ -204,14 +204,14 @@ class Heartbeat:
             while not self._concurrency.wait_for(lambda: self._stopping, self._every):
                 try:
                     self.renew_once()
-                except Exception as error:  # noqa: BLE001  # without further heartbeats, every lease expires
+                except Exception as error:  # noqa: BLE001  # if the heartbeat stopped, every lease would expire
                     logger.error("A heartbeat failed", error=safe_message(error))
         finally:
             self._beating = False
             self._concurrency.notify()
 
     def renew_once(self) -> None:
-        """Renew visibility timeouts, then leases, so that no lease outlives that of its message."""
+        """Renew visibility timeouts, then leases, so that no lease outlives its message's timeout."""
         with self._lock:
             records = list(self._unfinished)
             self._renewing = set(self._unfinished)

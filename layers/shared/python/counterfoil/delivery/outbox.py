@@ -1,4 +1,4 @@
-"""The outbox sends enqueued messages after their commit or later, at least once."""
+"""Outbox: sends enqueued messages at least once, after the commit or later."""
 
 import json
 import logging
@@ -23,9 +23,9 @@ MAX_DELAY = timedelta(seconds=900)
 BATCH = 10
 """Maximum number of messages in a SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
-"""Maximum total size of their bodies. With traces, it is within every limit that SQS has had."""
+"""Maximum total size of their bodies. Even with trace headers, it is below every limit that SQS has had."""
 CALL_TIMEOUT_SECONDS = 5.0
-"""Maximum duration of a call of a sender with a deadline."""
+"""Timeout of a call if the caller has a deadline."""
 
 _TRIED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
 
@@ -48,8 +48,8 @@ class Outbox:
     ) -> None:
         """`queue_urls` are the queues that this function can send to. The watchdog sends the other messages.
 
-        Retries of a worker in `retry_queue_urls` go there, so that they never delay first attempts (see `_by_queue`).
-        `random` draws from [0, 1) and is also used to spread messages.
+        Retries go to the worker's queue in `retry_queue_urls`, if there is one, so that they never delay first attempts
+        (see `_by_queue`). `random` returns numbers in [0, 1). Settlement also uses it to spread retries.
         """
         self._database = database
         self._queue_urls = queue_urls
@@ -62,10 +62,10 @@ class Outbox:
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
-        `trace` is the X-Ray trace of the work item that enqueued them, and continues in its messages. With `time_left`,
-        no call starts that could exceed it.
+        `trace` is the X-Ray trace of the attempt that enqueued the messages, and they continue it. With `time_left`, no
+        call starts that could exceed it.
 
-        It is called after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
+        Call it after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
         lost: the watchdog sends unsent rows.
         """
         now = self._clock()
@@ -96,8 +96,9 @@ class Outbox:
     ) -> Iterator[tuple[str, list[OutboxMessage]]]:
         """Yield the messages of each queue.
 
-        Messages of attempted work items and delayed messages go to the queue for retries. A due message of a parked
-        work item without an attempt is still for a first attempt, which must not wait behind retries.
+        The first message of a revision goes to the main queue, and later ones go to the retry queue. A due message of a
+        parked work item without an attempt also goes to the main queue, because a first attempt must not wait behind
+        retries.
         """
         for worker, owed in by_worker.items():
             first, retries = self._queue_urls[worker], self._retry_queue_urls.get(worker)
@@ -116,7 +117,7 @@ class Outbox:
             yield from by_queue.items()
 
     def _untried(self, worker: str, owed: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the due rows of parked work items without an attempt. Raises as `_bodies`."""
+        """Return the due rows of parked work items without an attempt. Raises the same errors as `_bodies`."""
         again = [send for send in owed if send.message.send_number > 0 and send.scheduled_at <= now]
         if not again:
             return set()
@@ -128,9 +129,9 @@ class Outbox:
     def _send_some(
         self, url: str, owed: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
-        """Send messages to one queue. Returns the rows that need no further sending.
+        """Send messages to one queue. Returns the ids of rows that do not need to be sent again.
 
-        A batch that SQS refuses permanently does not stop the others.
+        If SQS rejects a batch permanently, the other batches are still sent.
 
         Raises:
             CounterfoilError: SQS or the database is unavailable. The messages may have been sent.
@@ -175,13 +176,13 @@ class Outbox:
         """Return the entry of a message for SendMessageBatch."""
         entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.scheduled_at - now)}
         if send.tenant_id is not None:
-            entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
+            entry["MessageGroupId"] = str(send.tenant_id)  # fair queue: a burst does not delay other tenants
         if trace is not None:
             entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
         return entry
 
     def _whole_seconds(self, wait: timedelta) -> int:
-        """Round a delay at random, because SQS takes whole seconds. The mean of many delays stays the same."""
+        """Round a delay up or down at random, because SQS takes whole seconds. The mean stays the same."""
         return max(0, floor(wait.total_seconds() + self.random()))
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
@@ -192,12 +193,12 @@ class Outbox:
     def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
         """Send rows that a crash left unsent or that have become due, up to `each` per worker.
 
-        Superseded rows are marked without sending, because their receiver would drop them. Returns the number of sent
-        and superseded rows.
+        Superseded rows are marked as sent without being sent, because their receiver would drop them. Returns the
+        number of sent and superseded rows.
 
-        With `time_left`, no call starts that could exceed it. Rows younger than `created_before` are skipped, because
-        their creator is still sending them, unless they were delayed. Rows of a worker that cannot be sent do not use
-        up the limit of the others.
+        With `time_left`, no call starts that could exceed it. Rows created after `created_before` are skipped unless
+        they were delayed, because their creator may still be sending them. If a worker's rows cannot be sent, they do
+        not use up the limit of other workers.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -238,7 +239,7 @@ class Outbox:
 
 
 _NOT_CARRIED = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
-"""Characters that SQS does not accept, besides those that JSON escapes or PostgreSQL cannot store."""
+"""Characters that SQS rejects, apart from those that JSON escapes or PostgreSQL cannot store."""
 
 
 def _body(carried: Mapping[str, Any]) -> str:

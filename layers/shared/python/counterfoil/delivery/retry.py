@@ -1,4 +1,4 @@
-"""Retry policies: what follows a failed attempt. Pure."""
+"""Retry policies: decide what happens after a failed attempt. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,14 +22,14 @@ class Redeliver:
 
 @dataclass(frozen=True)
 class Park:
-    """Retry later with a new message, because this one has no receive left."""
+    """Retry later with a new message, because this one has no receives left."""
 
     at: datetime
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """Retry later with a new message, as the policy does."""
+    """Retry later with a new message, as always with `RequeuePolicy`."""
 
     at: datetime
 
@@ -40,15 +40,15 @@ class GiveUp:
 
     dlq_reason: str
     to_dead_letter_queue: bool
-    """Whether the message goes to the dead-letter queue, as after the last attempt."""
+    """Whether the message goes to the dead-letter queue. True only when attempts are exhausted."""
 
 
 Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_MESSAGES_PER_REVISION = 1000
 """Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Attempts and
-returns have separate limits. Other messages are sent by deferrals, and for work items parked without an attempt because
-they are early or no time is left. Deferrals of 10 minutes for an unavailable service reach the limit after a week."""
+returns have separate limits. The remaining messages come from deferrals, and from parking a work item because it is
+early or no time is left. Deferrals of 10 minutes for an unavailable service reach the limit after a week."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RedeliverPolicy:
     """Delays in seconds after the first, second, ... failed attempt. The last one repeats."""
     max_attempts: int = 3
     jitter: float = 1
-    """Seconds over which retries are spread whose delay a service chose. Other delays have no jitter."""
+    """Seconds over which retries are spread if a service chose the delay. Other delays have no jitter."""
     unknown_is_transient: bool = True
     """Whether errors outside the error tree are retried, up to `max_attempts`."""
 
@@ -106,7 +106,7 @@ class RequeuePolicy:
     jitter: float = 1
     cap: float = 300
     max_attempts: int = 6
-    """Limit of work items without a separate one."""
+    """Limit for work items that do not set their own."""
     unknown_is_transient: bool = False
     """Whether errors outside the error tree are retried."""
     delays: tuple[float, ...] = (300, 1800)
@@ -168,9 +168,9 @@ def redeliver_policy(settings: Settings) -> RedeliverPolicy:
 
 
 def requeue_policy(settings: Settings, worker: str) -> RequeuePolicy:
-    """Return the policy of a worker with a queue for retries.
+    """Return the policy of a worker with a retry queue.
 
-    A task can set its limit. A worker with RETRY_DELAYS has one retry after each of them.
+    A task can set its own limit. A worker in RETRY_DELAYS has one retry per delay.
     """
     waits = settings.retry_delays.get(worker)
     if waits is not None:

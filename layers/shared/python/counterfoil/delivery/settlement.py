@@ -1,4 +1,4 @@
-"""Settlement: commits the outcome of an attempt, and then decides about its message."""
+"""Settlement: commits the outcome of an attempt, then decides the disposition of its message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from counterfoil.errors import (
 MAX_ERROR_CHARS = 2000
 """Maximum length of a stored error."""
 ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
-"""Error type of pending work items whose attempts reach a lowered limit."""
+"""Error type of pending work items whose attempts already reach a limit that was lowered."""
 
 logger = Logger()
 
@@ -91,11 +91,11 @@ class Settlement:
     def complete_batch(
         self, attempts: Sequence[tuple[ReceivedMessage, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
     ) -> dict[UUID, Disposition]:
-        """Run attempts of one tenant and settle those with effects, in one transaction. Return their verdicts.
+        """Run attempts of one tenant and settle those with effects together. Return their dispositions.
 
         Raises:
             CounterfoilError, StaleClaimError: no attempt is settled.
-            Exception: neither, because `run` raised it.
+            Exception: `run` raised it; no attempt is settled.
         """
         ended: list[tuple[ReceivedMessage, Claim]] = []
 
@@ -117,7 +117,7 @@ class Settlement:
         return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in ended}
 
     def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
-        """Commit the decision of the retry policy about a failed attempt, before the message changes."""
+        """Commit the retry policy's decision about a failed attempt before its message is changed."""
         if isinstance(error, StaleClaimError):
             return self._unsettled(record, error)
         if isinstance(error, DeferredError):
@@ -154,7 +154,7 @@ class Settlement:
     def _deferred(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
 
-        Recursive loop detection of Lambda is off, so a work item that is deferred too often fails here.
+        Lambda's recursive loop detection is off, so a work item that is deferred too often fails here.
         """
         now = self._clock()
         due = max(error.until, now)
@@ -171,7 +171,7 @@ class Settlement:
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
 
-        try:  # a batch without threads waits for it
+        try:  # short, because a batch that cannot start threads waits for it
             self._commit(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
@@ -225,7 +225,7 @@ class Settlement:
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _note_end(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
-        """Record a success if its kind keeps all of them, or if it follows a failure."""
+        """Record a success if the kind records every success, or if it follows a failure."""
         if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
             self._note(connection, record, claim, outcome, self._clock())
 
@@ -267,7 +267,7 @@ class Settlement:
         return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
     def too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
-        """Fail an unclaimed work item that was parked MAX_SENDS times."""
+        """Fail an unclaimed work item that was parked MAX_MESSAGES_PER_REVISION times."""
         now = self._clock()
         error = _circling("It was early" if claim.answer is ClaimStatus.NOT_DUE else "The invocation was about to end")
 
@@ -286,7 +286,7 @@ class Settlement:
         return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
 
     def unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
-        """Record a message without work. If the work exists and its row is older, enqueue its current message."""
+        """Record a message with an unknown work item. If its row is older, enqueue its current message."""
         now = self._clock()
         detail = {"queue": queue, "message_id": record.message_id, **message.log_fields}
         sends: list[OutboxMessage] = []
@@ -415,7 +415,7 @@ def enqueued_current(
 ) -> list[OutboxMessage]:
     """Enqueue the current message of work whose row is older than `message`, with an audit entry.
 
-    Empty if there is no such row.
+    Returns an empty list if there is no such row.
     """
     send = sql.enqueue_current(connection, kind, message, now)
     if send is None:
@@ -435,7 +435,8 @@ def invalid_message_dead_letter(
 ) -> DeadLetter:
     """Return the dead letter of an unreadable message. Its id is UUIDv5 of queue and message id.
 
-    `body` is stored: the whole body, because there is no other copy, or that of `strip_payload` for our messages.
+    `body` is stored: the whole body, because there is no other copy, or for our own messages the result of
+    `strip_payload`.
     """
     raw = body.encode(errors="surrogatepass")
     readable = b"\x00" not in raw and raw.decode(errors="ignore") == body  # PostgreSQL cannot store NUL or surrogates

@@ -21,11 +21,11 @@ class ClaimStatus(StrEnum):
     """Status of a work item when a message claims it."""
 
     CLAIMED = "mine"
-    """Claimed: in-progress, one more attempt, a new token, a lease."""
+    """Claimed: the work item is in progress, with one more attempt, a new token and a lease."""
     ENDED = "ended"
     """Succeeded, failed, skipped, or the message is of an older revision or send number."""
     RUNNING = "running"
-    """A live lease elsewhere."""
+    """Another attempt has a lease that has not expired."""
     NOT_DUE = "early"
     """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
@@ -33,7 +33,7 @@ class ClaimStatus(StrEnum):
     LEASE_EXPIRED = "unsettled"
     """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
-    """The work does not exist, or its row is older than the message (`enqueue_current`)."""
+    """The work item does not exist, or its row is older than the message (`enqueue_current`)."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ def claim(
 ) -> dict[Message, Claim]:
     """Claim the work items of `messages`, each at most once, in one statement as the delivery role.
 
-    It also records the lost attempt before each claim. `max_attempts` is the default limit. With `look_only`, nothing
-    is claimed: MINE then means that a claim would succeed.
+    With `take_over`, it also records the lost attempt before each claim. `max_attempts` is the default limit. With
+    `look_only`, nothing is claimed: CLAIMED then means that a claim would succeed.
     """
     rows = connection.execute(
         kind.sql(_CLAIM),
@@ -152,8 +152,8 @@ RETURNING tenant_id, id, scheduled_at, revision, send_number
 def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> OutboxMessage | None:
     """Enqueue the current message of an unfinished work item whose row is older than `message`.
 
-    This happens if the database lost transactions in a restore or failover. The lost transaction acknowledged the
-    current message, so no other one exists. Returns None without such a row. The caller can then acknowledge
+    This happens if the database lost transactions in a restore or failover. The current message was acknowledged after
+    a lost transaction, so it no longer exists. Returns None if there is no such row. The caller can then acknowledge
     `message`, because a row that has changed since the claim has enqueued its message.
     """
     row = connection.execute(
@@ -177,7 +177,7 @@ _HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {cl
 
 
 def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
-    """Return True if the attempt with this token is running. None: it is stale or was not committed."""
+    """Return True if the attempt with this token is running, False if it is settled."""
     row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
 
@@ -229,7 +229,7 @@ def succeed(connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim,
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
-    """Settle a skipped attempt: status NULL with the reason, until a new revision. Raises as `succeed`."""
+    """Settle a skipped attempt: status NULL with the reason. Raises the same errors as `succeed`."""
     _end(connection, kind, [(claim_, reason)], status=None)
 
 
@@ -264,7 +264,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 
 
 def schedule_retry(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
-    """Settle a failed attempt whose message is redelivered at `due`. Raises as `succeed`."""
+    """Settle a failed attempt whose message is redelivered at `due`. Raises the same errors as `succeed`."""
     cursor = connection.execute(
         kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     )
@@ -283,7 +283,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_failed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, error: str, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Settle a failed attempt and enqueue a new message for `due`. Raises as `succeed`."""
+    """Settle a failed attempt and enqueue a new message for `due`. Raises the same errors as `succeed`."""
     row = connection.execute(
         kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     ).fetchone()
@@ -303,7 +303,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def release_attempt(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Defer an attempt without counting it, and enqueue a new message for `due`. Raises as `succeed`."""
+    """Defer an uncounted attempt; enqueue a message for `due`. Raises the same errors as `succeed`."""
     row = connection.execute(
         kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
@@ -323,7 +323,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_unclaimed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Park a work item that `claim` has only read in this transaction. Raises as `succeed`.
+    """Park a work item that `claim` only read in this transaction. Raises the same errors as `succeed`.
 
     An unsettled attempt remains recorded in its row.
     """
@@ -344,9 +344,9 @@ RETURNING {claim_token}, {claimed_at}, {error}
 
 
 def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
-    """Claim a work item of an unsettled attempt without starting another one. Raises as `succeed`.
+    """Claim a work item without starting another attempt. Raises the same errors as `succeed`.
 
-    A slow attempt can have been deferred in between; then an attempt is left, and the claim is stale.
+    If a slow attempt was deferred in between, an attempt is left and the claim is stale.
 
     Returns the claim, and the error of the last settled attempt.
     """
@@ -369,9 +369,9 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 
 def fail(
     connection: Connection, kind: WorkKind, claim_: Claim, failure: FailureDetails, now: datetime
 ) -> list[OutboxMessage]:
-    """Fail a work item: write its status, dead letter, audit entry and notification. Raises as `succeed`.
+    """Fail a work item: write its status, dead letter, audit entry and notification.
 
-    Returns the messages of work items that waited for its end.
+    Returns the messages of work items that waited for it to end. Raises the same errors as `succeed`.
     """
     message = claim_.message
     cursor = connection.execute(
@@ -433,7 +433,7 @@ def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, ended:
     )
 
 
-# The dead letter counts if the attempts were not recorded or have been deleted.
+# The dead letter is used if no attempts were recorded or they have been deleted.
 _HAS_FAILED = """
 SELECT coalesce(
     (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
@@ -486,8 +486,8 @@ def return_to_queue(
 ) -> list[OutboxMessage]:
     """Return a work item from the dead-letter queue to its queue.
 
-    The result is empty if this revision was returned `max_returns` times. Returns before the first attempt do not
-    count.
+    The result is empty if the claim is stale, or if this revision was returned `max_returns` times. Returns before the
+    first attempt do not count.
     """
     row = connection.execute(
         kind.sql(_RETURN),

@@ -46,9 +46,9 @@ class ParsedMessage:
     """Work items that a message names."""
 
     messages: Sequence[Message]
-    """Usually one. None: the message needs no action. Several: each gets its own message."""
+    """Usually one. If empty, the message needs no action. If there are several, each gets its own message."""
     register: Callable[[Connection, datetime], None] | None = None
-    """Inserts the work items of a message from outside. It runs before each claim."""
+    """Inserts the work items of an external message. It runs before each claim."""
 
 
 def read_message(body: str) -> ParsedMessage:
@@ -56,13 +56,13 @@ def read_message(body: str) -> ParsedMessage:
 
     Raises:
         InvalidMessageError: the body is invalid.
-        UnsupportedSchemaError: a deployment in progress writes a newer version than this process knows.
+        UnsupportedSchemaError: the message has a newer version, for example during a deployment.
     """
     return ParsedMessage([validate(Message, parse_json_body(body), _wrong)])
 
 
 def parse_json_body(body: str) -> dict[str, Any]:
-    """Parse the JSON object of a message and check its version. Raises as `read_message`."""
+    """Parse the JSON object of a message and check its version. Raises the same errors as `read_message`."""
     try:
         parsed = from_json(body)
     except (ValueError, TypeError):  # TypeError: a lone surrogate
@@ -116,7 +116,7 @@ class WorkKind:
     """SQL expression for the maximum number of attempts of a work item `t`: that of the policy by default."""
     envelope: LiteralString | None = None
     """Selects id and message body (a JSON object) of the work items `ids`; NULL if no message is enqueued. None: a
-    message only identifies its work item. Their `payload` is stored only in the row of the work item."""
+    message only identifies its work item. The `payload` of a body is stored only in the row of the work item."""
     waiting: LiteralString | None = None
     """Selects and locks the work items that can start when the work item `id` ends: id, and whether it was deferred.
     None: work items do not wait for others."""
@@ -137,7 +137,7 @@ class WorkKind:
 
     @cache  # noqa: B019  # few kinds and few statements
     def sql(self, template: LiteralString) -> bytes:
-        """Return a statement with the `{table}`, `{status}`, `{attempts}`, ... of this kind."""
+        """Return a statement with `{table}`, `{status}`, `{attempts}`, ... replaced for this kind."""
         return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
@@ -146,7 +146,7 @@ class WorkKind:
 
 
 WORK_KINDS: dict[str, WorkKind] = {}
-"""Registered kinds by worker. `counterfoil.kinds` imports all; a function has those of its imports."""
+"""Registered kinds by worker. `counterfoil.kinds` imports all; a function has only the kinds that it imports."""
 
 
 def register(kind: WorkKind) -> WorkKind:
@@ -242,7 +242,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def start_revision(
     connection: Connection, worker: str, ids: Sequence[UUID], now: datetime, *, scheduled_at: datetime | None = None
 ) -> list[OutboxMessage]:
-    """Begin a new revision of each work item in `ids` and enqueue its message.
+    """Start a new revision of each work item in `ids` and enqueue its message.
 
     It runs in the caller's transaction. Attempts, lease, delay and returns are reset. A new claim token makes attempts
     of the older revision stale. `scheduled_at` is the time to send the messages; default: now.
@@ -261,7 +261,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
-    """Enqueue messages for the pending work items of `ids` now, in the caller's transaction.
+    """Make the pending work items in `ids` due now and enqueue messages, in the caller's transaction.
 
     Earlier messages have an older send number, and receivers drop them.
     """
@@ -283,8 +283,8 @@ WHERE 'deferred' = (
 def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[OutboxMessage]:
     """Wake the work items that wait for the end of this one, in the transaction that ends it.
 
-    The row locks order this with a concurrent deferral, so that one of the two sees the other. A work item that waits
-    for a retry after a failure keeps its delay.
+    The row locks serialize this with a concurrent deferral, so that one of the two sees the other. A work item that
+    waits for a retry after a failure keeps its delay.
     """
     if kind.waiting is None:
         return []

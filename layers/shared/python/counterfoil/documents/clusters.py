@@ -37,20 +37,20 @@ class ClusterMatch:
 
     document_a_id: UUID
     document_b_id: UUID
-    score: Annotated[float, Field(description="In bits: log2 of the odds for it.")]
+    score: Annotated[float, Field(description="Match score in bits (log2 of the odds).")]
     confidence: str
     decided_by: str
     reasoning: str
     decided_at: datetime
     evidence: Annotated[Sequence[Step], Field(description="Result of each feature, in the order of scoring.")]
     question_about: Annotated[
-        UUID | None, Field(description="The document in the question to a language model; null if none decided.")
+        UUID | None, Field(description="Document about which a language model decided; null if none did.")
     ]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Shown part of the comparison of a cluster's documents (`variances.Result.record`)."""
+    """The returned part of a cluster's comparison (`three_way_match.Result.record`)."""
 
     outcome: str
     reasons: Sequence[str]
@@ -120,8 +120,8 @@ def show(
 ) -> ClusterDetail | None:
     """Return the cluster of a document, with at most `limit` documents after `after`.
 
-    None if the document is in no cluster. The id of a cluster is one of its documents, so an old id still leads to the
-    current cluster.
+    None if the document has no cluster. The id of a cluster is the id of one of its documents, so an old cluster id
+    still finds the current cluster.
     """
     row = connection.execute(_CLUSTER, {"tenant": tenant_id, "id": document_id}).fetchone()
     if row is None or row[0] is None:
@@ -202,9 +202,9 @@ Sort = Literal["oldest", "newest", "amount"]
 """`oldest` and `newest` sort by `waiting_since`, `amount` by the largest amount at stake in any currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
-"""Statuses of clusters that are not finished."""
+"""Statuses of unfinished clusters."""
 COUNTED = 1_000
-"""A status is counted up to here."""
+"""Maximum exact count of a status. Higher counts are COUNTED + 1."""
 _LAST = "\U0010ffff"
 
 
@@ -217,27 +217,27 @@ class ClusterSummary:
     status: ClusterStatus
     supplier: str | None
     order_numbers: Annotated[
-        Sequence[str], Field(description="Numbers of its purchase orders, otherwise those that its documents name.")
+        Sequence[str], Field(description="Numbers of its purchase orders; without any, those that its documents name.")
     ]
-    currency: Annotated[str | None, Field(description="Documents in other currencies do not count.")]
+    currency: Annotated[str | None, Field(description="Currency of the amounts; other documents do not count.")]
     ordered: Annotated[str | None, Field(description="null without a purchase order.")]
-    delivered: Annotated[str | None, Field(description="Quantities at ordered prices; null without a delivery.")]
+    delivered: Annotated[str | None, Field(description="Delivered quantities at ordered prices; null without any.")]
     billed: Annotated[str | None, Field(description="Invoices less credit notes; null without an invoice.")]
     at_stake: Annotated[
         str,
         Field(
-            description="Amount of the open variances; the whole invoice without an order or delivery, or if a "
-            "duplicate."
+            description="Amount of the open variances. A duplicate invoice, or one without an order or delivery, "
+            "counts in full."
         ),
     ]
-    waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, otherwise document.")]
+    waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, or else first document.")]
     documents: int
     reason: Annotated[str, Field(description="The most important reason for the status.")]
     is_computing: Annotated[bool, Field(description="Whether the cluster has changed since its comparison.")]
 
 
 Cursor = PageCursor | tuple[float, UUID]
-"""Position in a list, by the sort's own key."""
+"""Position in a list: time or amount at stake, and cluster id."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class ClusterFilter:
     supplier: str | None = None
     """Prefix of the supplier's name."""
     number: str | None = None
-    """Number of a document."""
+    """Number of a document in the cluster."""
     sort: Sort = "oldest"
 
 
@@ -342,7 +342,7 @@ def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
     return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
 
 
-# Assembled by PostgreSQL, so that numbers of documents are not parsed and formatted again.
+# Built in PostgreSQL, so that numbers in structured data are not parsed and formatted again.
 _CLUSTER_DATA = """
 WITH member AS (SELECT * FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
 SELECT (%(findings)s::jsonb || jsonb_build_object(

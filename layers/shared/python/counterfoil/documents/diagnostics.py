@@ -31,10 +31,10 @@ DEBOUNCE = timedelta(seconds=5)
 """Delay between the first request and the computation, so that further changes are included."""
 CHANGED = "The cluster has changed and will be compared again."
 
-# A pending cluster stays unchanged: its computation will see the writes of this transaction, because the row is locked
-# until then (ON CONFLICT also locks rows excluded by its condition). Otherwise a new revision starts, as in
-# `work.start_revision`: an attempt in progress has read old data, and its claim token becomes stale. Rows are locked in
-# the order of their ids, as in claims.
+# A pending cluster stays unchanged. Its computation will see the writes of this transaction, because the row is locked
+# until the commit (ON CONFLICT also locks rows that its condition excludes). Otherwise a new revision starts, as in
+# `work.start_revision`, because an attempt in progress has read old data. Its claim token becomes stale. Rows are
+# locked in the order of their ids, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
 WITH wanted AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
@@ -74,7 +74,7 @@ def enqueue_diagnostics(
     """Request the computation of clusters, in the transaction that changes them. Return messages to send.
 
     Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
-    contain `document_ids` now are included. A pending cluster is computed once.
+    now contain `document_ids` are included. A pending cluster is computed only once.
     """
     found = connection.execute(
         _REQUEST,
@@ -97,14 +97,15 @@ def enqueue_diagnostics(
 
 
 COMPARED_AT_ONCE = 500
-"""Maximum number of documents for a comparison while a person waits. The worker compares larger clusters."""
+"""Maximum number of documents that are compared while the caller waits. The worker compares larger clusters."""
 _STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
 
 
 def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: datetime) -> None:
-    """Compare a cluster and store the result immediately. The caller has locked and requested it.
+    """Compare a cluster and store the result immediately.
 
-    The worker compares it again: only the worker delivers the result, and only its claim excludes concurrent changes.
+    The caller must have locked the cluster and requested its computation. The worker compares it again, because only
+    the worker delivers the result, and only its claim excludes concurrent changes.
     """
     ((token, documents),) = connection.execute(_STORED, [cluster_id]).fetchall()
     if documents is None or documents > COMPARED_AT_ONCE:
@@ -168,10 +169,10 @@ WHERE tenant_id = %s ORDER BY created_at, id
 
 
 def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> DiagnosticsInput | None:
-    """Return a cluster's documents and decisions; None if there is no comparison.
+    """Return the inputs of a cluster's comparison; None if there are no documents to compare.
 
-    None also if it no longer exists. The statements may see different moments. This is safe because every change of the
-    cluster starts a new revision in its own transaction, and `write` then rejects the outdated result.
+    None also if the cluster no longer exists. The statements may see different snapshots. This is safe, because every
+    change of the cluster starts a new revision in the same transaction, and `write` then rejects the outdated result.
     """
     if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
         return None
@@ -231,13 +232,13 @@ _SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "at_stake"
 
 
 def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:
-    """Store the result of a cluster's comparison; None if there was nothing to compare.
+    """Store the result of a cluster's comparison. `result` is None if there was nothing to compare.
 
-    The claim token identifies the documents it was computed from, because every change of them takes a new token in its
-    own transaction. The row stays locked until the commit, so that no change can be committed concurrently.
+    The claim token shows whether the documents have changed, because every change takes a new token in the same
+    transaction. The row stays locked until the commit, so that no change can be committed concurrently.
 
     Raises:
-        StaleClaimError: the cluster has changed since it was read. The newer revision computes it.
+        StaleClaimError: the cluster has changed since it was read. The newer revision will compare it.
     """
     values = dict.fromkeys((*_SUMMARY, "outcome", "result", "cluster_status", "supplier_key", "order_numbers"))
     if result is not None:
@@ -252,5 +253,5 @@ def write(connection: Connection, cluster_id: UUID, token: int, result: Result |
         }
     written = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
     if written.rowcount == 0:
-        message = f"A newer claim than {token} exists on {cluster_id}"
+        message = f"Cluster {cluster_id} has a newer claim than {token}"
         raise StaleClaimError(message)

@@ -1,7 +1,7 @@
-"""Decisions of people to accept or dispute differences of a cluster.
+"""Decisions of reviewers to accept or dispute differences in a cluster.
 
-An accepted difference needs no further action. A disputed one stays open, whatever the tolerances are. Both are data
-for suggested tolerances (`tolerances`). Only differences between figures can be accepted. A missing order or a
+An accepted difference needs no further action. A disputed one stays open regardless of the tolerances. Suggested
+tolerances (`tolerances`) are derived from both. Only differences between figures can be accepted. A missing order or a
 duplicate invoice requires a change of documents.
 """
 
@@ -52,7 +52,7 @@ class DecisionResult:
     """Outbox messages to send after the commit."""
 
 
-_NOTHING = DecisionRejected("gone", "There is no such case, or it has not been computed.")
+_NOTHING = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
 _CASE = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
 _SAY = """
 INSERT INTO variance_decision
@@ -74,8 +74,8 @@ def say(  # decision, selection and context
     """Accept or dispute the selected differences of a cluster, either all or none.
 
     Without a selection, accepting applies to open differences, and disputing to all. Runs in the caller's tenant
-    transaction. The cluster is locked until it ends. The stored result shows the decision immediately. Diagnostics
-    computes and delivers the cluster after the commit.
+    transaction, which locks the cluster until it ends. The stored result shows the decision immediately. After the
+    commit, the diagnostics worker compares the cluster again and delivers the result.
     """
     row = connection.execute(_CASE, [cluster_id]).fetchone()
     if row is None:
@@ -98,7 +98,7 @@ def say(  # decision, selection and context
     for verdict in (said.get(_about(one)) for one in new):
         if verdict is not None and not who.may_replace(verdict.id):
             return DecisionRejected(
-                "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}): say that you supersede it, or leave it."
+                "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}). Supersede that decision explicitly."
             )
     shared = {"tenant": tenant_id, "word": word, "by": who.by, "reason": who.reason, "now": now}
     for one in new:
@@ -161,9 +161,9 @@ def _no_match(variances: Collection[Mapping[str, Any]], which: VarianceSelector)
             "This is not a difference between two figures. Change the documents instead of accepting or disputing it."
         )
     if which != VarianceSelector():
-        return "The case has no such difference."
+        return "The cluster has no such difference."
     others = [one["message"] for one in variances if _is_open(one, {})]
-    return " ".join(["The case has no open difference that can be accepted or disputed.", *others])
+    return " ".join(["The cluster has no open difference that can be accepted or disputed.", *others])
 
 
 _SELLERS = "SELECT id, type, received_at, structured_data FROM document WHERE id = ANY(%s)"
@@ -179,8 +179,8 @@ WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = A
 def labels(connection: Connection) -> Iterator[DecisionLabel]:
     """Yield the decisions about differences in the transaction's tenant, with each document's supplier.
 
-    An accepted difference counts while its cluster still has it, not after its documents have changed or moved. A
-    disputed one always counts.
+    An accepted difference counts only while its cluster still has it, because documents may change or move. A disputed
+    one always counts.
     """
     found = diagnostics.list_variance_decisions(connection)
     ids = list({verdict.about[0] for verdict in found})

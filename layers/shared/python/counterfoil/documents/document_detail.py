@@ -1,8 +1,7 @@
 """One document with its fields, progress and matches, and its history.
 
-The history comes from `work_attempt`, which stores attempts for 90 days: failed, deferred and lost ones, and the first
-success after a failure (of tasks, every success). Each function runs in a transaction of one tenant
-(`Database.tenant`).
+Attempts in the history come from `work_attempt`, which stores failed, deferred and lost attempts for 90 days, and the
+first success after a failure. Each function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ class DocumentField:
 
     path: str
     value: JsonValue
-    source: Annotated[str | None, Field(description="The way it was found; null where that was not kept.")]
+    source: Annotated[str | None, Field(description="How it was found, such as text:label; null if not stored.")]
     confidence: Annotated[float | None, Field(description="0 to 1.")]
     page: int | None
 
@@ -48,10 +47,10 @@ class Progress(DocumentStage):
 
 @dataclass(frozen=True)
 class DocumentMatch:
-    """A matched document, and the evidence."""
+    """A matched document, with the evidence."""
 
     document: DocumentSummary
-    score: Annotated[float, Field(description="In bits: log2 of the odds for it.")]
+    score: Annotated[float, Field(description="Match score in bits (log2 of the odds).")]
     confidence: str
     decided_by: str
     reasoning: str
@@ -61,7 +60,7 @@ class DocumentMatch:
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """A document extracted from the same file."""
+    """A document that was split off from a file with several documents."""
 
     id: UUID
     first_page: int
@@ -79,14 +78,14 @@ class DocumentDeadLetter:
 
 @dataclass(frozen=True)
 class DocumentSource:
-    """Mail or upload of the file."""
+    """Mail or upload that the file came from."""
 
     kind: str
     received_at: datetime
     sender: str | None
     subject: str | None
     spf: Annotated[
-        str | None, Field(description="Result of Amazon SES, such as pass or fail; null if the mail has none.")
+        str | None, Field(description="Result from Amazon SES, such as pass or fail; null if it reported none.")
     ]
     dkim: str | None
     dmarc: str | None
@@ -101,18 +100,18 @@ class Document(DocumentSummary):
     duplicate_uploads: Annotated[int, Field(description="Number of later files with the same content.")]
     last_duplicate_at: datetime
     source: DocumentSource
-    parent_id: Annotated[UUID | None, Field(description="The document that it was cut out of.")]
+    parent_id: Annotated[UUID | None, Field(description="Document from whose file it was split off.")]
     first_page: int | None
     last_page: int | None
-    parts: Annotated[Sequence[DocumentPart], Field(description=f"The first {MOST_PARTS} at most.")]
+    parts: Annotated[Sequence[DocumentPart], Field(description=f"At most the first {MOST_PARTS}.")]
     fields: Annotated[Sequence[DocumentField], Field(description="Fields of the header.")]
-    lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"The first {MOST_LINES} at most.")]
+    lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"At most the first {MOST_LINES}.")]
     lines_total: int
     progress: Sequence[Progress]
-    matches: Annotated[Sequence[DocumentMatch], Field(description=f"The strongest {MOST_EDGES} at most.")]
+    matches: Annotated[Sequence[DocumentMatch], Field(description=f"At most the {MOST_EDGES} strongest.")]
     matches_total: int
     dead_letters: Sequence[DocumentDeadLetter]
-    review: Annotated[str | None, Field(description="State of its review; null if it was never in doubt.")]
+    review: Annotated[str | None, Field(description="State of its review; null if it never needed one.")]
 
 
 _SHOW = """
@@ -140,7 +139,7 @@ _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)
 
 
 def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document | None:
-    """Return one document of the tenant."""
+    """Return a document of the tenant; None if it does not exist."""
     about = {"tenant": tenant_id, "id": document_id}
     summaries = document_list.of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, about).fetchone()
@@ -183,9 +182,9 @@ def _progress(stages: Sequence[DocumentStage], tries: Sequence[Any]) -> Iterator
 def _fields(
     data: Mapping[str, Any], evidence: Mapping[str, Any]
 ) -> tuple[list[DocumentField], list[list[DocumentField]]]:
-    """Return the fields of a document, line items separately.
+    """Return the fields of a document, and those of its line items separately.
 
-    Evidence is by path, `*` if all have the same.
+    `evidence` is by path. `*` is the evidence of all other fields.
     """
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
     rest = {name: value for name, value in data.items() if name != "line_items"}
@@ -299,11 +298,11 @@ class DocumentEvent:
     """An event of a document or its work items."""
 
     at: Annotated[
-        datetime, Field(description="Time of its end; of running work, its start; of due work, the earliest start.")
+        datetime, Field(description="End time; for running work, the start; for due work, the earliest start.")
     ]
     kind: Kind
     outcome: str
-    actor: Annotated[str, Field(description="The worker, the person, or the model.")]
+    actor: Annotated[str, Field(description="Worker, person or model.")]
     started_at: datetime | None = None
     revision: int | None = None
     attempt: Annotated[int | None, Field(description="Number of the attempt.")] = None
@@ -322,7 +321,7 @@ FROM unnest(%(workers)s::text[], %(works)s::uuid[]) AS about (worker, id)
 JOIN work_attempt t ON t.work_id = about.id AND t.worker = about.worker
 ORDER BY t.ended_at DESC, t.id DESC LIMIT %(most)s
 """
-# Attempts in progress and deferred ones.
+# Attempts in progress, and scheduled ones.
 _NOW = """
 WITH work AS (
     SELECT 'acquisition' AS worker, status, claimed_at, next_attempt_at, revision, attempts FROM acquisition_job
@@ -412,10 +411,7 @@ WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(mo
 
 
 def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[DocumentEvent]:
-    """Return the events of a document, oldest first, at most MAX_EVENTS of each kind.
-
-    Actions on its dead letters are in the history of each dead letter.
-    """
+    """Return the events of a document and its dead letters, oldest first, at most MAX_EVENTS of each kind."""
     works = work_items_of(connection, tenant_id, document_id)
     asked = {
         "id": document_id,

@@ -1,8 +1,7 @@
-"""Pages of a tenant's documents, newest first, by stage, type, time and words.
+"""Pages of a tenant's documents, newest first, filtered by stage, type, time and words.
 
-A page walks along an index from its cursor and reads a limited number of documents. Its cost grows neither with the
-number of documents nor with the share that does not match. Each function runs in a transaction of one tenant
-(`Database.tenant`).
+A page scans an index from its cursor and reads a limited number of documents. Its cost depends neither on the number of
+documents nor on the share that does not match. Each function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ RARE = 1_000
 MAX_WORDS = 8
 """Maximum number of words in a search. Further words are ignored."""
 MAX_ID_MATCHES = 500
-"""Documents of one number that a search finds."""
+"""Maximum number of documents that a search by number finds, per type and spelling."""
 
 _PLACES = {
     **dict.fromkeys(["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND"], 0),
@@ -49,18 +48,18 @@ class DocumentStage:
 
     stage: StageName
     state: Annotated[StageState, Field(description="none: this stage does not apply; skipped: it found nothing to do.")]
-    reason: Annotated[str | None, Field(description="Why, in a sentence; of a failure, the error.")]
+    reason: Annotated[str | None, Field(description="Reason in a sentence; for a failure, the error.")]
 
 
 @dataclass(frozen=True)
 class Total:
     """Total of a document: gross if stated, else net."""
 
-    amount: Annotated[str, Field(description="As it is stated, a decimal number.")]
+    amount: Annotated[str, Field(description="Decimal number, as stated.")]
     minor: Annotated[
         int | None,
         Field(
-            description="In the currency's smallest unit (ISO 4217); null where no currency is stated, or more digits."
+            description="In the currency's smallest unit (ISO 4217); null without a currency or for fractions of it."
         ),
     ]
     currency: str | None
@@ -72,7 +71,7 @@ class DocumentSummary:
 
     id: UUID
     tenant: str
-    type: Annotated[str | None, Field(description="null until it was read.")]
+    type: Annotated[str | None, Field(description="null until extracted.")]
     number: str | None
     date: str | None
     seller: str | None
@@ -84,19 +83,17 @@ class DocumentSummary:
     cluster_status: Annotated[
         ClusterStatus | None,
         Field(
-            description="null until its cluster was compared; needs-review if it names no party and was not matched."
+            description="null until its cluster is compared; needs-review if it has no supplier and was not matched."
         ),
     ]
     missing: Annotated[
         tuple[str, ...],
-        Field(description="Expected facts that were not read: number, date, supplier, buyer, total."),
+        Field(description="Expected fields that were not found: number, date, supplier, buyer, total."),
     ]
     stages: tuple[DocumentStage, ...]
     dead_letter: Annotated[
         UUID | None,
-        Field(
-            description="Dead letter of a file that failed before it became a document. `id` then names no document."
-        ),
+        Field(description="Dead letter of a file that failed in acquisition. In this case, `id` is not a document id."),
     ]
 
 
@@ -114,7 +111,7 @@ class DocumentFilter:
 
     @property
     def is_selective(self) -> bool:
-        """Return whether the filters may exclude documents of the requested time."""
+        """True if the filters may exclude documents within the time range."""
         return self.type is not None or self.stage is not None
 
 
@@ -304,15 +301,15 @@ def page(
     limit: int,
     after: PageCursor | None = None,
 ) -> DocumentListPage:
-    """Return at most `limit` documents after `after`, and files that failed before they became a document.
+    """Return at most `limit` documents after `after`, including files that failed in acquisition.
 
-    With `text`, these match: documents with this number, however it is written; documents and files whose names contain
-    all of its words; the document with this id.
+    `text` selects documents with this number in any spelling, documents whose file name and party names contain all its
+    words, failed files whose name contains them, and the document with this id.
     """
     documents, following = _documents(connection, tenant_id, wanted, text, limit, after)
     files = _failed_files(connection, tenant_id, wanted, text, limit, after)
     merged = sorted([*documents, *files], key=_place, reverse=True)
-    if following is not None:  # older documents may come before older files
+    if following is not None:  # documents that were not read yet may be newer than older files
         merged = [one for one in merged if _place(one) >= following]
     return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, following)
 
@@ -342,9 +339,9 @@ def _failed_files(
     limit: int,
     after: PageCursor | None,
 ) -> list[DocumentSummary]:
-    """Return the next `limit` + 1 failed files whose dead letter is stored.
+    """Return the next `limit` + 1 failed files whose dead letter is not purged.
 
-    They have no type, and only their stage `source` has begun.
+    They have no type, and only their stage `source` has started.
     """
     if wanted.type is not None or (wanted.stage and _FILE_STATES.get(wanted.stage, "none") != wanted.state):
         return []
@@ -393,7 +390,7 @@ def _documents(
         if until is None or len(more) > limit:
             break
     merged = sorted({one.id: one for one in (*found, *more)}.values(), key=_place, reverse=True)
-    if until is not None:  # older items may be among documents that were not scanned
+    if until is not None:  # documents that were not scanned yet may be newer than older results
         merged = [one for one in merged if _place(one) >= until]
     return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, until)
 

@@ -1,8 +1,8 @@
-"""Erases documents: their rows and names at once, their files within a minute.
+"""Erases documents: their rows and names immediately, their files within a minute.
 
-A file is erased with the last document that needs it: a mail with the last of its attachments, a bundle with the whole.
-Which objects to erase is stored with the transaction, and the watchdog erases every version of them (`objects`). The
-audit trail keeps the fact under the document's id.
+A file is erased with the last document that needs it: a mail or archive with its last document, a bundle with the
+document of the whole file. The transaction stores the objects to erase, and the watchdog erases all their versions
+(`objects`). The audit trail keeps an entry with the document's id.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from counterfoil.documents.kinds import ACQUISITION, BY_WORKER
 from counterfoil.documents.removal import DeletionResult, delete_document
 
 LONGEST_ATTEMPT = timedelta(minutes=20)
-"""Longer than a function runs. A stale attempt may write objects until then, but no rows."""
+"""Upper limit of an attempt's duration. Until then, a stale attempt may still write objects, but no rows."""
 _JOBS = ("ingestion", "matching")
 """Workers whose dead letters about a document are erased with it."""
 
@@ -44,10 +44,10 @@ _ERASE_DEAD_LETTERS = "SELECT erase_dead_letters(%s)"
 def erase(
     connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, *, by: str, reason: str | None = None
 ) -> Erasure | None:
-    """Erase a document in the caller's transaction, which is the tenant's. None without such a document.
+    """Erase a document in the caller's tenant transaction; None if it does not exist.
 
-    A document that was deleted or replaced before is erased, too. `by` is written to the audit trail, and the hash of
-    `reason`. The transaction keeps the tenant's matching lock to its end.
+    A document that was already deleted or replaced is erased as well. The audit entry has `by` and the hash of
+    `reason`. The transaction holds the tenant's matching lock until it ends.
     """
     removal = delete_document(connection, tenant_id, document_id, now, by=by, erase=True)
     if removal is None:

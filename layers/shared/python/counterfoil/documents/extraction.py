@@ -32,7 +32,7 @@ SPLIT_CHANGED = (
 
 @dataclass(frozen=True)
 class ExtractionTools:
-    """Services and time limit of one extraction. Without services, rules read the text layer alone."""
+    """Services and time limit of one extraction. Without services, only rules read the text layer."""
 
     ocr: CachedOcr | None = None
     llm: CachedLlm | None = None
@@ -53,14 +53,14 @@ def extract(
 ) -> ExtractionResult:
     """Extract the structured data of a file, outside any transaction.
 
-    A file that has no data is not an error: the result has a reason. With `text_only`, XML inside a PDF is ignored. A
-    part of a file (`is_part`) is not split again. `earlier_parts` are first and last pages of an earlier split. If
-    the new split does not contain them, the file is not read.
+    A file without data is not an error: the result has a reason. With `text_only`, XML inside a PDF is ignored. A part
+    of a file (`is_part`) is not split again. `earlier_parts` are the first and last pages of the parts of an earlier
+    split. If the new split does not contain them, the file is not read.
 
     Raises:
         InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ`.
         ParserError: the process that parses files failed.
-        CounterfoilError: OCR, the language model or the database failed, as they do.
+        CounterfoilError: raised by OCR, the language model or the database.
     """
     check_size(len(content))
     read = parsers.read(content, tools.deadline.check, text_only=text_only)
@@ -99,7 +99,7 @@ def _without_reading(
     if len(split.parts) < 2:
         return None
     if kind is FileKind.IMAGE:
-        reason = f"The image holds {len(split.parts)} documents; send them as a PDF, which is taken apart."
+        reason = f"The image contains {len(split.parts)} documents. Send them as a PDF, which can be split."
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     return ExtractionResult(DocumentType.OTHER, "none", None, split.summary, split=split)
 
@@ -110,7 +110,7 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
 
 
 def _read(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
-    """Read one document from its pages. A language model that fails decides nothing."""
+    """Read one document from its pages. If the model cannot answer, only the rules count."""
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
@@ -131,9 +131,9 @@ def _read(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
 def _ask(
     llm: CachedLlm, deadline: Deadline, pages: Recognition, found: ReadFields | None
 ) -> tuple[LlmExtraction, Grounding]:
-    """Return the model's answer and the grounds to check it.
+    """Return the model's answer, and the grounding to verify it.
 
-    The answer has no line items if the rules are sure of theirs.
+    The answer has no line items if those of the rules add up to the net total.
     """
     grounds = Grounding(pages.pages)
 
@@ -219,7 +219,7 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
 def _evidence_as_json(evidence: Evidence, sure: float | None) -> dict[str, Any]:
     """Return evidence as JSON.
 
-    Its source `text:label` is a text layer, and `ocr:label` is OCR with confidence `sure`.
+    Its source starts with `text:` for a text layer, or with `ocr:` for OCR with the confidence `sure`.
     """
     where = "text" if sure is None else "ocr"
     confidence = evidence.confidence * (1.0 if sure is None else sure)

@@ -30,14 +30,14 @@ PREFIX = "uploads/"
 INBOX = "inbox/"
 """Prefix of received mail, under any key."""
 UNVERSIONED = "null"
-"""Version id of every object that was stored while its bucket had no versioning."""
+"""Version id of objects that were stored while the bucket had no versioning."""
 _DECEPTIVE = re.compile(f"[{DECEPTIVE}]")
 
 
 def file_name(key: str) -> str:
     """Return the displayed name of an object's file: the end of its key without control characters.
 
-    They become U+FFFD. With U+202E before it, `fdp.exe` would look like a PDF.
+    These become U+FFFD, because with a preceding U+202E, `fdp.exe` would be shown as `exe.pdf`.
     """
     return _DECEPTIVE.sub("\N{REPLACEMENT CHARACTER}", key.rsplit("/", 1)[-1])
 
@@ -49,15 +49,16 @@ class Upload:
     bucket: str
     key: str
     sequencer: str | None
-    """None if the object was found in the bucket and no event of it was read."""
+    """None if the object was found in a listing, without an event."""
     size: int
     version: str | None = None
 
     @property
     def job_id(self) -> UUID:
-        """UUIDv5 of bucket, key and version, so that an event and a listing of the object name the same job.
+        """UUIDv5 of bucket, key and version.
 
-        An object without a version has the event's sequencer instead.
+        The event and a listing of an object result in the same job. Without a version, the event's sequencer is used
+        instead.
         """
         unique = self.sequencer if self.version in {None, UNVERSIONED} else self.version
         return uuid5(JOB_NAMESPACE, f"acquisition/{self.bucket}/{self.key}/{unique}")
@@ -73,7 +74,7 @@ def read_event(body: str) -> ParsedMessage:
     """Read a message of the acquisition queue: an S3 notification, or a message from the outbox.
 
     Raises:
-        InvalidMessageError, UnsupportedSchemaError: as `read_message`.
+        InvalidMessageError, UnsupportedSchemaError: see `read_message`.
     """
     try:
         event = from_json(body)
@@ -86,7 +87,7 @@ def read_event(body: str) -> ParsedMessage:
     try:
         records = event.get("Records", [])
         if not isinstance(records, list):
-            raise TypeError("Records is a list")
+            raise TypeError("Records must be a list")
         uploads = [_upload(record) for record in records if _created(record)]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise InvalidMessageError("The S3 event has no readable bucket, key, sequencer or size") from None
@@ -97,20 +98,20 @@ def read_event(body: str) -> ParsedMessage:
 def _created(record: dict[str, Any]) -> bool:
     name = record["eventName"]
     if not isinstance(name, str):
-        raise TypeError("The name of an event is a text")
+        raise TypeError("eventName must be a string")
     return name.startswith("ObjectCreated:")
 
 
 def _upload(record: dict[str, Any]) -> Upload:
     entity = record["s3"]
     thing = entity["object"]
-    # S3 writes keys as HTML forms do: a plus for a space, UTF-8 in percent signs.
+    # S3 encodes keys like HTML forms: a plus for a space, percent-encoded UTF-8.
     key = unquote_plus(thing["key"], errors="strict")
     version = thing.get("versionId")
     size = int(thing.get("size", 0))
     texts = [entity["bucket"]["name"], key, thing["sequencer"], *([] if version is None else [version])]
     if not all(isinstance(text, str) and "\x00" not in text for text in texts) or not 0 <= size < 2**63:
-        raise ValueError("Not what S3 writes")
+        raise ValueError("Invalid S3 event record")
     return Upload(entity["bucket"]["name"], key, thing["sequencer"], size, version)
 
 
@@ -163,7 +164,7 @@ def register_uploads(connection: Connection, uploads: Sequence[Upload], now: dat
     """Insert the jobs of `uploads`, as the delivery role.
 
     An existing job gets its tenant if that was created later, and the sequencer of an event that arrives after a
-    listing. Nothing else of it changes. An upload for an erased tenant does not become a job: its object is erased.
+    listing. Nothing else changes. An upload for an erased tenant does not become a job, and its object is erased.
     """
     values = {
         "ids": [upload.job_id for upload in uploads],
@@ -209,7 +210,7 @@ def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
 def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
     """Create the job of each tenant of a mail and enqueue its message, as the delivery role.
 
-    An existing job stays.
+    An existing job stays unchanged.
     """
     ids = [tenant_job_id(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
@@ -249,9 +250,9 @@ class FetchedFile:
 
 
 def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
-    """Download a file in pieces.
+    """Download a file in chunks.
 
-    `keep` receives the first one, and returns whether to keep the content.
+    `keep` receives the first chunk, and returns whether to keep the content.
 
     Raises:
         InvalidDocumentError: it is empty or too large.
@@ -277,7 +278,7 @@ def read_header(file: File) -> bytes:
 
 def read(file: File) -> bytes:
     """Return the content of a file. Raises the same errors as `fetch`."""
-    content = io.BytesIO()  # releases its bytes at the end, while a join would hold them twice
+    content = io.BytesIO()  # its getvalue() does not copy, while joining chunks would
     for chunk in _chunks(file):
         content.write(chunk)
     return content.getvalue()
@@ -302,7 +303,7 @@ LONGEST_NAME = 255
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
 _NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
-"""Paths, control characters, and the variable that S3 replaces by the sender's file name."""
+"""Paths, control characters, and the variable that S3 replaces with the sender's file name."""
 
 
 @dataclass(frozen=True)
@@ -319,11 +320,11 @@ class UploadForm:
 def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) -> UploadForm:
     """Return a form for one file of 1 to MAX_FILE_BYTES bytes, valid for VALID_SECONDS.
 
-    `tenant` is a slug; None for a mail. Each form has its own key, so that files of one name never replace each other.
-    S3 checks size and key.
+    `tenant` is a slug; None for a mail. Each form has its own key, so that files with the same name never replace each
+    other. S3 enforces size and key.
 
     Raises:
-        RejectedRequestError: the name is not a file name.
+        RejectedRequestError: the name is not a valid file name.
         ServiceUnavailableError: no credentials are available for the signature.
     """
     if not 1 <= len(file_name) <= LONGEST_NAME or _NO_NAME.search(file_name):
@@ -332,7 +333,7 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
     if not 0 < _bytes(key) <= MAX_KEY_CHARS:
-        raise RejectedRequestError("file_name is too long for S3, or is no valid Unicode: shorten or rename it")
+        raise RejectedRequestError("file_name is too long for S3 or is not valid Unicode: shorten or rename it")
     with aws.translate_errors():
         post = aws.client("s3").generate_presigned_post(
             Bucket=bucket,

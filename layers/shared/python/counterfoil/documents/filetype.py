@@ -1,4 +1,4 @@
-"""File types, dialects of e-invoices and the size limit of files. Content decides, never a name."""
+"""File types, e-invoice dialects and the size limit of files. Names are ignored."""
 
 import codecs
 import re
@@ -14,7 +14,7 @@ _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!--|!DOCTYPE|[A-Za-z_:\
 _XML_START_UTF16 = re.compile(
     rb"\xff\xfe(?:[ \t\r\n]\x00)*<\x00|\xfe\xff(?:\x00[ \t\r\n])*\x00<|<\x00\?\x00|\x00<\x00\?"
 )
-_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # XML's parsers refuse it, and say why
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the XML parser rejects it with a reason
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
 _IMAGE = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II[*+]\x00|MM\x00[*+]|BM.{4}\x00{4}|RIFF.{4}WEBP|.{4}ftyp(?:hei|hev|mif|avif)",
@@ -24,7 +24,7 @@ _ZIP_START = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 class FileKind(StrEnum):
-    """The kind of a file. What no rule knows is `UNKNOWN`, HTML among it."""
+    """Type of a file. `UNKNOWN` includes HTML."""
 
     PDF = "pdf"
     XML = "xml"
@@ -37,13 +37,13 @@ class Dialect(StrEnum):
     """The vocabulary of an XML document."""
 
     UBL = "ubl"
-    """OASIS Universal Business Language 2.x, XRechnung and Peppol among it."""
+    """OASIS Universal Business Language 2.x, including XRechnung and Peppol."""
     CII = "cii"
     """UN/CEFACT Cross Industry Invoice D16B and later: Factur-X, ZUGFeRD 2, XRechnung."""
     ZUGFERD_1 = "zugferd-1"
     """ZUGFeRD 1.0 and its release candidate, older forms of the Cross Industry Invoice."""
     ORDER_X = "order-x"
-    """UN/CEFACT Cross Industry Order as Order-X uses it."""
+    """UN/CEFACT Cross Industry Order, as used by Order-X."""
     FATTURAPA = "fatturapa"
     """The Italian FatturaPA, versions 1.0 to 1.2."""
     OTHER = "other"
@@ -51,7 +51,7 @@ class Dialect(StrEnum):
 
 
 def recognize(content: bytes) -> FileKind:
-    """Tell the kind of a file from its first bytes."""
+    """Return the type of a file, detected from its first bytes."""
     head = content[:_PDF_HEADER_WITHIN]
     if _HTML_START.match(head):
         return FileKind.UNKNOWN
@@ -90,10 +90,10 @@ ROOTS = (
     (r"\{urn:un:unece:uncefact:data:SCRDMCCBDACIOMessageStructure:\d+\}\w+", Dialect.ORDER_X),
     (r"\{http://[^}]*/(?:fatture|fatturapa)/v[\d.]+\}FatturaElettronica", Dialect.FATTURAPA),
 )
-"""The root elements of the vocabularies that are read, as patterns of {namespace}name."""
+"""Root elements of the supported vocabularies, as patterns of {namespace}name."""
 
 
 def recognize_dialect(root: etree._Element) -> Dialect:
-    """Tell the vocabulary of an XML document from the namespace and name of its root element."""
+    """Return the vocabulary of an XML document, detected from the namespace and name of its root element."""
     tag = str(root.tag)
     return next((dialect for pattern, dialect in ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)

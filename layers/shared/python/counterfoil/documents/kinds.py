@@ -1,4 +1,4 @@
-"""Work items of documents."""
+"""Kinds of work items for documents."""
 
 from typing import LiteralString
 

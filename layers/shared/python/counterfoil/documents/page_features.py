@@ -167,7 +167,7 @@ class TypeMention:
 
 @dataclass(frozen=True)
 class PagePlace:
-    """`Page 2 of 3`."""
+    """Printed page number, such as `Page 2 of 3`."""
 
     place: int
     count: int | None

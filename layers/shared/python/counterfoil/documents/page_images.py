@@ -1,7 +1,7 @@
 """Pages of documents' files as images, and sizes of images: bounded in pixels, bytes, memory and time.
 
-`render_page` is for the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium read
-files that anyone may send: a crash or an endless page does not end the caller.
+`render_page` runs in the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium parse
+untrusted files. A crash or an endless page must not affect the caller.
 """
 
 import io
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_BYTES = 4_000_000
-"""Limit of a page for the browser: a response of Lambda has 6 MB, and base64 takes a third more."""
+"""Limit of a page for the browser: a Lambda response may have 6 MB, and base64 adds a third."""
 MAX_PIXELS = 50_000_000
 """Limit of an image that is returned unchanged: a page of A4 at 600 dots per inch has 35 million."""
 MAX_DECODED_PIXELS = 100_000_000
-"""Limit of an image that is decoded, in 400 MB of memory."""
+"""Limit of an image that is decoded, which takes 400 MB of memory."""
 MAX_PAGES = 1000
 """Limit of a TIFF."""
 MAX_OCR_BYTES = 10 * 1024 * 1024
@@ -31,12 +31,12 @@ MAX_OCR_BYTES = 10 * 1024 * 1024
 SMALLEST_PAGE = 496
 """Pixels of the shorter side of A4 at 60 dots per inch: fewer are not readable."""
 SIDES = (1800, 1300, 900)
-"""Pixels of the longer side: of A4, 154, 111 and 77 dots per inch. The first one within `MAX_BYTES` is used."""
+"""Pixels of the longer side: 154, 111 and 77 dots per inch for A4. The first size within `MAX_BYTES` is used."""
 MAX_SCALE = 5.0
 """Pixels per point: limits the enlargement of small PDF pages."""
 LIMITS = Limits(cpu_seconds=10, seconds=14, answer_bytes=MAX_BYTES)
 VERSION = "2"
-"""Changes when the same file gives other bytes."""
+"""Change it when the same file results in different bytes."""
 
 PAGE_FORMATS = ("PNG", "JPEG", "TIFF")
 """Formats of scanned pages."""
@@ -47,11 +47,11 @@ _STRETCH = (0.25, 4.0)
 
 
 class RenderError(RejectedRequestError):
-    """A file has no pages that could be shown, or this page cannot be shown."""
+    """The file has no pages to show, or this page cannot be rendered."""
 
 
 class PageNotFoundError(RejectedRequestError):
-    """A file has fewer pages."""
+    """The file has fewer pages."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,17 @@ def render_page(content: bytes, number: int) -> PageImage:
     return PageImage(frame.content or content, media_type, pages)
 
 
-_GAVE_UP = (
-    "This page cannot be shown: it takes more time or memory than is given to it, or what reads it failed over it."
-)
+_GAVE_UP = "This page cannot be shown: it needs too much time or memory, or it crashes the renderer."
 _PROBLEMS = {
     "damaged": "This page cannot be shown: the file is damaged or encrypted.",
-    "form": "This page cannot be shown: it is in a form of image that is not known here.",
+    "form": "This page cannot be shown: its image format is not supported.",
     "large": f"This page cannot be shown: it has more than {MAX_DECODED_PIXELS // 1_000_000} million pixels.",
-    "format": "The file is an image in a form that cannot be shown: PDF, JPEG, PNG and TIFF can.",
+    "format": "This image format cannot be shown. Supported formats: PDF, JPEG, PNG and TIFF.",
 }
 _UNSHOWABLE = {
     FileKind.XML: "The file is XML and has no pages. See the document's fields.",
     FileKind.ZIP: "The file is an archive or an office document, and its pages cannot be shown.",
-    FileKind.UNKNOWN: "The file is of an unknown kind, and has no pages that could be shown.",
+    FileKind.UNKNOWN: "The file type is unknown, so its pages cannot be shown.",
 }
 
 
@@ -136,7 +134,7 @@ def render_pdf(content: bytes, number: int) -> Rendered:
 
 
 def render_image(content: bytes, number: int) -> Rendered:
-    """Return a page of an image as a PNG, or a small JPEG or PNG as it is."""
+    """Return a page of an image as a PNG, or a small JPEG or PNG unchanged."""
     from PIL import Image
 
     pages = page_sizes(content)
@@ -151,7 +149,7 @@ def render_image(content: bytes, number: int) -> Rendered:
         raise
     except Image.DecompressionBombError:
         return Rendered("large", len(pages))
-    except Exception:  # noqa: BLE001  # Pillow's plugins raise many kinds over damaged files
+    except Exception:  # noqa: BLE001  # Pillow's plugins raise arbitrary errors for damaged files
         return Rendered("damaged", len(pages))
 
 
@@ -230,7 +228,7 @@ def is_small(content: bytes) -> bool:
 @contextmanager
 def _opened(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[Image.Image]":
     """Open an image without decoding it."""
-    from PIL import Image, TiffImagePlugin  # noqa: F401  # without its plugin, a TIFF has Pillow import them all
+    from PIL import Image, TiffImagePlugin  # noqa: F401  # without it, Pillow imports all plugins for a TIFF
 
     Image.MAX_IMAGE_PIXELS = MAX_DECODED_PIXELS
     with warnings.catch_warnings():
@@ -245,14 +243,14 @@ def _opened(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterato
 
 
 def _stretch(image: "Image.Image") -> float:
-    """Return how much higher than wide a pixel is: 204 by 98 dots per inch are usual for a fax."""
+    """Return the height of a pixel divided by its width. A fax usually has 204 by 98 dots per inch."""
     across, down = map(float, image.info.get("dpi", (1, 1))) if image.format == "TIFF" else (1.0, 1.0)
     stretch = across / down if down else 1.0
     return stretch if _STRETCH[0] <= stretch <= _STRETCH[1] else 1.0
 
 
 def _resizable(image: "Image.Image") -> "Image.Image | None":
-    """Return the image upright in a mode that can be resized; None for numbers without a known range."""
+    """Return the image upright in a mode that can be resized; None for pixel values without a known range."""
     from PIL import ImageOps
 
     if image.mode in {"I", "F"}:
@@ -295,7 +293,7 @@ def _smallest(drawn: "Iterator[Image.Image]", pages: int) -> Rendered:
 
 
 def _png(image: "Image.Image") -> bytes:
-    """Encode an image: with one channel if none of its pixels has a color."""
+    """Encode an image as PNG, with one channel if it has no colors."""
     if image.mode == "RGB":
         red, green, blue = (channel.tobytes() for channel in image.split())
         if red == green == blue:

@@ -80,9 +80,9 @@ def _shared(content: bytes) -> io.BufferedReader:
 
 
 class _Reader(PdfReader):
-    """A pypdf reader that matches object headers with one expression.
+    """A pypdf reader that matches object headers with one regular expression.
 
-    pypdf reads the header of every object in the file when it opens it, byte by byte.
+    pypdf reads the headers of all objects when it opens a file, and is slow because it does so byte by byte.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -107,7 +107,7 @@ def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
         raise InvalidDocumentError(message, code="empty_pdf")
     files = list(islice(_embedded_files(reader), MAX_EMBEDDED_FILES + 1))
     if len(files) > MAX_EMBEDDED_FILES:
-        message = f"The PDF has more than {MAX_EMBEDDED_FILES} embedded files; send them apart."
+        message = f"The PDF has more than {MAX_EMBEDDED_FILES} embedded files; send them separately."
         raise InvalidDocumentError(message, code="too_many_attachments")
     return [EmbeddedXml(name, file.content) for name, file in files if name.casefold().endswith(".xml")]
 

@@ -7,10 +7,10 @@ are matched again. Their clusters get new ids and are computed again, and destin
 progress loses its claim with the row and changes nothing. The file stays in S3, because other documents may come from
 it and accounting must keep it. `erasure` deletes both.
 
-A replacement gives a new document to a new file, because matches, cached answers and deliveries belong to the old
-content. It has three steps, each in a transaction with its cause. The intention is stored before the file is uploaded.
-The acquisition of the file appoints the document that the file becomes. The ingestion that extracts this document
-removes the old one, so that no reader sees both. If the new file cannot be extracted, the old document stays.
+A replacement creates a new document for a new file, because matches, cached answers and deliveries belong to the old
+content. It has three steps, each in the transaction of its cause. The request is stored before the file is uploaded.
+The acquisition of the file sets its document as the successor. The ingestion that extracts the successor removes the
+old document, so that no reader sees both. If the new file cannot be extracted, the old document stays.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.webhooks.destinations import enqueue
 
 _JOBS = ("ingestion", "matching")
-"""Queues whose work items are deleted with a document."""
+"""Workers whose work items are deleted with a document."""
 REASON = "A document that it was matched with, or could have been, was removed."
 
 
@@ -40,9 +40,9 @@ class DeletionResult:
     documents: tuple[UUID, ...]
     """The document and the parts extracted from it."""
     kept: tuple[UUID, ...]
-    """Parts that another file contains as well, and that belong to it now."""
+    """Parts that now belong to another file with the same content."""
     rematched: int
-    """Number of re-matched documents."""
+    """Number of documents that are matched again."""
     sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
@@ -114,9 +114,9 @@ def request_replacement(
     by: str,
     reason: str | None = None,
 ) -> bool:
-    """Store the replacement of a document by a file that is uploaded next.
+    """Store a request to replace a document by a file that is uploaded next.
 
-    Return False if the document does not exist. Nothing else is uploaded to the bucket and key of `file`.
+    Return False if the document does not exist. No other upload may use the bucket and key of `file`.
     """
     values = {
         "tenant": tenant_id,
@@ -175,10 +175,10 @@ _WAS_BEGUN = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
 def link_successor(
     connection: Connection, replacement: Replacement, new_id: UUID | None, now: datetime, *, is_new: bool
 ) -> tuple[list[OutboxMessage], str]:
-    """Appoint the document of the file as successor. Replace at once if it was extracted before.
+    """Set the document of the file as successor. If already extracted, replace the old document.
 
-    None means that the file became several documents or none, and the old document stays. A successor that the tenant
-    had before (not `is_new`) without data is extracted again. Return messages to send and a sentence for people.
+    `new_id` is None if the file became several documents or none. Then the old document stays. An existing successor
+    (not `is_new`) without data is extracted again. Return messages to send and a sentence for people.
     """
     if new_id is None:
         _settle_replacement(connection, replacement.id, now)
@@ -192,7 +192,7 @@ def link_successor(
         return sends, told or ""
     sends = []
     if not is_new:
-        # An attempt in progress started before the appointment and does not see it.
+        # An attempt in progress started before the successor was set and does not see it.
         begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
         sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
     return sends, "It replaces an earlier document, which stays until this one has been read."
@@ -235,7 +235,7 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
             replaced_by=new_id,
         )
         if removal is None:
-            told = told or "The document that this file replaces had been removed before."
+            told = told or "The document that this file replaces was already removed."
             continue
         connection.execute(_HAND_ON, [new_id, replacement.document_id])
         sends += removal.sends

@@ -31,21 +31,21 @@ def request(  # the facts of a request
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store an operation in the tenant's transaction. It begins with the next step.
+    """Store an operation in the tenant's transaction. It starts with the next step.
 
     Raises:
-        RejectedRequestError: the rate is out of bounds, or no time is between the two.
+        RejectedRequestError: the rate is out of bounds, or the time range is empty.
     """
     until = min(received_until or now, now)
     if received_from is not None and received_from >= until:
-        raise RejectedRequestError("The documents' time must begin before its end, and before now.")
+        raise RejectedRequestError("The start of the time range must be in the past and before its end.")
     filter_ = {"received_from": received_from and received_from.isoformat(), "received_until": until.isoformat()}
     operation = store.insert(connection, tenant_id, NewOperation(kind, filter_, by, now, rate=rate))
     store.record(connection, operation, "request", by, now)
     return operation
 
 
-# Documents that were never extracted or matched are pending, or never will be: no one extracts a cover page.
+# Documents that were never extracted or matched are still pending, or are never processed, such as cover pages.
 _NEXT = """
 SELECT d.id, d.received_at FROM document d LEFT JOIN ingestion_job i ON i.id = d.id
 WHERE d.tenant_id = %(tenant)s AND d.received_at < %(until)s::timestamptz
@@ -63,7 +63,7 @@ class Reprocessing(Definition):
     per = timedelta(minutes=1)
 
     def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
-        """Begin the next documents, and settle their dead letters as retried."""
+        """Start the next documents, and close their dead letters as retried."""
         filter_ = operation.filter or {}
         values = {
             "tenant": operation.tenant_id,

@@ -42,7 +42,7 @@ class DecisionApplied:
     clusters: frozenset[UUID]
     """Old and new ids of the changed clusters."""
     rematched: int
-    """Number of re-matched documents."""
+    """Number of documents that are matched again."""
     sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
@@ -81,7 +81,7 @@ class DecisionRejected:
 
 
 Answer = DecisionApplied | DecisionRejected
-_GONE = DecisionRejected("gone", "There is no such document, or it is of a kind that is not matched.")
+_GONE = DecisionRejected("gone", "The document does not exist, or documents of its type are not matched.")
 
 
 def confirm(
@@ -125,7 +125,7 @@ def merge(  # both documents
     matching.lock_tenant_blocking(connection, tenant_id)
     clusters = matching.clusters(connection, {one, other})
     if not exact and clusters.get(one) is not None and clusters.get(one) == clusters.get(other):
-        return DecisionRejected("changed", "The two are in one cluster already.")
+        return DecisionRejected("changed", "The two documents are already in the same cluster.")
     pair = Pair.of(one, other) if exact else matching.best_pair(connection, one, other)
     answer = _decide(connection, tenant_id, [pair], "confirmed", now, who, in_question=False)
     return _recorded(connection, tenant_id, answer, now, who)
@@ -197,13 +197,13 @@ def _refused(
 ) -> DecisionRejected | None:
     """Return the reason why a decision about a pair is refused; None if it is valid."""
     if pair.a == pair.b:
-        return DecisionRejected("changed", "A document cannot be decided against itself: name two.")
+        return DecisionRejected("changed", "A document cannot match itself. Name two different documents.")
     last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
     if last is not None and last.verdict == verdict:
         return DecisionRejected("changed", f"{_describe_decision(last)}. No change is needed.")
     if last is not None and not who.may_replace(last.id):
         return DecisionRejected(
-            "changed", f"{_describe_decision(last)} (decision {last.id}): say that you supersede it, or leave it."
+            "changed", f"{_describe_decision(last)} (decision {last.id}). Supersede that decision explicitly."
         )
     if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
         return None
@@ -228,7 +228,7 @@ def _follow_up(
     now: datetime,
     who: DecisionContext,
 ) -> DecisionApplied:
-    """Request computation of what changed, and re-match documents with changed model questions."""
+    """Request the comparison of changed clusters, and match documents again whose model questions changed."""
     sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=REASON)
     sends += diagnostics.enqueue_diagnostics(
         connection, tenant_id, settled.clusters, now, document_ids=settled.documents
@@ -304,7 +304,7 @@ class ReviewDocument:
     total: Annotated[str | None, Field(description="Gross if stated, otherwise net, with the currency.")] = None
     missing: Annotated[
         tuple[str, ...],
-        Field(description="Expected facts that were not read: number, date, supplier, buyer, total."),
+        Field(description="Expected fields that were not found: number, date, supplier, buyer, total."),
     ] = ()
 
 

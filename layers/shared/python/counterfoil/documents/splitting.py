@@ -73,7 +73,7 @@ class Split:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts, in page order. A single part if any boundary is doubtful."""
+        """The parts in page order; a single part if any boundary is uncertain."""
         return self.proposed if self.is_sure else (Part(PageRange(1, self.page_count)),)
 
     @cached_property
@@ -98,7 +98,7 @@ class Split:
 
     @property
     def uncertain_boundaries(self) -> tuple[Boundary, ...]:
-        """The doubtful boundaries."""
+        """The boundaries below the minimum confidence."""
         return tuple(boundary for boundary in self.boundaries if not boundary.is_sure)
 
     @property
@@ -120,10 +120,10 @@ class Split:
         covers = sum(part.kind == "cover" for part in self.parts)
         documents = len(self.parts) - covers
         beside = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
-        return f"The file holds {documents} document{'s' * (documents != 1)}{beside}, which were separated."
+        return f"The file was split into {documents} document{'s' * (documents != 1)}{beside}."
 
     def resolve(self, decisions: Mapping[int, Boundary]) -> "Split":
-        """Replace doubtful boundaries by decisions. Certain ones stay."""
+        """Replace uncertain boundaries with decisions. Certain boundaries stay."""
         kept = (
             boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
         )
@@ -193,9 +193,10 @@ def _is_separator(page: Page) -> bool:
 
 
 def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
-    """Kind of cover of a page before documents with these numbers.
+    """Return what kind of cover a page is; None if it is not a cover.
 
-    A page with its own number, a place in a document or a sum is not a cover. Only a list may have a sum.
+    `following` are the document numbers on later pages. A page with its own number, a page number above 1 or a total is
+    not a cover. Only a list may have a total.
     """
     if not own.words or any(place.place > 1 for place in own.places):
         return None

@@ -287,11 +287,11 @@ class ExtractionResult:
 
 
 def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
-    """Validate and normalize fields. Return the record, and remarks about omitted fields.
+    """Validate and normalize fields. Return the record, and warnings about omitted fields.
 
-    Fields that the type does not have are ignored. An invalid tax rate of a line item is omitted with a remark. Raises
-    `InvalidDocumentError` for any other missing or invalid value. The message names the first such field and never its
-    content.
+    Fields that the type does not have are ignored. An invalid tax rate of a line item is omitted with a warning. Raises
+    `InvalidDocumentError` for any other missing or invalid value. The message names the first such field, but never
+    quotes its content.
     """
     lines, remarks = _without_unreadable_rates(fields.get("line_items") or [])
     record = validate(

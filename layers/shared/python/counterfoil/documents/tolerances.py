@@ -1,6 +1,6 @@
 """Tolerances of a tenant in PostgreSQL, and suggestions from decisions of reviewers.
 
-Changes require a database that is signed in to as counterfoil_api. Each has an audit entry in its own transaction.
+Changes require a database connection as counterfoil_api. Each writes an audit entry in the same transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from counterfoil.documents.three_way_match.decisions import (
 from counterfoil.documents.three_way_match.tolerances import as_json
 
 MOST_AT_ONCE = 500
-"""Clusters that one transaction requests again."""
+"""Maximum number of clusters whose comparison one transaction requests."""
 _ABOUT = {
     Key.PRICE: "prices",
     Key.BILLED_QUANTITY: "quantities billed",
@@ -136,7 +136,7 @@ def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool
 
 
 def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
-    """Return tolerances that follow from reviewers' decisions, and why there are no others."""
+    """Return suggested tolerances from reviewers' decisions, and the reasons for missing suggestions."""
     return suggest_tolerances(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
 
 
@@ -169,11 +169,11 @@ def sentences(proposal: ToleranceSuggestion) -> list[str]:
     )
     limit, largest = format_size(proposal.limit, proposal.sort), format_size(found.largest_accepted, proposal.sort)
     return [
-        f"Tolerated now: {proposal.before.words}. Proposed: {proposal.limits.words}.",
+        f"Current tolerance: {proposal.before.words}. Suggested: {proposal.limits.words}.",
         f"Accepted in {found.accepted} documents by {who}, {days}: 95 of 100 within {limit}, the largest {largest}; "
         f"{disputed}.",
-        f"{found.newly_tolerated} of them would have needed no review. At a confidence of 95 % people accept at least "
-        f"{found.at_least:.0%} of such differences.",
+        f"{found.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers accept at "
+        f"least {found.at_least:.0%} of such differences.",
     ]
 
 

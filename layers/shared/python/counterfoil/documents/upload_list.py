@@ -1,4 +1,4 @@
-"""Uploads and mail, each with one state that follows from the work that it caused.
+"""Uploads and mail, each with one state derived from its work items.
 
 | state | meaning |
 |---|---|
@@ -8,7 +8,7 @@
 | ignored | it is stored, but there is no data to match; the note says why |
 | duplicate | the tenant has a file with the same content, so there is no second document |
 | removed | it was deleted or replaced; the note names the person |
-| failed | its attempts are exhausted or useless; the note says why, and it has a dead letter |
+| failed | it failed permanently; the note gives the error, and it has a dead letter |
 """
 
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ from counterfoil.documents.structured import ROLES
 
 
 class State(StrEnum):
-    """States, as the module describes them."""
+    """State of an upload. The module docstring describes each."""
 
     WAITING = "waiting"
     WORKING = "working"
@@ -68,7 +68,7 @@ class Upload:
     received_at: datetime
     stage: Annotated[Stage, Field(description="The worker that it has reached, or at which it ended.")]
     state: Annotated[State, Field(description="`waiting` and `working` change without anyone acting.")]
-    note: Annotated[str | None, Field(description="Why, in a sentence.")]
+    note: Annotated[str | None, Field(description="Reason, in a sentence.")]
     document_id: UUID | None = None
     type: str | None = None
     number: str | None = None

@@ -1,4 +1,4 @@
-"""Replies of models: the protocol of providers, refusals in words, and answers in a form."""
+"""Replies of models: the provider protocol, classification of error messages, and parsing of answers."""
 
 import json
 import re
@@ -13,11 +13,11 @@ from counterfoil.errors import InvalidLlmResponseError, RejectedRequestError
 from counterfoil.validation import ValidationProblem, validate_json
 
 TEMPERATURE = 0.0
-"""Temperature of every call: the most likely answer, and the same one each time."""
+"""Temperature of every call, for the most likely and repeatable answer."""
 
 
 class PromptRejectedError(RejectedRequestError):
-    """A model's API refuses this question because of its content. It may answer others."""
+    """A model's API rejects this prompt because of its content. It may answer other prompts."""
 
 
 class UnsupportedTemperatureError(RejectedRequestError):
@@ -30,7 +30,7 @@ class Reply:
 
     text: str
     is_complete: bool
-    """False if the limit of tokens cut it off."""
+    """False if it was cut off at the token limit."""
     input_tokens: int
     output_tokens: int
     temperature: float | None = None
@@ -77,8 +77,8 @@ class Provider(Protocol):
             ServiceUnavailableError: the call was throttled, failed or timed out.
             InvalidLlmResponseError: the response does not have this API's form.
             ContextWindowError: the prompt exceeds the model's context window.
-            PromptRejectedError: the content of the question is refused.
-            RejectedRequestError: this and every other question is rejected.
+            PromptRejectedError: the content of the prompt is rejected.
+            RejectedRequestError: this and every other prompt is rejected.
         """
 
 
@@ -92,7 +92,7 @@ def with_temperature_fallback(
     """Call at TEMPERATURE, or at the model's own temperature if it has a fixed one, as newer models do.
 
     `call` takes the temperature and its time limit. It runs again if the temperature was rejected. `total` (seconds)
-    bounds both calls. Raises as `call`.
+    bounds both calls. Raises the same errors as `call`.
     """
     began = monotonic()
     if (api, model) not in _FIXED:
@@ -117,19 +117,19 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
-# These have the status of a refused question, but the cause is a key, a model or a bound in the settings.
+# These have the status of a rejected prompt, but the cause is a key, a model or a limit in the settings.
 _OF_THE_SETTINGS = re.compile(
     r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
 )
 
 
 def is_context_overflow(message: str) -> bool:
-    """Return whether a refusal says that the prompt exceeds the context window."""
+    """Return whether an error message says that the prompt exceeds the context window."""
     return _TOO_LONG.search(message) is not None
 
 
 def is_parameter_error(message: str) -> bool:
-    """Return whether a refusal blames the settings. Call `is_context_overflow` first."""
+    """Return whether an error message points to the settings. Call `is_context_overflow` first."""
     return _OF_THE_SETTINGS.search(message) is not None
 
 
@@ -144,7 +144,7 @@ _OF_THE_TEMPERATURE = re.compile(
 
 
 def is_temperature_error(message: str) -> bool:
-    """Return whether a refusal rejects the temperature."""
+    """Return whether an error message rejects the temperature."""
     return _OF_THE_TEMPERATURE.search(message) is not None
 
 
@@ -158,13 +158,13 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 _ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
-"""A character beyond U+FFFF as two surrogates; U+0000 or one surrogate, which PostgreSQL cannot store; any other."""
+"""Escapes: a surrogate pair; U+0000 or a lone surrogate, which PostgreSQL cannot store; any other escape."""
 
 
 def read(text: str, form: type[M]) -> M:
-    """Parse an answer in its form. Text around a fenced block is ignored.
+    """Parse an answer by its schema. Text around a fenced block is ignored.
 
-    Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them would never
+    Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them could never
     be stored.
 
     Raises:
@@ -184,7 +184,7 @@ def read(text: str, form: type[M]) -> M:
 
 
 def extract_json_text(text: str) -> str:
-    """Return an answer without a form. Characters are replaced as in `read`.
+    """Return the text of an answer without a schema. Characters are replaced as in `read`.
 
     Raises:
         InvalidLlmResponseError: the answer is empty.

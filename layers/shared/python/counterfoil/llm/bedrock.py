@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse, and its models of embeddings."""
+"""Amazon Bedrock's Converse API and its Titan embedding models."""
 
 import json
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ class BedrockEmbeddings:
 
 
 def _mapped(error: ClientError) -> CounterfoilError:
-    """Translate an error like other AWS errors, apart from those specific to models."""
+    """Translate errors that are specific to models, and all others like other AWS errors."""
     about: Any = error.response
     code, text = about.get("Error", {}).get("Code", ""), about.get("Error", {}).get("Message", "")
     if code == "ValidationException" and is_context_overflow(text):

@@ -1,8 +1,8 @@
 """Calls to language and embedding models: retries, circuit breaker, response schema and call log.
 
-A tenant's call is logged and counted against the budget of its day (UTC) before it is made: one budget for documents
-and one for conversations. So calls of a crashed process are counted. Each call is counted once, even with concurrent
-calls or an unacknowledged commit, because a call has an id before it is made. An embedding is an answer like any other.
+A tenant's call is logged and counted against the budget of its UTC day before it is made, so calls of a crashed process
+are counted. Documents and conversations have separate budgets. Each call is counted once, even with concurrent calls or
+an unacknowledged commit, because it has an id before it is made. Embeddings are handled like other answers.
 """
 
 import math
@@ -49,7 +49,7 @@ VALUES (%(id)s, %(tenant_id)s, %(work_id)s, %(purpose)s, %(provider)s, %(model)s
 ON CONFLICT DO NOTHING RETURNING id
 """
 
-# Callers for the same tenant wait here until this transaction ends.
+# Concurrent calls of the same tenant wait here until this transaction ends.
 _COUNT = """
 INSERT INTO llm_daily_usage (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
 ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_daily_usage.calls + 1
@@ -72,7 +72,7 @@ SET outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(ou
 WHERE id = %(id)s
 """
 
-# Calls without a tenant are those of the delivery engine: the smallest call, to probe the service.
+# Calls without a tenant are those of the delivery engine, which probes the service with a minimal call.
 _WRITE = """
 INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
                       created_at)
@@ -104,7 +104,7 @@ class Budget:
         return cls(settings.llm_calls_per_day, settings.llm_calls_per_document, settings.chat_calls_per_day)
 
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
-        """Return the counters for this purpose: their scope, their maximum, and their name."""
+        """Return the counters for this purpose: SQL statement, maximum, and suffix of the error message."""
         if purpose == CHAT:
             return ((_COUNT_CHAT, self.of_chats, " in conversations"),)
         return ((_COUNT, self.of_documents, ""), (_OF_WORK, self.of_one_document, " for one document"))
@@ -159,10 +159,10 @@ class LlmCallResult:
 
 
 def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
-    """Check whether a tenant may call for a conversation today, in its transaction. Counts nothing.
+    """Check whether a tenant's budget for conversations permits a call today. Counts nothing.
 
     Raises:
-        BudgetExceededError: the budget is spent.
+        BudgetExceededError: the budget is used up.
     """
     day = _Day.of(now)
     row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
@@ -207,7 +207,7 @@ def end(database: Database, call: Call, how: LlmCallResult) -> None:
             _end(database, call, how)
     except CounterfoilError as error:
         logger.warning(
-            "How a call to the language model ended is not on record", call_id=str(call.id), error=safe_message(error)
+            "The result of a language model call was not recorded", call_id=str(call.id), error=safe_message(error)
         )
 
 
@@ -226,7 +226,7 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 8.0
 MIN_SECONDS_LEFT = 1.0
-"""Minimum remaining time to start a call. A shorter one would be aborted."""
+"""Minimum remaining time to start a call."""
 PROBE_SECONDS = 10.0
 PROBE_TOKENS = 16
 
@@ -291,7 +291,7 @@ class LlmLimits:
 
 
 class LlmClient(Protocol):
-    """A language model that answers questions in a schema."""
+    """A language model that returns answers in a schema."""
 
     def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return an answer in this schema. Raises the same errors as `Llm.complete_json`."""
@@ -324,12 +324,12 @@ class Llm:
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
         """Return the configured model; None if LLM_PROVIDER is not set.
 
-        Cheap, and with the current key: create it for each work item.
+        Create it for each work item: this is cheap and uses the current key.
 
         Raises:
             InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is invalid.
-            ServiceUnavailableError: no usable key. This is not caused by a work item, and setting the key requires no
-                deployment.
+            ServiceUnavailableError: no usable key. The work item did not cause this, and setting the key requires no
+            deployment.
         """
         provider = _provider(settings)
         if provider is None:
@@ -347,26 +347,26 @@ class Llm:
     def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return the model's answer in the form of `answer`, with its temperature and tokens.
 
-        It makes up to TRIES calls, with pauses of base x 2^n seconds. `deadline` is checked before each call, because
-        answers to superseded work cost money. Its cancellation ends a pause at once.
+        It makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
+        because answers to superseded work cost money. Canceling it ends a pause immediately.
 
-        An answer in another form is a failed call, and the next one may succeed. No call begins if the time left is
-        too short for it. If a failed call opens the breaker, its failure is raised: a question that always fails would
-        otherwise be deferred forever.
+        An answer that does not match the schema is a failed call, and the next one may succeed. No call starts if too
+        little time is left. If a failed call opens the breaker, its error is raised, because a prompt that always fails
+        would otherwise be deferred forever.
 
         Raises:
             ServiceUnavailableError, InvalidLlmResponseError: the last call failed.
-            PromptRejectedError: the model or its API refuses the content of the question.
+            PromptRejectedError: the model or its API rejects the content of the prompt.
             RejectedRequestError, ContextWindowError: no call can succeed.
             BudgetExceededError: the day's budget does not permit another call.
             BreakerOpenError: the breaker is open, and no call was made.
-            CancelledError: the deadline was canceled, or leaves no time to ask.
+            CancelledError: the deadline was canceled, or leaves no time for a call.
             StaleClaimError: a newer claim exists.
         """
         return self._answered(question, lambda text: read(text, answer), deadline)
 
     def chat(self, question: LlmRequest, deadline: Deadline) -> LlmResponse[str]:
-        """Return the model's answer in its own words. Raises as `complete_json`."""
+        """Return the model's answer as text. Raises the same errors as `complete_json`."""
         return self._answered(question, extract_json_text, deadline)
 
     def _answered(self, question: LlmRequest, parse: Callable[[str], T], deadline: Deadline) -> LlmResponse[T]:
@@ -393,12 +393,12 @@ class Llm:
                 if tries_left == 0 or seconds + MIN_SECONDS_LEFT > deadline.remaining():
                     raise
             if self._wait(deadline.canceled, seconds):
-                raise CancelledError("Stopped while waiting to ask the language model again")
+                raise CancelledError("Stopped while waiting to retry the language model")
             pause *= 2
         raise AssertionError  # the last attempt returns or raises
 
     def probe(self) -> None:
-        """Check with a minimal call whether the service is available. Raises like `complete_json`."""
+        """Probe the service with a minimal call. Raises the same errors as `complete_json`."""
         self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
 
     def _call(
@@ -428,8 +428,8 @@ class Llm:
             )
         except ServiceUnavailableError:
             if total < self._limits.total_seconds and time_left() <= 0:
-                # The function's own lack of time must not open the breaker of the service.
-                raise CancelledError("The time ended before the language model answered") from None
+                # If the function runs out of time, the breaker of the service must not open.
+                raise CancelledError("The invocation ran out of time before the language model answered") from None
             raise
 
     def _begin(self, question: LlmRequest) -> Call:
@@ -479,12 +479,12 @@ def _provider(settings: Settings) -> Provider | None:
         raise InvalidSettingsError(message)
     if name == "bedrock":
         if settings.llm_url is not None:
-            raise InvalidSettingsError("LLM_URL is not for Bedrock: AWS_ENDPOINT_URL_BEDROCK_RUNTIME is.")
+            raise InvalidSettingsError("LLM_URL is not supported for Bedrock: set AWS_ENDPOINT_URL_BEDROCK_RUNTIME.")
         from counterfoil.llm.bedrock import Bedrock
 
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
+        raise InvalidSettingsError("LLM_URL is wrong: it must be an http or https URL.")
     key = api_key(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
     if name == "anthropic":
         from counterfoil.llm.providers import Anthropic
@@ -509,17 +509,17 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
     if key is None:
         message = (
             f"{name} is missing, and {needed_by} needs it: "
-            "fill it into the secret of SECRETS_ARN, or set it in the environment."
+            "add it to the secret of SECRETS_ARN, or set it in the environment."
         )
         raise ServiceUnavailableError(message)
     if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
-        message = f"{name} is wrong: it has characters that no key has."
+        message = f"{name} is wrong: it contains characters that are not printable ASCII."
         raise ServiceUnavailableError(message)
     return key
 
 
 LONGEST_CALL_SECONDS = 10.0
-"""An embedding takes a fraction of a second, and matching can continue without it."""
+"""Timeout of an embedding, which takes a fraction of a second. Matching can continue without it."""
 MAX_DIMENSIONS = 16_000
 """Maximum dimensions of pgvector's halfvec."""
 
@@ -559,9 +559,9 @@ def name_of(settings: Settings) -> str | None:
         message = f"EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER={provider} needs it."
         raise InvalidSettingsError(message)
     if provider == "bedrock" and url is not None:
-        raise InvalidSettingsError("EMBEDDING_URL is not for Bedrock: AWS_ENDPOINT_URL_BEDROCK_RUNTIME is.")
+        raise InvalidSettingsError("EMBEDDING_URL is not supported for Bedrock: set AWS_ENDPOINT_URL_BEDROCK_RUNTIME.")
     if url is not None and not url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("EMBEDDING_URL is wrong: it must be an address of http or https.")
+        raise InvalidSettingsError("EMBEDDING_URL is wrong: it must be an http or https URL.")
     return f"{provider}/{settings.embedding_model}"
 
 

@@ -27,7 +27,7 @@ from counterfoil.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 
 _ABOUT_THE_QUESTION = (400, 413, 422)
-"""Other rejections (key, billing, URL) would apply to every question."""
+"""Statuses that can concern a single prompt. Other rejections (key, billing, URL) concern every prompt."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Api:
 
     url: str
     headers: dict[str, str] = field(repr=False)
-    """With the key."""
+    """Headers, including the key."""
     connect: float
     read: float
-    """Seconds, both; see `Settings`."""
+    """Timeouts in seconds; see `Settings`."""
 
     def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
         """Make one call and parse the API's response.
 
-        Raises like `Provider.reply`, and UnsupportedTemperatureError.
+        Raises UnsupportedTemperatureError and the same errors as `Provider.reply`.
 
         None values in `body` are omitted.
         """
@@ -174,7 +174,7 @@ class _Embeddings(BaseModel):
 
 
 class OpenAi:
-    """A model behind an endpoint that speaks chat completions."""
+    """A model behind an endpoint with the chat completions API."""
 
     name = "openai"
 
@@ -218,7 +218,7 @@ class OpenAi:
 
 
 class OpenAiEmbeddings:
-    """A model behind an endpoint that speaks OpenAI's embeddings."""
+    """A model behind an endpoint with OpenAI's embeddings API."""
 
     name = "openai-embeddings"
 

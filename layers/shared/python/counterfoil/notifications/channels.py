@@ -46,7 +46,7 @@ READ_SECONDS = 10
 TOTAL_SECONDS = 15
 """Timeout of a call, including the client's own retries."""
 SECRET_SECONDS = 3
-"""Timeout for reading the address. A slower one is cached for the next notice."""
+"""Timeout for reading the address. An address that arrives later is cached for the next notice."""
 
 
 class Slack:
@@ -65,7 +65,7 @@ class Slack:
         """
         return cls(settings, breakers) if settings.slack_enabled or settings.slack_webhook_url is not None else None
 
-    def recipients(self, admins: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  # the webhook is everybody's
+    def recipients(self, admins: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  # all tenants share the webhook
         """Return the webhook as the only recipient."""
         return ["webhook"]
 
@@ -74,7 +74,7 @@ class Slack:
 
         Raises:
             InvalidSettingsError, RejectedRequestError: the webhook is invalid, deleted, or rejects the notice.
-            ServiceUnavailableError, BreakerOpenError: temporary, also while the secret has no address yet.
+            ServiceUnavailableError, BreakerOpenError: temporary, for example while the secret has no address yet.
         """
         url = self._address()
         with self._breakers.guard(f"webhook:{_host(url)}"):
@@ -102,7 +102,7 @@ class Slack:
             raise ServiceUnavailableError(message) from None
         if url is None:
             raise ServiceUnavailableError(
-                "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret of SECRETS_ARN."
+                "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret of SECRETS_ARN."
             )
         return url.get_secret_value()
 

@@ -18,7 +18,7 @@ SUBJECTS = {
 """Noun for the work items of each worker, singular and plural."""
 OF_DOCUMENTS = frozenset({"ingestion", "matching"})
 """Workers whose work id is the id of a document."""
-WORK = ("piece of work", "pieces of work")
+WORK = ("work item", "work items")
 OPERATION = "bulk"
 """Used instead of a worker for a bulk operation that stopped."""
 LONGEST_NAME = 80
@@ -88,8 +88,8 @@ class RenderedNotification:
 def render(notice: NotificationDigest, console_url: str | None, digest_seconds: float) -> RenderedNotification:
     """Return the text of a notice.
 
-    `console_url` is the base of its links; without one it names a command. `digest_seconds` is the window in which
-    further failures of the same kind are collected.
+    `console_url` is the base of its links. Without it, the text names a command instead. `digest_seconds` is the window
+    in which further failures of the same kind are collected.
     """
     failure = notice.first[0]
     if failure.worker == OPERATION:
@@ -105,7 +105,7 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
         NotificationField("Failed at", _time(notice.since)) if single else NotificationField("Failed between", between),
         *_subjects(notice, console_url),
     )
-    closing = f"{'It stays' if single else 'They stay'} failed until a person acts."
+    closing = f"{'It' if single else 'They'} will not be retried automatically."
     if digest_seconds:
         every = _duration(digest_seconds)
         closing += f" Further failures of this kind are reported in one message every {every}."
@@ -113,20 +113,20 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
 
 
 def _of_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
-    """Return the text about a stopped operation, by its latest stop."""
+    """Return the text about a halted operation. If it halted more than once, the latest halt is reported."""
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
     facts = [
-        NotificationField("Why", one_line(failure.error, MAX_ERROR_CHARS)),
+        NotificationField("Reason", one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField("Tenant", _tenant(notice.tenant)),
         NotificationField("Halted at", _time(notice.until)),
         NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
         facts.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
-    closing = "The letters that it has not come to stay as they are until a person acts."
-    return RenderedNotification(f"An operation on dead letters{_whose(notice)} does not go on", tuple(facts), closing)
+    closing = "Dead letters that it has not processed are unchanged."
+    return RenderedNotification(f"An operation on dead letters{_whose(notice)} was halted", tuple(facts), closing)
 
 
 def _whose(notice: NotificationDigest) -> str:
@@ -145,7 +145,7 @@ def _headline(notice: NotificationDigest) -> str:
 
 
 def _tenant(tenant: Tenant | None) -> str:
-    return f"{one_line(tenant.name, LONGEST_NAME)} ({tenant.slug}, {tenant.id})" if tenant else "none is named"
+    return f"{one_line(tenant.name, LONGEST_NAME)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
 
 
 def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:

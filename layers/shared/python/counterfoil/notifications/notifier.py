@@ -1,4 +1,4 @@
-"""Creates notices of new failures, and sends each by every channel, at least once.
+"""Creates notices of new failures, and sends each notice through every channel at least once.
 
 notification ──┬─ first of its fingerprint ───────▶ notice ──┬─▶ delivery by Slack ─────────▶ sent
  (a failure)   │                                      │  ▲    └─▶ delivery by e-mail, each ─▶ abandoned after 3 days
@@ -94,12 +94,12 @@ class Notifier:
         A failing channel affects neither other channels nor work items. Its deliveries are retried.
 
         Raises:
-            DatabaseUnavailableError, ConflictError: the rest is for the next run.
+            DatabaseUnavailableError, ConflictError: the next run continues.
         """
         now = self._clock()
         abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - GIVE_UP_AFTER, now))
         for name, number in Counter(abandoned).items():
-            logger.error("Notices are given up", channel=name, number=number)
+            logger.error("Deliveries of notices were abandoned", channel=name, number=number)
             emit({Metric.NOTIFICATION_FAILURES: number}, channel=name)
         channels = self._channels()
         window = timedelta(seconds=self._settings.notification_digest_interval_seconds)
@@ -118,7 +118,7 @@ class Notifier:
         for name, factory in self._factories.items():
             try:
                 channel = factory(self._settings, self._breakers)
-            except Exception as error:  # noqa: BLE001  # a channel that cannot even be made does not stop the others
+            except Exception as error:  # noqa: BLE001  # a channel that cannot be created must not stop the others
                 logger.error("A notification channel cannot be created", channel=name, error=safe_message(error))
                 emit({Metric.NOTIFICATION_FAILURES: 1}, channel=name)
                 continue
@@ -153,7 +153,7 @@ class Notifier:
         except BreakerOpenError as error:
             store.deferred(self._database, delivery, max(error.until, self._clock()))
             return "deferred", False
-        except Exception as error:  # noqa: BLE001  # whatever a channel does wrong is its own
+        except Exception as error:  # noqa: BLE001  # an error of one channel must not stop the others
             self._failed(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
         store.sent(self._database, delivery, self._clock())

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from counterfoil.db import Connection, Database, keeper_connection
+from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.notifications.notice import Failure, NotificationDigest, Tenant
 
 SHOWN = 5
@@ -65,7 +65,8 @@ def enqueue_notification(
 
 
 # A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice includes all pending
-# failures, or only the first failure if the window had ended before: that failure starts a new window or stays single.
+# failures. If the window had already ended at the first failure, the notice includes only that failure, which starts a
+# new window.
 _GROUP = """
 WITH waiting AS (
     SELECT tenant_id, fingerprint, min(created_at) AS since, (array_agg(id ORDER BY created_at, id))[1] AS first
@@ -107,12 +108,12 @@ def group(
     window: timedelta,
     now: datetime,
 ) -> int:
-    """Create the due digests, and enqueue them for their recipients. Return their number.
+    """Create the due digests, and enqueue them for their recipients. Returns their number.
 
     `recipients` returns the pairs of channel and recipient for a tenant's admins. Only one of two concurrent watchdogs
     creates them.
     """
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
         if not alone:
             return 0
@@ -135,7 +136,7 @@ def group(
     return len(made)
 
 
-# The sender holds the row until `lost_at`, like an SQS visibility timeout. After a crash it becomes due again.
+# The sender leases the row until `lost_at`. After a crash, it becomes due again.
 _TAKE = """
 WITH due AS MATERIALIZED (
     SELECT digest_id, channel, recipient FROM notification_delivery
@@ -166,8 +167,8 @@ FROM failure_event WHERE digest_id = %s ORDER BY created_at, id LIMIT %s
 def claim_delivery(
     database: Database, channel: str, now: datetime, lease: timedelta
 ) -> tuple[Delivery, NotificationDigest] | None:
-    """Claim the longest due delivery of a channel for `lease`; None if none is due."""
-    with keeper_connection(database) as connection:
+    """Claim the delivery of a channel that has been due the longest for `lease`; None if none is due."""
+    with maintenance_connection(database) as connection:
         row = connection.execute(_TAKE, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
         if row is None:
             return None
@@ -207,13 +208,13 @@ def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
 
 
 def _end(database: Database, statement: str, delivery: Delivery, **values: object) -> None:
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         connection.execute(statement.encode(), vars(delivery) | values)
 
 
 def abandon_expired(database: Database, made_before: datetime, now: datetime) -> list[str]:
     """Abandon deliveries of notices created before a time. Return the channel of each."""
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         rows = connection.execute(
             """
             UPDATE notification_delivery d SET gave_up_at = %s FROM notification_digest n
@@ -227,7 +228,7 @@ def abandon_expired(database: Database, made_before: datetime, now: datetime) ->
 
 def purge(database: Database, made_before: datetime) -> int:
     """Delete the oldest notices created before a time, at most GROUPS, and return their number."""
-    with keeper_connection(database) as connection:
+    with maintenance_connection(database) as connection:
         return connection.execute(
             """
             DELETE FROM notification_digest

@@ -1,9 +1,10 @@
 """Exposure cap: a stable assignment of candidates with a limited number of places to users.
 
-Users propose to candidates, the best first. A candidate keeps the proposals with the highest scores (of equal scores,
-the first id), and rejects the others, who propose to their next best. The result is stable: no user and candidate
-prefer each other to their assignment, and each user has the best offers possible under this condition. It does not
-depend on the order of proposals: D. Gale, L. S. Shapley, College admissions and the stability of marriage, 1962.
+Users propose to candidates, the best first. A candidate keeps the proposals with the highest scores (the lowest id if
+scores are equal), and rejects the others. Rejected users propose to their next best candidate. The result is stable: no
+user and candidate prefer each other to their assignment, and each user has the best offers possible under this
+condition. It does not depend on the order of proposals: D. Gale, L. S. Shapley, College admissions and the stability of
+marriage, 1962.
 
 Users of a pool that is too large for one transaction compete in parts. Each part has a share of every candidate's
 places.
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 NOBODY = -1
 TAKEN = 1 << 62
-"""Higher than any key: the place of a user with an earlier offer, which cannot be rejected any longer."""
+"""Higher than any key: a place taken by an earlier offer, which can no longer be rejected."""
 LAST = (1 << 32) - 1
 """Keys are `score << 32 | LAST - number`: higher is better, and of equal scores the lower number is."""
 

@@ -178,7 +178,7 @@ class Pool:
         self._suited: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the positions along the curve of people who may suit users of a kind (`preference_groups`)."""
+        """Return the positions along the curve of candidates for a kind of user (`preference_groups`)."""
         if kind not in self._suited:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             those = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
@@ -228,7 +228,7 @@ class ExclusionSet(NamedTuple):
     """Exclusions of users."""
 
     first: Indices
-    """By user: index of the user's first exclusion in `is_before`."""
+    """By user: index of the user's first exclusion in `stands`."""
     stands: Indices
     """Positions along the curve, -1 for people who are not in the pool."""
 
@@ -263,7 +263,7 @@ def compute(
     Args:
         pool: candidates.
         users: recipients of the offers.
-        excluded: excluded candidates by user (`people.PACKED_EXCLUSION`).
+        excluded: excluded candidates by user (`pool.PACKED_EXCLUSION`).
         rules: parameters of the computation.
         already: number of existing offers on the day, by index of the person in the pool. It counts only with an
             exposure cap; None means zero.
@@ -303,8 +303,8 @@ def rank_candidates(
 
     -1 after the last.
 
-    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that the best has the highest. With `after`,
-    only candidates below a number are returned.
+    A candidate is one number, `score << 32 | LAST - index` with the index by id, so that the best candidate has the
+    highest. With `after`, only candidates below a number are returned.
     """
     best = np.full((len(users), depth), NOBODY, np.int64)
     columns, before = Columns.of(users, pool.day), pool.older_rows(users)

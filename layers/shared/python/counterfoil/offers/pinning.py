@@ -26,7 +26,8 @@ _AS_ALWAYS = "SET LOCAL enable_nestloop TO DEFAULT"
 def force_hash_plans(connection: Connection) -> Iterator[None]:
     """Disable nested loops, and use memory for the offers of ten thousand users.
 
-    Later statements of the same transaction are about few rows. Without loops, they would read whole tables.
+    They are enabled again afterwards, because later statements of the transaction concern few rows and would otherwise
+    read whole tables.
     """
     connection.execute(_MANY)
     yield
@@ -37,8 +38,8 @@ NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
 """Namespace of pool ids."""
 WORKER = "offers"
 CAPPED_POOL_SHARD_SIZE = 50_000
-"""Users of one shard with an exposure cap, whatever the settings are. More users compete better, but are written in one
-transaction."""
+"""Users per shard with an exposure cap, regardless of the settings. Larger shards give better offers, but each is
+written in one transaction."""
 
 # Skip from zone to zone in the index. Reading the zone of every profile takes a thousand times longer.
 _ZONES = """
@@ -137,22 +138,22 @@ def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -
 
 
 def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
-    """Return the entries of `dues` with waiting people, and their number. Each is of another zone."""
+    """Return the entries of `dues` with waiting people, and their number. Zones must be different."""
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
     with force_hash_plans(connection):
         found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
     return [PendingPool(due, found[due.zone]) for due in dues if due.zone in found]
 
 
-def pin(  # a pool needs all of these values
+def pin(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
     """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
 
     Its people are the tenant's active people of the zone without a job of the date. They are sorted by id, in shards of
-    up to `shard_users`, or of up to BOUNDED_USERS with an exposure cap.
+    up to `shard_users`, or of up to CAPPED_POOL_SHARD_SIZE with an exposure cap.
 
-    Returns the messages to send: none if the pool is pinned already or would be empty.
+    Returns the messages to send: none if the pool is already pinned or would be empty.
     """
     return _share_out(connection, _PIN, tenant_id, due, rules, shard_users, now)
 

@@ -1,4 +1,4 @@
-"""People of a pool as numpy arrays, and the stored form of their computed offers. Pure.
+"""Profiles of a pool as numpy arrays, and the stored form of computed offers. Pure.
 
 Profiles are packed in rows of one length. Offers get ids, documents for apps, and a hash of their inputs.
 """
@@ -200,7 +200,7 @@ def inputs_hashes(
         pool: the digest of the pool.
         rules: parameters of the computation.
         users: records of the users.
-        excluded: excluded candidates by user (`people.PACKED_EXCLUSION`).
+        excluded: excluded candidates by user (`PACKED_EXCLUSION`).
         already: number of existing offers by index of the person in the pool, with an exposure cap: offers then
             depend on other users as well.
     """

@@ -1,4 +1,4 @@
-"""Pools for people who monitor offers, and metrics for alarms.
+"""Lists of pools for operators, and metrics for alarms.
 
 Lists aggregate shards, one per ten thousand people, and read no jobs. Except for `owner`, the functions for lists run
 in a transaction of one tenant (`Database.tenant`). Metrics cover all tenants: they run as the delivery role, which can
@@ -39,17 +39,17 @@ class OfferPool:
     pinned_at: datetime
     algorithm_version: int
     rules: Annotated[
-        Mapping[str, JsonValue], Field(description="Number of offers, number of candidates, and how often they repeat.")
+        Mapping[str, JsonValue], Field(description="Offers and candidates per user, exposure cap, repeat interval.")
     ]
     state: Annotated[
-        PoolState, Field(description="failed: offers of users wait for a person; running: some offers are pending.")
+        PoolState, Field(description="failed: some offers need an operator; running: some offers are pending.")
     ]
     user_count: Annotated[int, Field(description="Served users: pinned ones and latecomers.")]
     shards: int
-    pending: Annotated[int, Field(description="Users whose offers wait for an attempt, also for a retry.")]
+    pending: Annotated[int, Field(description="Users whose offers wait for an attempt or a retry.")]
     running: int
     completed: int
-    failed: Annotated[int, Field(description="Users whose offers failed, and wait for a person.")]
+    failed: Annotated[int, Field(description="Users whose offers failed and need an operator.")]
     ended_at: Annotated[datetime | None, Field(description="End of the last shard; null while one is unfinished.")]
     late_users: Annotated[
         int, Field(description="Users whose offers were missing at 10:00; for latecomers, an hour after arrival.")
@@ -126,7 +126,7 @@ class OfferShard:
 
     id: UUID
     name: Annotated[
-        str, Field(description="A number: a range of the pool; late/..: latecomers; ../failed: users with broken data.")
+        str, Field(description="N: a range of the pool; late/...: late users; .../failed: quarantined users.")
     ]
     status: Literal["pending", "in-progress", "succeeded", "failed", "skipped"]
     users: int
@@ -154,7 +154,7 @@ LIMIT %s
 
 
 def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
-    """Return the shards of a pool, at most MOST_SHARDS."""
+    """Return the shards of a pool, at most MAX_SHARDS."""
     found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MAX_SHARDS])]
     dead_letters = _letters(connection, [shard.id for shard in found])
     return [replace(shard, dead_letter=dead_letters.get(shard.id)) for shard in found]

@@ -75,19 +75,19 @@ def check(profile: Profile, now: datetime) -> None:
     """
     if profile.timezone not in names():
         raise RejectedRequestError(
-            "timezone is the name of a time zone of IANA that there is, such as Europe/Berlin; its case counts."
+            "timezone must be the case-sensitive name of an IANA time zone, such as Europe/Berlin."
         )
     today = local_date(profile.timezone, now)
     if profile.birth_date > today:
-        raise RejectedRequestError("birth_date is in the future: it is the day of birth, such as 1990-01-31.")
+        raise RejectedRequestError("birth_date must not be in the future.")
     if profile.birth_date < EARLIEST_BIRTH_DATE:
-        raise RejectedRequestError(f"birth_date is {EARLIEST_BIRTH_DATE} at the earliest.")
+        raise RejectedRequestError(f"birth_date must be {EARLIEST_BIRTH_DATE} or later.")
     if age(profile.birth_date, today) < MIN_AGE:
         raise RejectedRequestError(f"The person must be at least {MIN_AGE} years old (see `birth_date`).")
     if len(set(profile.seeks_genders)) < len(profile.seeks_genders):
         raise RejectedRequestError("seeks_genders may name each gender once only.")
     if profile.min_age > profile.max_age:
-        raise RejectedRequestError("min_age is not more than max_age.")
+        raise RejectedRequestError("min_age must not be more than max_age.")
 
 
 def age(birth_date: date, day: date) -> int:
@@ -128,7 +128,7 @@ RETURNING old.user_id IS NULL
 def put(
     connection: Connection, tenant_id: UUID, external_id: UUID, profile: Profile, *, by: str, seen: int | None = None
 ) -> bool:
-    """Create a profile, or replace the existing one; only version `seen`, if given.
+    """Create a profile, or replace the existing one. With `seen`, only that version is replaced.
 
     Returns whether it is new.
 
@@ -166,7 +166,7 @@ def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile 
 def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
     """Delete a profile with the user's blocks and offers. Return whether it existed.
 
-    The blocks of other users stay, so that a user who returns is not offered to them again.
+    Blocks by other users remain, so that a user who returns is not offered to them again.
     """
     user_id = internal_id(tenant_id, external_id)
     if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:

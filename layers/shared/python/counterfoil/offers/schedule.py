@@ -1,6 +1,6 @@
 """Schedule of daily offers: rules, time zones and due dates. Pure.
 
-Time zones follow the pinned package `tzdata`, never the system. A date is due when its 9:00 has come and no pool is
+Time zones follow the pinned package `tzdata`, never the system. A date is due when its 9:00 has passed and no pool is
 pinned.
 """
 
@@ -57,7 +57,7 @@ MAX_AGE = timedelta(days=7)
 
 
 class NotDueError(PermanentError):
-    """The 9:00 of requested offers is in the future or more than LONGEST_AGO ago.
+    """The 9:00 of requested offers is in the future or more than MAX_AGE ago.
 
     The message names which.
     """
@@ -150,7 +150,7 @@ _latest: dict[str, Due] = {}
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
-    """Return the offers to queue now: the current date of each zone whose 9:00 was within CATCH_UP.
+    """Return the offers to queue now: each zone's current date, if its 9:00 was within CATCH_UP_WINDOW.
 
     `already_queued` contains zones with dates. An unknown zone uses the clocks of UTC, so that its work item fails
     visibly.
@@ -197,12 +197,12 @@ def due_on(zone: str, day: date) -> Due:
 
 
 def requested(zone: str, day: date | None, now: datetime) -> Due:
-    """Return the offers that a person requests. Without `day`, their date is the last due one.
+    """Return the offers that an operator requests. Without `day`, it is the last due date.
 
     Raises:
         UnknownZoneError: the zone is unknown.
         NoSuchDateError: the zone skips this date.
-        NotDueError: the date is not due yet, or is more than LONGEST_AGO ago.
+        NotDueError: the date is not due yet, or is more than MAX_AGE ago.
     """
     today = now.astimezone(zone_info(zone)).date()
     if day is None:

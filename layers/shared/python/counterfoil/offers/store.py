@@ -225,7 +225,7 @@ _TO_COME = """
 SELECT count(*) FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL AND status IN ('pending', 'in-progress')
 """
 ALREADY = np.dtype([("number", ">i4"), ("candidate", "S16")])
-"""Candidate, and the number of users with an offer of this person."""
+"""Number of users with an offer of a candidate, and the candidate's id."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
@@ -374,7 +374,7 @@ def reserve_exposure(
     with force_hash_plans(connection):
         ((too_many,),) = connection.execute(_TOO_MANY, values).fetchall()
     if too_many:
-        raise ConflictError("Another shard of the pool has offered the same people: compute again")
+        raise ConflictError("Another shard of the pool has offered the same people; recompute the offers")
 
 
 def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:

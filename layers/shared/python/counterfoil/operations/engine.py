@@ -1,11 +1,11 @@
 """Runs operations, step by step.
 
-A step is one transaction that locks the operation's row: it gives the next items their results, begins work items and
-enqueues their messages, and moves the operation on. A step that fails is rolled back, and a locked row is skipped,
-so each item is processed exactly once.
+A step is one transaction that locks the operation's row: it stores the results of the next items, starts work items,
+enqueues their messages, and records the progress. A step that fails is rolled back, and a locked row is skipped, so
+each item is processed exactly once.
 
-The messages keep the rate: each is due at its turn, up to AHEAD from now, and its queue holds it until then. So a step
-per minute sends at an even rate. A `Definition` next to its data implements the steps of an action.
+Each message is due at its turn, up to LOOKAHEAD from now, and SQS delays it until then. So one step per minute sends at
+an even rate. A `Definition` implements the steps of its actions.
 """
 
 from abc import ABC, abstractmethod
@@ -30,15 +30,15 @@ from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
 
 BATCH_SIZE = 500
-"""Items of a step: a transaction of some tenths of a second."""
+"""Items per step. Its transaction takes a few tenths of a second."""
 LOOKAHEAD = timedelta(seconds=75)
-"""Longest time between a step and its messages: a minute until the next step, and its delay."""
+"""Maximum time between a step and its messages: a minute until the next step, plus its delay."""
 ONE_SECOND = timedelta(seconds=1)
-"""Queues hold messages for whole seconds."""
+"""Queues delay messages by whole seconds."""
 ROUNDED = timedelta(milliseconds=1)
 """More than the microseconds that the turns of many steps lose to rounding."""
 ACTOR = "bulk"
-"""Actor of changes that no person made."""
+"""Actor of automatic changes."""
 MIN_SECONDS_LEFT = 12.0
 """Time that a step and sending its messages require."""
 MAX_SENDERS = 4
@@ -56,38 +56,38 @@ class Step:
     sends: Sequence[OutboxMessage]
     """Messages to send after the commit."""
     is_busy: bool
-    """Whether another step can follow at once."""
+    """Whether another step can follow immediately."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Result of a step of a definition."""
+    """Result of `Definition.apply`."""
 
     counts: Mapping[Result, int]
     sends: Sequence[OutboxMessage]
     is_last: bool = False
-    """Whether the operation ends with it."""
+    """Whether the operation ends with this step."""
     reason: str | None = None
-    """Why the operation ends early, for people."""
+    """Why the operation ends early, for users."""
     cursor: tuple[datetime, UUID] | None = None
-    """Place of the last item, for operations without listed items."""
+    """Cursor of the last item, for operations without listed items."""
 
 
 @dataclass(frozen=True)
 class CanaryStatus:
-    """Decision about a canary."""
+    """Status of a canary."""
 
     becomes: State
-    """State of the operation. canary: it waits."""
+    """New state of the operation. canary: it continues to wait."""
     since: datetime
     """Start of the wait."""
     reason: str | None = None
-    """Why the operation does not continue, and what to do, for people."""
+    """Why the operation does not continue, and what to do, for users."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """When the messages of a step are due: at an even rate, in whole seconds."""
+    """Due times of a step's messages: at an even rate, in whole seconds."""
 
     start: datetime
     requested_at: datetime
@@ -96,12 +96,12 @@ class Turns:
     now: datetime
 
     def due(self, place: int) -> datetime:
-        """When the message at `place` of this step is due."""
+        """Return when the message at `place` of this step is due."""
         turn = self.start - self.requested_at + place * self.each + ROUNDED
         return max(self.requested_at + turn // ONE_SECOND * ONE_SECOND, self.now)
 
     def begin(self, connection: Connection, works: Iterable[tuple[str, UUID]], before: int = 0) -> list[OutboxMessage]:
-        """Begin work items (worker, id), each with a message at its turn behind `before` others."""
+        """Start work items (worker, id), each with a message that is due at its turn after `before` others."""
         due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
         for place, (worker, id_) in enumerate(works, before):
             due[worker, self.due(place)].append(id_)
@@ -113,7 +113,7 @@ class Turns:
 
 
 class Definition(ABC):
-    """Steps of some actions. All methods but `prepare` run in the step's transaction.
+    """Steps of some actions. All methods except `prepare` run in the step's transaction.
 
     Actions on listed items (`LISTING`) also need `select`, `watch` and `end`.
     """
@@ -133,7 +133,7 @@ class Definition(ABC):
         at_once: int,  # noqa: ARG002
         time_left: TimeLeft,  # noqa: ARG002
     ) -> Any:
-        """Do what the step requires and what cannot be in its transaction. Returns what `apply` gets."""
+        """Do work that cannot be in the step's transaction. Returns the `prepared` argument of `apply`."""
         return None
 
     def select(self, connection: Connection, operation: Operation) -> None:
@@ -141,17 +141,17 @@ class Definition(ABC):
         raise NotImplementedError
 
     def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-        """Decide about a canary that was begun."""
+        """Return the status of a canary that has started."""
         raise NotImplementedError
 
     @abstractmethod
     def apply(
         self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Any
     ) -> Applied | None:
-        """Process the next items, at most `limit`. None: wait for the next round."""
+        """Process the next items, at most `limit`. Returns None to wait for the next run."""
 
     def end(self, connection: Connection, operation: Operation) -> None:
-        """Do what follows once all items have their results."""
+        """Finish an operation whose items all have results."""
         raise NotImplementedError
 
 
@@ -165,7 +165,7 @@ def step(
     at_once: int | None = None,
     time_left: TimeLeft = lambda: inf,
 ) -> Step | None:
-    """Run a step of an operation. None: it is not active, or another process runs one.
+    """Run a step of an operation. Returns None if it is inactive or another process is running a step.
 
     Raises:
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
@@ -191,7 +191,7 @@ SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary
 
 
 def allowance(rate: int, per: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
-    """Number of items that may be begun now, and when the first is due. Missed time is lost. Pure."""
+    """Return how many items may start now, and when the first is due. Unused time is lost. Pure."""
     start = max(last_step_at, now)
     return max(0, int((now + LOOKAHEAD - start) / per * rate)), start
 
@@ -275,7 +275,7 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 
 
 def _halt(connection: Connection, operation: Operation, state: State, now: datetime, reason: str | None = None) -> None:
-    """End or pause an operation. People are notified if it did not reach its end."""
+    """End or pause an operation. Users are notified if `reason` is set."""
     is_paused = state == "paused"
     # A caller who saw a purge in progress may restore it when it is complete, with the same version.
     grows = (operation.action, state) != ("purge", "done")
@@ -290,7 +290,7 @@ def _halt(connection: Connection, operation: Operation, state: State, now: datet
 
 
 def _notify(connection: Connection, operation: Operation, reason: str, now: datetime) -> None:
-    """Notify once: the version names the halt."""
+    """Notify users once. The version identifies the halt."""
     halt = Failure(operation.id, operation.id, OPERATION, reason, attempts=0)
     fingerprint = f"{OPERATION}/{operation.id}"
     enqueue_notification(
@@ -299,7 +299,7 @@ def _notify(connection: Connection, operation: Operation, reason: str, now: date
 
 
 class Engine:
-    """Runs the steps of all operations, in turns, while there is time."""
+    """Runs the steps of all operations in turn while time is left."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class Engine:
         self._clock = clock
 
     def run(self, time_left: TimeLeft) -> dict[str, int]:
-        """Run all operations as far as their rates allow. Returns the numbers of operations and items.
+        """Run all operations as far as their rates allow. Returns the number of operations and of items.
 
         Raises:
             DatabaseUnavailableError: the next run continues.

@@ -1,7 +1,7 @@
 """Operations: requests that run in steps, such as bulk retries or reprocessing.
 
-An operation is one row of `operation`. One on listed dead letters has an `operation_item` for each, which gets its
-result once. `engine` runs them. All functions but `unfinished` and `delete_expired` require a transaction of
+An operation is one row of `operation`. An operation on listed dead letters has an `operation_item` for each, whose
+result is written once. `engine` runs them. All functions but `unfinished` and `delete_expired` require a transaction of
 `Database.tenant`.
 """
 
@@ -23,7 +23,7 @@ LetterAction = Literal["retry", "resolve", "ignore"]
 Action = Literal[LetterAction, "purge", "restore", "export", "extract", "match"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LISTING: tuple[Action, ...] = get_args(LetterAction)
-"""Actions whose operations list their items. The others walk their data."""
+"""Actions whose operations list their items. The others iterate over their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
 MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTING, 500), **dict.fromkeys(REPROCESSING, 1000)}
@@ -32,7 +32,7 @@ State = Literal["selecting", "canary", "running", "paused", "done", "canceled", 
 Result = Literal["succeeded", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("succeeded", "failed", "skipped")
 KEPT = timedelta(days=90)
-"""Retention after the end of an operation. The database prevents deletion before."""
+"""Retention after the end of an operation. The database prevents earlier deletion."""
 DELETE_BATCH_SIZE = 20_000
 """Items deleted in one transaction."""
 
@@ -47,7 +47,7 @@ class OperationStateError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class Operation:
-    """A row."""
+    """A row of `operation`."""
 
     id: UUID
     tenant_id: UUID
@@ -88,7 +88,7 @@ class Operation:
 
     @property
     def active_state(self) -> State:
-        """State unless paused or ended."""
+        """State of the operation when it is neither paused nor ended."""
         if self.action not in LISTING:
             return "running"
         if not self.selection_complete:
@@ -96,7 +96,7 @@ class Operation:
         return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
 
     def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.AuditRecord | None:
-        """Entry of the audit trail about the operation itself. None: the event has none."""
+        """Return the audit entry of an event. None: the event is not recorded."""
         if self.action in LISTING:
             before = None if event == "request" else self.version - 1
             note = self.note if event == "request" else None
@@ -109,7 +109,7 @@ class Operation:
 
     @property
     def audit_target(self) -> str:
-        """Id that audit entries name: of a restoration, its purge."""
+        """Target id in audit entries. For a restoration, it is the id of its purge."""
         return str((self.filter or {})["purge"]) if self.action == "restore" else str(self.id)
 
 
@@ -134,9 +134,9 @@ class OperationItem:
 
     number: int
     job_id: UUID
-    result: Annotated[Result | None, Field(description="Null: its turn has not come.")]
+    result: Annotated[Result | None, Field(description="Null until the item is processed.")]
     reason: Annotated[str | None, Field(description="Why it was not done.")]
-    version: Annotated[int | None, Field(description="The letter's, by then.")]
+    version: Annotated[int | None, Field(description="Version of the dead letter after the action.")]
     revision: Annotated[int | None, Field(description="New revision of its work item.")]
 
 
@@ -215,7 +215,7 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def add_selected(
     connection: Connection, operation: Operation, number: int, cursor: tuple[datetime, UUID] | None, *, is_all: bool
 ) -> Operation:
-    """Note that `number` more items are selected, up to `cursor`. The operation runs once all are."""
+    """Record that `number` more items are selected, up to `cursor`. The operation runs once all are."""
     at, last = cursor or (None, None)
     values = {"id": operation.id, "number": number, "is_all": is_all, "at": at, "last": last}
     (row,) = connection.execute(_SELECTED.encode(), values).fetchall()
@@ -243,7 +243,7 @@ def write_results(connection: Connection, operation_id: UUID, done: Sequence[Ope
     connection.execute(_WRITE, values)
 
 
-# -- looking ----------------------------------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 _PAGE = f"""
 SELECT {COLUMNS} FROM operation WHERE tenant_id = %(tenant)s AND action = ANY(%(actions)s)
@@ -260,7 +260,7 @@ def page(
     actions: Sequence[Action] = ACTIONS,
     after: tuple[datetime, UUID] | None = None,
 ) -> list[Operation]:
-    """Return at most `limit` operations, the newest first, behind the one requested at `after`."""
+    """Return at most `limit` operations, the newest first, after the cursor `after`."""
     at, id_ = after or (None, None)
     values = {"tenant": tenant_id, "actions": list(actions), "at": at, "id": id_, "limit": limit}
     return [Operation(*row) for row in connection.execute(_PAGE.encode(), values)]
@@ -270,7 +270,7 @@ _SHOW = f"SELECT {COLUMNS} FROM operation WHERE id = %s"  # noqa: S608
 
 
 def show(connection: Connection, operation_id: UUID, *, lock: bool = False) -> Operation:
-    """Return an operation; with `lock` it stays the same until the transaction ends.
+    """Return an operation; with `lock` it cannot change until the transaction ends.
 
     Raises:
         NoOperationError: the tenant has no such operation.
@@ -291,12 +291,12 @@ ORDER BY number LIMIT %(limit)s
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
 ) -> list[OperationItem]:
-    """Return at most `limit` items behind the number `after`, with `result` if set."""
+    """Return at most `limit` items after the number `after`, with `result` if set."""
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
     return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 
 
-# -- steering ---------------------------------------------------------------------------------------------------------
+# -- commands ---------------------------------------------------------------------------------------------------------
 
 OperationCommand = Literal["pause", "resume", "cancel"]
 _CHANGE = f"""
@@ -311,7 +311,7 @@ def change_state(
 ) -> Operation:
     """Pause, resume or cancel an operation, and record it in the audit trail.
 
-    Items that were begun continue: up to 75 seconds of the rate. The wait for a canary starts again on resume.
+    Started items continue: up to 75 seconds of the rate. On resume, the wait for a canary starts over.
 
     Raises:
         NoOperationError: the tenant has no such operation.
@@ -350,7 +350,7 @@ def change_rate(
 ) -> Operation:
     """Change the rate of an operation, and record it in the audit trail.
 
-    Items that were begun keep their turns: up to 75 seconds of the rate before.
+    Started items keep their due times: up to 75 seconds of the previous rate.
 
     Raises:
         NoOperationError: the tenant has no such operation.
@@ -367,7 +367,7 @@ def change_rate(
 
 
 def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation:
-    """Lock and return an operation that has not ended and is at `version`. Raises as `change_state`."""
+    """Lock and return an active operation at `version`. Raises the same errors as `change_state`."""
     operation = show(connection, operation_id, lock=True)
     if operation.version != version:
         raise VersionConflictError(f"The operation has changed: it is at version {operation.version}.")
@@ -397,7 +397,7 @@ _FORGET = "DELETE FROM operation WHERE id = %s"
 
 
 def delete_expired(connection: Connection, now: datetime, *, at_once: int = DELETE_BATCH_SIZE) -> int:
-    """Delete the operation that ended first, if its retention has ended; as counterfoil_maintenance.
+    """Delete the operation that ended first, if its retention has expired; as counterfoil_maintenance.
 
     At most `at_once` of its items are deleted, and the operation with the last of them. Returns the operations deleted.
     """

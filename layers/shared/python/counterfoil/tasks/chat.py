@@ -1,9 +1,10 @@
 """Conversations with a language model: messages, their order, and the task type that answers them.
 
 A message is a task of the type `chat_completion`. It gets its number when the task is accepted, and messages are
-answered in this order. A task whose conversation has an earlier message that may still be answered is deferred, and
-woken when that one ends, whatever its outcome. The reply is written in the transaction that marks the task succeeded,
-once per task. A message whose task failed or was canceled has no reply, and later messages do not wait for it.
+answered in this order. A task whose conversation has an earlier message that may still be answered is deferred. It is
+woken when the earlier task ends, whatever its outcome. The reply is written in the transaction that marks the task
+succeeded, once per task. A message whose task failed or was canceled has no reply, and later messages do not wait for
+it.
 
 A conversation belongs to one user and does not exist for anyone else. The user may delete it, and the watchdog deletes
 it three months after its last use. Numbers count up from 1 in a conversation, replies included, without gaps. Taking a
@@ -40,7 +41,8 @@ Role = Literal["user", "assistant"]
 PREVIEW = 100
 """Characters of the first message in a list of conversations."""
 MAX_BYTES = 2_000_000
-"""Bytes of JSON in a transcript. Lambda's limit is 6 MB, and it may write a character of two bytes with six."""
+"""Maximum bytes of JSON in a transcript. Lambda's limit is 6 MB, and it may encode a two-byte character in six
+bytes."""
 AROUND = 300
 """Bytes of JSON around the text of a message, rounded up."""
 OVERHEAD = 4
@@ -62,7 +64,7 @@ class SessionNotFoundError(RejectedRequestError):
 def estimate_tokens(text: str) -> int:
     """Return an upper estimate of tokens without the model's tokenizer.
 
-    It counts 2 tokens for 5 small letters and spaces of ASCII, 4 for 5 other bytes of UTF-8, and OVERHEAD. Compared
+    It counts 2 tokens per 5 lowercase ASCII letters and spaces, 4 per 5 other bytes of UTF-8, and OVERHEAD. Compared
     with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's of 2023), it was 1.0 to 2.6 times their largest
     count for prose in twelve languages, code, JSON, tables of numbers, UUIDs and emoji. It was 0.8 to 0.9 times for
     random base64 and rare ideographs. A window of N such tokens holds at least about N/2 tokens of a model.
@@ -78,7 +80,7 @@ def estimate_tokens(text: str) -> int:
 def begin_session(
     connection: Connection, session_id: UUID, tenant_id: UUID, user_id: str | None, now: datetime
 ) -> None:
-    """Begin a conversation of this user."""
+    """Start a conversation of this user."""
     connection.execute(
         "INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_used_at) VALUES (%s, %s, %s, %s, %s)",
         [session_id, tenant_id, user_id, now, now],
@@ -91,7 +93,7 @@ WHERE id = %(session)s AND (%(any_user)s OR user_id IS NOT DISTINCT FROM %(user)
 RETURNING tenant_id, last_number
 """
 
-# An attempt that is ending wakes only messages that waited before it looked.
+# An attempt that ends wakes only the messages that were waiting when it checked.
 _AWAIT_ENDS = """
 SELECT FROM chat_message before JOIN task t ON t.id = before.job_id
 WHERE before.session_id = %s AND before.role = 'user' AND t.status IN ('pending', 'in-progress')
@@ -107,9 +109,9 @@ ON CONFLICT (job_id, role) DO NOTHING
 def append_user_message(
     connection: Connection, session_id: UUID, user_id: str | None, job_id: UUID, content: str, now: datetime
 ) -> int:
-    """Append a user's message, which this job answers. Return its number.
+    """Append a user's message, which this task answers. Returns its number.
 
-    Wait for earlier messages that are ending. Otherwise an attempt at this one could see them as live, and nothing
+    Wait for earlier tasks that are ending. Otherwise an attempt at this one could see them as unfinished, and nothing
     would wake it.
 
     Raises:
@@ -198,14 +200,14 @@ class Session:
     messages: int
     """Number of messages, replies included."""
     begins: str
-    """Beginning of the first message."""
+    """Start of the first message."""
 
 
 @dataclass(frozen=True)
 class ChatMessage:
     """A message."""
 
-    number: Annotated[int, Field(description="Its place in the session.")]
+    number: Annotated[int, Field(description="Position in the session.")]
     role: Role
     content: str
     job_id: Annotated[UUID, Field(description="Task that the message started, or that wrote the reply.")]
@@ -222,7 +224,7 @@ class Transcript:
     """Whether more messages follow."""
 
 
-# A text is never shorter in JSON, so most of the text that does not fit is never converted.
+# JSON is never shorter than the text, so most of the text that does not fit is not converted.
 _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,
        CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'canceled') END
@@ -286,12 +288,12 @@ def list_sessions(
 
 
 class Message(BaseModel):
-    """A user's message. Without a session it begins one, whose id is the job's."""
+    """A user's message. Without `session_id`, it starts a new session, whose id is the job's."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     message: Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")]
-    session_id: UUID | None = Field(default=None, description="Left out: a new session, whose id is the job's.")
+    session_id: UUID | None = Field(default=None, description="If omitted, a new session starts with the job's id.")
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,7 @@ WHERE mine.job_id = %s AND mine.role = 'user'
 """  # noqa: S608  # our own text alone
 _BLOCKED = f"SELECT {_EARLIER_PENDING} FROM chat_message mine WHERE mine.job_id = %s AND mine.role = 'user'"  # noqa: S608
 
-# Messages without a reply are skipped, because one of them may be what the model fails at.
+# Messages without a reply are skipped, because one of them may be the cause of the model's failure.
 _HISTORY = """
 SELECT asked, said FROM (
     SELECT number, asked, said, sum(tokens) OVER (ORDER BY number DESC) AS tokens FROM (
@@ -347,8 +349,8 @@ def is_blocked(connection: Connection, job_id: UUID) -> bool:
 def history(connection: Connection, session_id: UUID, number: int, budget: int) -> list[ChatTurn]:
     """Return the answered messages before `number` that fit into `budget` tokens, oldest first.
 
-    They are the newest ones. Each has its reply, and there are no gaps: one that does not fit ends the window, even if
-    an older one would fit.
+    They are the newest ones, each with its reply. There are no gaps: a message that does not fit ends the window, even
+    if an older one would fit.
     """
     limit = max(0, budget) // (2 * (OVERHEAD + 1))  # the fewest tokens of a turn
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}
@@ -358,8 +360,8 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
 def accept(connection: Connection, task: AcceptedTask, payload: Message) -> None:
     """Append the message to its conversation if today's budget of the model permits a reply.
 
-    The budget may still be exhausted when the message is answered. But a user who continues to ask causes no dead
-    letters.
+    The budget may still be exhausted when the message is answered. This check keeps users without budget from creating
+    dead letters.
 
     Raises:
         RetryLaterError: the budget is exhausted.
@@ -382,7 +384,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
 
     Raises:
         DeferredError: an earlier message may still be answered.
-        InvalidSettingsError: there is no language model.
+        InvalidSettingsError: no language model is configured.
         PermanentError: the message was deleted, or today's budget of the model is exhausted.
         CounterfoilError: see `Llm.chat`.
     """
@@ -397,7 +399,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
         budget = settings.chat_history_tokens - sent
         turns = history(connection, pending.session_id, pending.number, budget)
     if services.llm is None:
-        raise InvalidSettingsError("There is no language model: set LLM_PROVIDER and LLM_MODEL.")
+        raise InvalidSettingsError("No language model is configured. Set LLM_PROVIDER and LLM_MODEL.")
     attempt.deadline.check()
     question = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:

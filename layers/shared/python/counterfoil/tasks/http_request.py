@@ -47,12 +47,12 @@ _OURS = {
 
 def _headers(given: dict[str, str]) -> dict[str, str]:
     if len({name.lower() for name in given}) < len(given):
-        raise ValueError("no header may be given twice")
+        raise ValueError("each header must occur only once")
     for name, value in given.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ValueError("a header has a name and a value that HTTP allows, in ASCII")
+            raise ValueError("header names and values must be ASCII that HTTP allows")
         if name.lower() in _OURS or name.lower().startswith("proxy-"):
-            raise ValueError(f"{name.lower()} cannot be given")
+            raise ValueError(f"the header {name.lower()} cannot be set")
     return given
 
 
@@ -139,7 +139,7 @@ def _stored_part(answer: EgressResponse) -> dict[str, JsonValue]:
 
 
 def _beginning(text: str, room: int) -> str:
-    """Return the longest prefix of a text that takes at most `room` bytes of JSON."""
+    """Return the longest prefix of a text that needs at most `room` bytes of JSON."""
     fits, too_long = 0, len(text) + 1
     while too_long - fits > 1:
         middle = (fits + too_long) // 2

@@ -9,8 +9,8 @@ TASKS = register(
         about="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
         max_attempts="t.max_retry + 1",
         envelope="SELECT id, body FROM task_messages(%(ids)s)",
-        # The next message of the same conversation, if no earlier one is unanswered. After waiting for its lock, the
-        # query sees its current state, and the next message in line if this one has ended.
+        # The next message of the same conversation, if no earlier one is unanswered. After the query has waited for its
+        # lock, it sees the message's current state, or the following message if this one has ended.
         waiting="""
         SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message mine
         JOIN chat_message next ON next.session_id = mine.session_id AND next.number > mine.number

@@ -1,6 +1,6 @@
 """Payloads of tasks: canonical form, size limits, and storage of large payloads in S3.
 
-An SQS message may have 1 MiB, and so may a batch of ten. A payload that exceeds a tenth of it is stored in S3, and the
+An SQS message may have 1 MiB, and so may a batch of ten. A payload of more than INLINE_BYTES is stored in S3, and the
 message contains its key (claim check). The object is stored as long as its task, because a failed task can be retried.
 The table `payload_deletion` lists objects without a task, which the watchdog deletes.
 """
@@ -35,7 +35,7 @@ class TooLargeError(RejectedRequestError):
 
 
 def canonical(value: JsonValue, what: str = "payload") -> bytes:
-    """Return the canonical JSON of a value in UTF-8: sorted names, no blanks.
+    """Return the canonical JSON of a value in UTF-8: sorted names, no spaces.
 
     `what` names it in errors.
 
@@ -46,9 +46,9 @@ def canonical(value: JsonValue, what: str = "payload") -> bytes:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         content = text.encode()
     except (ValueError, TypeError):  # an unpaired surrogate, or NaN or infinity
-        raise RejectedRequestError(f"The {what} has something that is no valid JSON.") from None
+        raise RejectedRequestError(f"The {what} contains a value that is not valid JSON.") from None
     if b"\\u0000" in content.replace(b"\\\\", b""):
-        raise RejectedRequestError(f"The {what} has the character U+0000, which PostgreSQL cannot hold: leave it out.")
+        raise RejectedRequestError(f"The {what} contains U+0000, which PostgreSQL cannot store. Remove it.")
     return content
 
 
@@ -131,7 +131,7 @@ def read(bucket: str, key: str) -> Payload:
     except ValueError:
         found = None
     if not isinstance(found, dict) or len(content) > MAX_PAYLOAD_BYTES:
-        raise InvalidMessageError("The object that the claim check leads to is no payload of a task")
+        raise InvalidMessageError("The object at the S3 key in the message is not a task payload")
     return found
 
 

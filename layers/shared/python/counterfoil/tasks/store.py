@@ -72,7 +72,7 @@ def read_task_message(body: str) -> ParsedMessage:
 
     Raises:
         InvalidMessageError: the message is permanently invalid.
-        UnsupportedSchemaError: its version belongs to a newer deployment.
+        UnsupportedSchemaError: the message has a newer version than this code.
     """
     found = validate(TaskMessage, parse_json_body(body), _wrong)
     return ParsedMessage([Message(work_id=found.job_id, revision=found.revision, send_number=found.send_number)])
@@ -164,12 +164,12 @@ class Submitted:
 
     task: Task
     is_new: bool
-    """Whether this request created it; otherwise an earlier one with the same key did."""
+    """Whether this request created the task, and not an earlier one with the same key."""
     sends: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
-def build_request(  # a request needs all of these values
+def build_request(
     type_: TaskType,
     payload: payloads.Payload,
     *,
@@ -178,7 +178,7 @@ def build_request(  # a request needs all of these values
     user_id: str | None = None,
     settings: Settings | None = None,
 ) -> TaskRequest:
-    """Validate a request. Without `settings`, features that are off by default are off.
+    """Validate a request. Without `settings`, the defaults apply.
 
     Without `max_retry`, the configured limit applies. Without `idempotency_key`, a UUID is generated.
 
@@ -188,10 +188,10 @@ def build_request(  # a request needs all of these values
         RejectedRequestError: it cannot be stored, cannot run in this deployment, or another value is out of range.
     """
     if max_retry is not None and not 0 <= max_retry <= MAX_RETRY_LIMIT:
-        raise RejectedRequestError(f"max_retry is a number from 0 to {MAX_RETRY_LIMIT}.")
+        raise RejectedRequestError(f"max_retry must be between 0 and {MAX_RETRY_LIMIT}.")
     for name, value in (("idempotency_key", idempotency_key), ("The subject of the token", user_id)):
         if value is not None and not (1 <= len(value) <= MAX_KEY_CHARS and value.isprintable()):
-            raise RejectedRequestError(f"{name} is a text of 1 to {MAX_KEY_CHARS} characters that can be printed.")
+            raise RejectedRequestError(f"{name} must have 1 to {MAX_KEY_CHARS} printable characters.")
     content = payloads.validate_size(payload)
     form = type_.read(payload)
     settings = settings or Settings()
@@ -225,8 +225,8 @@ VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_s3_key)s, %(
 ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
-# A payload is scheduled for deletion before it is written, unless its task is accepted within a day. A day exceeds any
-# transaction, so a due entry cannot belong to a concurrent submission.
+# A payload is scheduled for deletion before it is written. The entry is removed when its task is accepted. It is due
+# after a day, which exceeds any transaction, so a due entry cannot belong to a concurrent submission.
 _NOTE_PAYLOAD = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
 _KEEP_PAYLOAD = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
 
@@ -249,7 +249,7 @@ def submit(database: Database, tenant_id: UUID, wanted: TaskRequest, now: dateti
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
         payload_s3_key = payloads.key_of(tenant_id, job_id)
-        # A repeated request must not write a second object. The insert is still decisive.
+        # A repeated request must not write a second object. The insert still decides which request wins.
         found = _found_or_noted(database, tenant_id, wanted, payload_s3_key)
         if found is not None:
             return found
@@ -286,10 +286,10 @@ def _submit(
     if inserted is None:
         found = _under_key(connection, wanted)
         if found is None:  # it was deleted concurrently
-            raise IdempotencyKeyConflictError("The task of this idempotency_key has just been deleted: ask again.")
+            raise IdempotencyKeyConflictError("The task with this idempotency_key was just deleted. Submit it again.")
         return found
     if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
-        raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
+        raise ServiceUnavailableError("The uploaded payload has expired. Submit the task again.")
     if wanted.type.on_accept is not None:
         accepted = AcceptedTask(job_id, tenant_id, wanted.user_id, now, wanted.settings)
         wanted.type.on_accept(connection, accepted, wanted.form)
@@ -323,7 +323,7 @@ def _under_key(connection: Connection, wanted: TaskRequest) -> Submitted | None:
     found = Submitted(Task(*row[1:]), is_new=False, sends=())
     if (bytes(row[0]), found.task.user_id) != (wanted.digest, wanted.user_id):
         raise IdempotencyKeyConflictError(
-            "This idempotency_key belongs to another request: use a new one for each task."
+            "This idempotency_key belongs to another request. Use a new one for each task."
         )
     return found
 
@@ -428,14 +428,14 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
     if task is None:
         return None
     if task.status != "canceled":
-        raise TaskFinishedError(f"The task has {task.status} already.")
+        raise TaskFinishedError(f"The task has already {task.status}.")
     if row is not None:
         audit.record(connection, row[0], AuditRecord(by, "task canceled", [str(job_id)], now))
     return task, sends
 
 
 def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
-    """Cancel the unfinished tasks among these of the tenant, without waking dependents."""
+    """Cancel the unfinished tasks in `job_ids`, without waking dependents."""
     connection.execute(_CANCEL_ALL, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
@@ -474,7 +474,7 @@ def replace_payload(
         ServiceUnavailableError: the object is so old that it may have been deleted.
     """
     if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
-        raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
+        raise ServiceUnavailableError("The uploaded payload has expired. Retry.")
     inline = None if payload_s3_key else payloads.canonical(payload).decode()
     connection.execute(_REPLACE, [inline, payload_s3_key, job_id])
 

@@ -22,7 +22,7 @@ class UnknownTypeError(RejectedRequestError):
 
 
 class RetryLaterError(RejectedRequestError):
-    """The type accepts no such task before a certain time."""
+    """The type accepts no task before a certain time."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class RetryLaterError(RejectedRequestError):
 
 
 class InvalidPayloadError(PermanentError):
-    """A payload does not have the form of its type. The message names the field without its value."""
+    """A payload does not match the schema of its type. The message names the field without its value."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TaskType:
     enabled_by: str | None = None
     """Boolean setting that enables the type. None: it is always enabled."""
     private: bool = False
-    """Whether only the user who submitted the task may see its result, whatever the role of others."""
+    """Whether only the user who submitted the task may see its result, regardless of other users' roles."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if `enabled_by` is not a setting."""
@@ -97,7 +97,7 @@ class TaskType:
         """Validate a payload.
 
         Raises:
-            InvalidPayloadError: it does not have the form of this type.
+            InvalidPayloadError: it does not match the schema of this type.
         """
 
         def invalid(problem: ValidationProblem) -> InvalidPayloadError:

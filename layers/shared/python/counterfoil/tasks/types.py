@@ -1,4 +1,4 @@
-"""All task types. A new type is added to `TYPES`."""
+"""All task types. Add a new type to `TYPES`."""
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -24,7 +24,7 @@ def echo(_attempt: TenantAttempt, payload: Echo, _services: Services) -> JsonVal
 
 ECHO = TaskType("echo", Echo, echo)
 TYPES = {type_.name: type_ for type_ in (ECHO, HTTP_REQUEST, CHAT_COMPLETION)}
-"""Task types by name, enabled or not. An accepted task runs even if its type has been disabled since."""
+"""Task types by name, enabled or not. An accepted task runs even if its type has since been disabled."""
 
 
 def enabled_types(settings: Settings) -> list[str]:
@@ -41,8 +41,8 @@ def enabled_type(name: str, settings: Settings) -> TaskType:
     found = TYPES.get(name)
     listed = ", ".join(enabled_types(settings))
     if found is None:
-        raise UnknownTypeError(f"There is no such task_type; known are {listed}.")
+        raise UnknownTypeError(f"There is no such task_type. Valid types: {listed}.")
     if not found.is_enabled(settings):
         setting = str(found.enabled_by).upper()
-        raise UnknownTypeError(f"The task_type {name} is not enabled here ({setting} is not set); known are {listed}.")
+        raise UnknownTypeError(f"The task_type {name} is not enabled here ({setting} is not set). Valid: {listed}.")
     return found

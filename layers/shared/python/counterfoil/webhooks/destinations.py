@@ -22,8 +22,8 @@ WORKER = "document_output"
 CHANGED = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
 SECRET_OVERLAP = timedelta(hours=24)
-"""How long calls are also signed with the previous secret after a rotation."""
-SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
+"""After a rotation, calls are also signed with the previous secret for this time."""
+SECRET_PREFIX = "whsec_"  # noqa: S105  # a prefix, not a secret
 MAX_PREFIX_CHARS = 200
 DEFAULT_EVENTS = ("cluster", "document")
 Kind = Literal["webhook", "s3"]
@@ -71,7 +71,7 @@ def active_secrets(connection: Connection, destination_id: UUID, now: datetime) 
     return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
 
 
-# -- setup: requires a database that is signed in to as counterfoil_api, or the owner of the tables -------------------
+# -- setup: requires a connection as counterfoil_api or the owner of the tables ---------------------------------------
 
 
 class NewDestination(NamedTuple):
@@ -185,7 +185,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
 def rotate(connection: Connection, change: Change, name: str) -> str | None:
     """Give a webhook a new secret, and return it. None if no active webhook has this name.
 
-    Calls are signed with the previous secret too, for BOTH_FOR. A webhook has at most two secrets.
+    Calls are also signed with the previous secret for SECRET_OVERLAP. A webhook has at most two secrets.
     """
     row = connection.execute(
         "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
@@ -214,7 +214,7 @@ def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, n
 
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
 
-# Jobs are locked in the order of their ids, as claims lock them. A job with an unchanged payload stays as it is.
+# Jobs are locked in the order of their ids, as by claims. A job with an unchanged payload is not changed.
 _REQUEST = """
 INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                requested_at, created_at)
@@ -241,7 +241,7 @@ def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
     return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
 
 
-def enqueue(  # subject, data and time of one event
+def enqueue(
     connection: Connection,
     tenant_id: UUID,
     subject: Subject,
@@ -252,8 +252,8 @@ def enqueue(  # subject, data and time of one event
     """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
 
     `data` returns the JSON of the body's `data`, or None if the subject no longer exists. It is called only if a
-    destination subscribes to the event. Unchanged data causes no new delivery, so a call may be repeated. Only
-    destinations that received a subject are notified of its end. Returns the messages to send.
+    destination subscribes to the event. Unchanged data causes no new delivery, so a call may be repeated. The deletion
+    of a subject is delivered only to destinations that received the subject. Returns the messages to send.
     """
     found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in found]

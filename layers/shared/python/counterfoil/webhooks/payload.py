@@ -28,7 +28,7 @@ from counterfoil import aws
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 SCHEMA_VERSION = 1
-"""Version of new bodies. A revision keeps the version that it was requested in."""
+"""Version of new bodies. A revision keeps the version with which it was requested."""
 
 COLUMNS = (
     "subject_id",
@@ -53,9 +53,9 @@ COLUMNS = (
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
 _SAFE = r"\w'(\[{<#/§€$£"
-"""First characters that start no formula in any spreadsheet. An apostrophe marks text."""
+"""First characters that do not start a formula in any spreadsheet. An apostrophe marks text."""
 _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
-"""Any other start of a cell, or of a part that some spreadsheets treat as a cell."""
+"""Any other first character of a cell, or of a part that some spreadsheets treat as a cell."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class OutputJob:
 
     id: UUID
     revision: int
-    """Revision of the content. It changes with the content, and not when a delivery is repeated after a failure."""
+    """Revision of the content. It does not change when a delivery is repeated after a failure."""
     subject: str
     subject_id: UUID
     schema_version: int
@@ -142,10 +142,10 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def cell(value: Any) -> str:
-    """Return a value as text of a cell, with a leading apostrophe unless its start is known to be safe.
+    """Return the text of a cell, with an apostrophe before each start that is not known to be safe.
 
-    An allow-list, because spreadsheets treat more than OWASP's list (= + - @, tab, carriage return) as the start of a
-    formula or a command. Numbers stay numbers.
+    It uses an allowlist, because spreadsheets treat more characters than OWASP's list (= + - @, tab, carriage return)
+    as the start of a formula or a command. Numbers are unchanged.
     """
     if value is None:
         return ""
@@ -158,15 +158,15 @@ def _is_number(text: str) -> bool:
 
 
 HEADER = "Counterfoil-Signature"
-"""Header of a webhook: `t=1767323045,v1=<hex>,v1=<hex>`, in the form of Stripe's signatures."""
+"""Signature header of a webhook: `t=1767323045,v1=<hex>,v1=<hex>`, in the format of Stripe's signatures."""
 
 
 def signature(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
     """Return the value of HEADER, with one `v1` for each active secret.
 
     `t` is `timestamp` in seconds since 1970. Each `v1` is HMAC-SHA256 with one secret (UTF-8) over `t`, a full stop and
-    the body. A receiver computes it with the secret that it has. It refuses times more than five minutes old, so that
-    a recorded call cannot be replayed later.
+    the body. A receiver computes it with its secret. It must reject times more than five minutes old, so that a
+    recorded call cannot be replayed later.
     """
     signed = f"{timestamp}.".encode() + body
     digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
@@ -185,7 +185,7 @@ def export_key(tenant_slug: str, prefix: str, job: OutputJob, ending: str) -> st
 
 
 def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
-    """Write the files of a job unless newer ones exist. Offers have no documents, and so no CSV.
+    """Write the files of a job unless newer ones exist. Offers have no documents, so no CSV.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
@@ -198,7 +198,7 @@ def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
 
 
 def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
-    """Write one file, unless it changed after it was read: a slow attempt must not replace a newer file."""
+    """Write a file unless it changed after it was read, so that slow attempts do not replace newer files."""
     found = _stored(bucket, key_)
     if found is not None and _is_newer(found, job):
         return
@@ -220,7 +220,7 @@ def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: s
 
 
 def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
-    """Return S3's description of an object; None if it does not exist (403 without the right to list)."""
+    """Return S3's metadata of an object; None if absent (403 without permission to list)."""
     try:
         with aws.translate_errors():
             answer: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
@@ -234,8 +234,8 @@ def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
 def _is_newer(found: Mapping[str, Any], job: OutputJob) -> bool:
     """Return True if a file shows a later state than `job`.
 
-    Revisions count within a job. The file of an earlier destination with the same prefix comes from another job, whose
-    times can be compared, but not its revisions.
+    Revisions count within a job. The file of an earlier destination with the same prefix comes from another job. Its
+    time can be compared, but not its revision.
     """
     stated: Mapping[str, str] = found.get("Metadata", {})
     if stated.get(_JOB) != str(job.id):

@@ -56,10 +56,10 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
 _KEPT = {
     FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
     FileKind.ZIP: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are stored and not read."
+        DocumentType.OTHER, "none", None, "The file is an archive or an office document. It is stored and not read."
     ),
     FileKind.UNKNOWN: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is stored and not read."
+        DocumentType.OTHER, "none", None, "The file type is unknown. The file is stored and not read."
     ),
 }
 
@@ -101,7 +101,7 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     root = _unwrapped(root)
     dialect = recognize_dialect(root)
     if dialect is Dialect.OTHER:
-        reason = "The XML is of an unknown kind; it is stored and not read."
+        reason = "The XML format is unknown. The file is stored and not read."
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if dialect is Dialect.FATTURAPA and (count := fatturapa.count_invoices(root)) > 1:
         reason = f"The file has {count} invoices and is not read. Send each invoice as a separate file."
@@ -110,7 +110,7 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     record, remarks = to_structured_data(reading.type, reading.fields)
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
-        message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
+        message = f"The {name} has no line items, which its profile requires; ask its sender for a complete one."
         raise InvalidDocumentError(message, code="invoice_without_lines")
     return ExtractionResult(reading.type, method, record.data(), warnings=remarks)
 

@@ -83,7 +83,7 @@ def parse(content: bytes) -> etree._Element:
         if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
             raise MemoryError from None
         message = (
-            "The XML uses namespaces that it does not declare, or holds a single value of more than 10 MB; "
+            "The XML uses undeclared namespaces, or contains a single value of more than 10 MB; "
             "ask its sender for a corrected file."
         )
         raise InvalidDocumentError(message, code="damaged_xml") from error
@@ -191,14 +191,14 @@ class _Scan:
         self._depth = 0
 
     def refuse_doctype(self, *_declaration: object) -> None:
-        message = "The XML has a DOCTYPE, which can define entities and outside references; send it without one."
+        message = "The XML has a DOCTYPE, which can define entities and external references; send it without one."
         raise InvalidDocumentError(message, code="unsafe_xml")
 
     def start(self, _name: str, _attributes: object) -> None:
         self._elements += 1
         self._depth += 1
         if self._elements > MAX_ELEMENTS or self._depth > MAX_DEPTH:
-            message = f"The XML has more than {MAX_ELEMENTS} elements or {MAX_DEPTH} levels; no business document has."
+            message = f"The XML has more than {MAX_ELEMENTS} elements or {MAX_DEPTH} levels; send it in smaller parts."
             raise InvalidDocumentError(message, code="xml_too_complex")
 
     def end(self, _name: str) -> None:

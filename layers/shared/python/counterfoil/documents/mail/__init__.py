@@ -1,4 +1,4 @@
-"""Mail and archives: their headers, the documents in them, and mail that waits for a decision.
+"""Mail and archives: their headers, the documents in them, and mail on hold.
 
-`message` and `attachments` are pure: bytes in, values out. `holds` stores what waits.
+`message` and `attachments` are pure. `holds` stores mail on hold.
 """

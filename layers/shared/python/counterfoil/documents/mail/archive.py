@@ -10,14 +10,14 @@ from counterfoil.errors import InvalidDocumentError
 MAX_ENTRIES = 500
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 MAX_RATIO = 200
-"""Unpacked to packed bytes. XML compresses 10 to 50 times; the maximum of deflate is 1,032."""
+"""Maximum ratio of unpacked to packed bytes. XML has 10 to 50; deflate reaches up to 1,032."""
 RATIO_FROM_BYTES = 1024 * 1024
 """Minimum number of unpacked bytes for a meaningful ratio."""
 MAX_DIRECTORY_BYTES = 1024 * 1024
 """Maximum size of the table of contents, which zipfile reads at once and stores as one object per entry."""
 CHUNK_BYTES = 64 * 1024
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""Methods that every program uses. LZMA may allocate gigabytes before the first byte."""
+"""Common compression methods. LZMA is not supported, because it may allocate gigabytes before the first byte."""
 _ENCRYPTED, _UTF_8 = 0x1, 0x800
 _OFFICE = ("[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF")
 
@@ -60,7 +60,7 @@ class Archive:
             message = "The archive is damaged or too large to be unpacked; pack it again."
             raise InvalidDocumentError(message, code="damaged_archive") from error
         if len(self._infos) > MAX_ENTRIES:
-            message = f"The archive holds more than {MAX_ENTRIES} files; send it in several parts."
+            message = f"The archive contains more than {MAX_ENTRIES} files; send it in several parts."
             raise InvalidDocumentError(message, code="too_many_attachments")
 
     @property
@@ -106,9 +106,9 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     if info.flag_bits & _ENCRYPTED:
         return "It is encrypted."
     if info.compress_type not in METHODS:
-        return "It is packed by a method that is not read."
+        return "Its compression method is not supported."
     if info.file_size > MAX_ENTRY_BYTES:
         return f"It is larger than {MAX_ENTRY_BYTES // 1024**2} MiB."
     if info.file_size > RATIO_FROM_BYTES and info.file_size > MAX_RATIO * info.compress_size:
-        return f"It is packed more than {MAX_RATIO} times, as no document is."
+        return f"Its compression ratio exceeds {MAX_RATIO}, which no document has."
     return None

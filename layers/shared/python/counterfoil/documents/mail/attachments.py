@@ -22,7 +22,7 @@ def sanitize_name(stated: str) -> str:
     """Return the last component of a path as a safe file name; empty if no character remains.
 
     Path separators of any system end a component. Control characters, bidirectional controls and characters that
-    PostgreSQL cannot store are removed. A long name loses its middle.
+    PostgreSQL cannot store are removed. A long name is shortened, but keeps its extension.
     """
     last = re.split(r"[/\\]", stated)[-1]
     plain = "".join(" " if character.isspace() else character for character in last if is_shown(character))
@@ -49,7 +49,7 @@ MAX_FILES = 1000
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
 """Maximum number of bytes extracted from all archives of a mail."""
 MAX_INNER_MAIL_BYTES = 25 * 1024 * 1024
-"""Maximum size of a mail inside a mail or archive, because it is in memory as well."""
+"""Maximum size of a mail inside a mail or archive. Both are in memory at the same time."""
 MAX_DEPTH = 5
 """Maximum depth of nested mails."""
 
@@ -139,7 +139,7 @@ class _Walk:
         if is_mail(content):
             yield from self._encoded_mail(content, stated, depth=depth, in_archive=in_archive)
         elif kind is FileKind.IMAGE and shown and is_small(content):
-            yield self._skipped(stated, len(content), "It is a small image that the text of the mail shows.")
+            yield self._skipped(stated, len(content), "It is a small image in the text of the mail.")
         elif kind is FileKind.ZIP:
             yield from self._zip(content, stated, depth=depth, in_archive=in_archive)
         elif kind is FileKind.UNKNOWN:
@@ -167,7 +167,7 @@ class _Walk:
         if archive.is_office_document:
             yield self._taken(content, stated, FileKind.ZIP)
         elif in_archive:
-            yield self._skipped(stated, len(content), "It is an archive inside an archive; pack its files into one.")
+            yield self._skipped(stated, len(content), "It is an archive inside an archive; use a single archive.")
         else:
             yield from self.archive(archive, depth=depth)
 
@@ -175,7 +175,7 @@ class _Walk:
         for entry, info in archive.entries():
             reason = entry.reason
             if reason is None and self._unpacked + entry.size > MAX_UNPACKED_BYTES:
-                reason = f"The archives hold more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send it on its own."
+                reason = f"The archives contain more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send it separately."
             if reason is not None:
                 yield self._skipped(entry.name, entry.size, reason)
                 continue
@@ -200,7 +200,7 @@ class _Walk:
         self._check()
         self._number += 1
         if self._number > MAX_FILES:
-            message = f"There are more than {MAX_FILES} files in it; send them in several parts."
+            message = f"It contains more than {MAX_FILES} files; send them in several parts."
             raise InvalidDocumentError(message, code="too_many_attachments")
         return self._number
 
@@ -211,11 +211,11 @@ _PKCS7 = bytes.fromhex("06092a864886f70d0107")
 """Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
 PACKED_BY_OUTLOOK = (
-    "It is a mail as Outlook packs it (winmail.dat), which is not read: have it sent as HTML or plain text."
+    "It is a mail in Outlook's format (winmail.dat), which is not supported. Ask the sender for HTML or plain text."
 )
 SIGNED_OR_ENCRYPTED = (
-    "It is a signature, or a mail that is signed or encrypted as a whole (S/MIME), which is not read: "
-    "upload what files are in it."
+    "It is a signature, or a completely signed or encrypted mail (S/MIME), which is not supported. "
+    "Upload its files instead."
 )
 
 
@@ -231,8 +231,8 @@ def _why_unknown(content: bytes) -> str:
     return "The file type is not supported. Send a PDF, XML or image file."
 
 
-NESTED_TOO_DEEPLY = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
-TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments on their own."
+NESTED_TOO_DEEPLY = f"It is a mail inside {MAX_DEPTH} other mails; send it separately."
+TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments separately."
 
 
 def _is_mail_body(part: Message) -> bool:

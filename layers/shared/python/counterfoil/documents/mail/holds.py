@@ -1,7 +1,7 @@
 """Mail on hold: mail that fails DMARC, until an operator releases or rejects it.
 
-The job of a held mail has ended without documents, and its source has the state `held`. A release begins a new revision
-of the job, so the mail is acquired exactly once. Functions run in a transaction of one tenant, except `owner`.
+The job of a held mail has ended without documents, and its source has the state `held`. A release starts a new revision
+of the job, so the mail is acquired exactly once. Functions run in a transaction of one tenant.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SELECT t.dmarc_policy, s.hold FROM tenant t LEFT JOIN source s ON s.job_id = %(j
 def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, Refusal | None]:
     """Return the state of a mail that fails DMARC, and the refusal.
 
-    Without a refusal, the mail is acquired. An operator's decision precedes the tenant's policy.
+    Without a refusal, the mail is acquired. An operator's decision takes precedence over the tenant's policy.
     """
     ((policy, hold),) = connection.execute(_DECIDE, {"tenant": tenant_id, "job": job_id}).fetchall()
     if hold == "released":

@@ -1,9 +1,9 @@
 """Parses mail (RFC 5322) within bounds: headers, sender authentication and recipients.
 
-The standard library's parser accepts anything, and a hostile mail makes it slow. At every line it looks for the ends of
-nested multiparts; the header parser of its modern policy takes quadratic time, if it does not raise. So the number of
-lines, boundaries and multiparts is bounded, and header fields stay text, cut at `LONGEST_HEADER`. Only the words and
-parameters that are needed are decoded (RFC 2047, RFC 2231).
+The standard library's parser accepts anything, but malicious mail can make it slow. It compares every line with the
+boundaries of all open multiparts, and the header parser of its modern policy raises or takes quadratic time. So the
+number of lines, boundaries and multiparts is limited, and header fields stay text, truncated to `LONGEST_HEADER`. Only
+the required words and parameters are decoded (RFC 2047, RFC 2231).
 
 Amazon SES writes its fields above the sender's header: Return-Path, Received, X-SES-Spam-Verdict, X-SES-Virus-Verdict,
 Received-SPF, Authentication-Results (RFC 8601) with the id amazonses.com, and X-SES-RECEIPT. The sender wrote
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 
 MAX_MAIL_BYTES = 40 * 1024 * 1024
-"""The largest mail that SES receives."""
+"""Maximum size of a mail that SES receives."""
 MAX_LINES = 1_000_000
 """A mail of 40 MiB in lines of 60 characters has 700,000."""
 MAX_BOUNDARIES = 10_000
@@ -72,13 +72,13 @@ REFUSALS: Mapping[Refusal, str] = {
     Refusal.SPAM: "Amazon SES classified the mail as spam. No file was accepted. "
     "If it is not spam, upload its attachments as files.",
     Refusal.ON_HOLD: "On hold: the mail fails DMARC, so its sender may be forged. "
-    "An operator has to release or reject it (counterfoil mail).",
-    Refusal.REJECTED: "Rejected: the mail fails DMARC, so its sender may be forged. Nothing was taken from it.",
-    Refusal.DUPLICATE: "The tenant already has a mail of this Message-ID; it was counted as seen again.",
-    Refusal.NO_FILES: "It holds no file.",
-    Refusal.NO_DOCUMENTS: "It holds no file that could be a document.",
+    "An operator must release or reject it (counterfoil mail).",
+    Refusal.REJECTED: "Rejected: the mail fails DMARC, so its sender may be forged. No file was accepted.",
+    Refusal.DUPLICATE: "The tenant already has a mail with this Message-ID; it was counted as seen again.",
+    Refusal.NO_FILES: "It contains no files.",
+    Refusal.NO_DOCUMENTS: "It contains no file that could be a document.",
 }
-"""Reasons in words."""
+"""Reasons as sentences."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Envelope:
 
 
 class _Bounds:
-    """Counts of a running parser."""
+    """Limits for one run of the parser."""
 
     def __init__(self, lines: int) -> None:
         self._lines = lines
@@ -107,7 +107,7 @@ class _Bounds:
                 raise InvalidDocumentError(MAIL_TOO_COMPLEX, code="mail_too_complex")
 
 
-MAIL_TOO_COMPLEX = "The mail has more parts than are read; send its attachments as separate files."
+MAIL_TOO_COMPLEX = "The mail has too many parts; send its attachments as separate files."
 
 
 class _Policy(EmailPolicy):
@@ -151,7 +151,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     """Parse a mail. `check` is called regularly and may stop the parser by raising.
 
     Raises:
-        InvalidDocumentError: it is too large, or more complex than mail from people.
+        InvalidDocumentError: it is too large or too complex.
     """
     if len(content) > MAX_MAIL_BYTES:
         limit = MAX_MAIL_BYTES // 1024**2
@@ -203,16 +203,16 @@ _VERDICTS = {"x-ses-virus-verdict": Refusal.VIRUS, "x-ses-spam-verdict": Refusal
 
 
 def text_of(value: Any) -> str:
-    """Header field as people read it: encoded words decoded, in one line. Empty if it is absent.
+    """Return a header field as one line with decoded words; empty if absent.
 
-    Characters that change the direction of writing are removed, because they make a sender look like another one.
+    Control and format characters are removed, because those for the writing direction can disguise a sender.
     """
     line = "" if value is None else _BLANKS.sub(" ", decoded(str(value)))
     return "".join(filter(is_shown, line)).strip()
 
 
 def is_shown(character: str) -> bool:
-    """False for control, format, surrogate, private and unassigned characters."""
+    """Return False for control, format, surrogate, private and unassigned characters."""
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
@@ -260,7 +260,7 @@ def name_of(part: Message) -> str:
             value = part.get_param(parameter, None, header)
             if value is not None:
                 return decoded(collapse_rfc2231_value(value))
-        except Exception:  # noqa: BLE001, S112  # a parameter that breaks its reader is none
+        except Exception:  # noqa: BLE001, S112  # an invalid parameter counts as absent
             continue
     return ""
 
@@ -274,7 +274,7 @@ def content_of(part: Message) -> bytes:
         part.replace_header("content-transfer-encoding", found[1])
     try:
         payload = part.get_payload(decode=True)
-    except Exception:  # noqa: BLE001  # what of an encoding breaks its reader, changes with each release
+    except Exception:  # noqa: BLE001  # the errors for invalid encodings change with each Python release
         return b""
     return payload if isinstance(payload, bytes) else b""
 
@@ -311,7 +311,7 @@ def recipients(head: bytes) -> tuple[str, ...]:
     blind copies. To, Cc, Bcc and the fields of a resender follow.
 
     Raises:
-        InvalidDocumentError: the header is more intricate than one that people send.
+        InvalidDocumentError: the header is too complex.
     """
     found: dict[str, None] = {}
     for address in _named_addresses(head[:RECIPIENT_HEAD_BYTES]):
@@ -394,8 +394,8 @@ NO_RESULTS = SenderAuthentication()
 def sender_authentication(mail: Message) -> SenderAuthentication:
     """Return the results in the fields that SES added; none if SES did not receive the mail.
 
-    The sender chooses some text inside SES's field, such as the envelope address. So DMARC fails wherever the field
-    states it, and if the field is too long to be read completely.
+    The sender controls some text in SES's field, such as the envelope address. So DMARC counts as failed if the field
+    states that anywhere, or if the field is too long to be read completely.
     """
     value = _results_field(mail)
     if value is None:
@@ -417,7 +417,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
 
 
 def _results_field(mail: Message) -> str | None:
-    """Authentication-Results above the first X-SES-RECEIPT, if a server of SES received the mail last."""
+    """Return Authentication-Results above the first X-SES-RECEIPT, if SES received the mail last."""
     server = results = None
     for name, value in mail.raw_items():
         match name.lower():

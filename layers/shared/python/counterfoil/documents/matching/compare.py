@@ -160,7 +160,7 @@ class PartyName(StrEnum):
 
     SAME_NAME = auto()
     DIFFERENT_LEGAL_FORM = auto()
-    """The names are the same otherwise."""
+    """The names are otherwise the same."""
     SIMILAR_NAME = auto()
     ABBREVIATED_NAME = auto()
     LOOSELY_SIMILAR_NAME = auto()
@@ -168,7 +168,7 @@ class PartyName(StrEnum):
 
 
 class Timing(StrEnum):
-    """Date of the child, seen from that of its parent."""
+    """Date of the child relative to that of its parent."""
 
     OVER_A_MONTH_BEFORE = auto()
     WEEKS_BEFORE = auto()
@@ -243,7 +243,7 @@ class Duplicate(StrEnum):
 
     SAME_NUMBER = auto()
     SAME_CONTENT = auto()
-    """Under another number."""
+    """The numbers differ."""
 
 
 class Flag(StrEnum):

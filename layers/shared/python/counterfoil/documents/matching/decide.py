@@ -33,7 +33,7 @@ _OWN = ("reference", "content", "reviewer")
 
 @dataclass(frozen=True, slots=True)
 class MatchDecision:
-    """Changes by a decision."""
+    """Result of a decision and of the decisions that it affects."""
 
     made: Mapping[Pair, ProposedMatch]
     """Edges that are new or have new evidence."""
@@ -48,7 +48,7 @@ class MatchDecision:
     """Questions that the LLM judge has not answered."""
 
     def note(self, id_: UUID) -> str | None:
-        """Return the reason of a decision. A document with a child has a partner even if it chose none itself."""
+        """Return the reason of a decision. A document with a child does not count as unmatched."""
         found = self.choices[id_].reason
         return None if found == rules.NO_PARTNER and id_ not in self.alone else found
 
@@ -58,7 +58,7 @@ def decide(
 ) -> Plan[MatchDecision]:
     """Decide about a document and every document that its arrival affects.
 
-    `obsolete` are the keys that it no longer has. With `is_new`, it had none before.
+    `obsolete` are the keys that it no longer has. With `is_new`, it had no keys before.
     """
     context.add(document)
     again = yield from affected_documents(context, document, obsolete, is_new=is_new)
@@ -109,10 +109,10 @@ def affected_documents(
 
 
 def _rivals(context: Context, document: Document, claimed: Collection[Key], again: Collection[UUID]) -> Plan[set[UUID]]:
-    """Return documents of its kind that may match the same parents.
+    """Return documents of the same kind that may match the same parents.
 
-    The document takes a share of their quantities. The edges of these parents, and of documents decided `again`, are
-    read ahead.
+    The document uses a part of the parents' quantities. The edges of these parents, and of documents decided `again`,
+    are prefetched.
     """
     named = context.holders(claimed)
     shared = [other for other in context.documents(named) if other.kind in keyed.SEARCHED_KINDS]

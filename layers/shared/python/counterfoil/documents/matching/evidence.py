@@ -22,12 +22,12 @@ from counterfoil.documents.matching.compare import (
 )
 from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 
-# A missing code is rendered as it is spelled. `{}` stands for the second of two values.
+# Codes without an entry are rendered as spelled. `{}` is replaced by the second of two values.
 _WORDS: dict[str, str] = {
     Feature.PRIOR: "document types",
-    Feature.SHARED_PURCHASE_ORDER: "purchase order of both",
-    Feature.SHARED_DELIVERY_NOTE: "delivery note of both",
-    Feature.SHARED_CONTRACT: "contract of both",
+    Feature.SHARED_PURCHASE_ORDER: "shared purchase order",
+    Feature.SHARED_DELIVERY_NOTE: "shared delivery note",
+    Feature.SHARED_CONTRACT: "shared contract",
     Feature.LINES: "line items",
     Number.SAME_AS_READ: "same except for characters that OCR confuses",
     Number.SAME_END: "same last characters",
@@ -46,23 +46,23 @@ _WORDS: dict[str, str] = {
     Values.ALL_SAME: "all {} the same",
     Values.SOME_SAME: "some the same",
     Values.NONE_SAME: "none the same",
-    Remaining.EXACT: "exactly what other documents leave",
-    Remaining.WITHIN: "no more than other documents leave",
-    Remaining.EXCEEDED: "more than other documents leave",
-    Remaining.NOTHING: "other documents leave nothing",
-    Total.ONE_LINE_OVER_TOTAL: "one line over the whole total",
-    Total.USUAL_ADVANCE_SHARE: "a usual share in advance",
+    Remaining.EXACT: "fully used",
+    Remaining.WITHIN: "not exceeded",
+    Remaining.EXCEEDED: "exceeded",
+    Remaining.NOTHING: "nothing left",
+    Total.ONE_LINE_OVER_TOTAL: "one line item equals the whole total",
+    Total.USUAL_ADVANCE_SHARE: "a usual share for an advance payment",
     Total.DIFFERENT_WITHOUT_LINES: "different, no line items",
     Duplicate.SAME_CONTENT: "same content, different number",
     Flag.DOCUMENT_TYPES: "how often such documents match",
 }
 MIN_BITS, MAX_SENTENCES = 1.0, 4
-"""Weight from which a feature supports a match, and the number of features in a reasoning."""
+"""Minimum weight of a supporting feature, and maximum number of features in a reasoning."""
 _RULES: dict[MatchMethod, str] = {
-    "copy": "The same document again",
-    "reference": "Named by its number",
-    "content": "The only one that fits",
-    "through": "Follows from the order or delivery note of both",
+    "copy": "Duplicate",
+    "reference": "Referenced by its number",
+    "content": "Clearly the best candidate",
+    "through": "Follows from a shared order or delivery note",
 }
 
 
@@ -109,6 +109,6 @@ def _weakness(step: Step) -> float:
 
 
 def _sentence(step: Step) -> str:
-    # The length of an equal number is a strength, which says nothing to people.
+    # The length of an equal number only affects the weight, so people do not need it.
     text = step.text.partition(",")[0] if step.feature == Feature.NUMBER else step.text
     return f"{step.label.capitalize()}: {text}."

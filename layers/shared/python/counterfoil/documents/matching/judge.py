@@ -1,11 +1,11 @@
 """The LLM judge decides about ambiguous matches. The first answer to a question is final.
 
 A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of these
-(table judgment), so that every later decision about the document uses it. So the edges are a function of the documents
-and the answers, and do not depend on the order of arrival. A refused question about another document than the matched
-one is stored as an answer without a choice. The model is never called under the matching lock: if a concurrent write
-leads to a new question, the attempt writes nothing and is deferred. If the budget is spent, the attempt makes no
-further calls and stores no answers. The matches stay ambiguous, with the reason.
+(table `llm_judgment`) and used by every later decision about the document. So the edges are a function of the documents
+and the answers, and do not depend on the order of arrival. If the model refuses a question about a document other than
+the matched one, an answer without a choice is stored. The model is never called under the matching lock. If a
+concurrent write leads to a new question, the attempt writes nothing and is deferred. If the budget is spent, the
+attempt makes no further calls and stores no further answers. The matches stay ambiguous, with the reason.
 
 The text of a document is untrusted. It is part of the question as data. Answers can only choose among the offered
 candidates; other answers are invalid.
@@ -195,7 +195,7 @@ _FAILURES = (
     BudgetExceededError,
 )
 _SHARE = 0.5
-"""Share of the attempt's time for the embedding. The rest is for matching without it."""
+"""Share of the attempt's time for the embedding. The rest is reserved for matching without it."""
 
 logger = Logger()
 

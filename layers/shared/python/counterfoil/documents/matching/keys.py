@@ -4,7 +4,8 @@ A key has a type and a value. The type states who writes the key and who looks i
 possible partners:
 
     own:KIND    the own number of a document of KIND; looked up by documents that name it
-    names:KIND  a number of a KIND that the document names; looked up by a document of KIND, for documents that waited
+    names:KIND  a number of a KIND that the document names; looked up by a document of KIND, for documents that wait for
+                it
     deal:KIND   parties, article or bucket of a document of KIND, with its quarter; looked up by documents that may
                 belong to it without a number
     seeks:KIND  parties, article or bucket, with the quarter, of a document without a match by number to a document of
@@ -142,7 +143,7 @@ def seekers(document: Document) -> frozenset[Key]:
 
 
 def was_rematched_key(key: Key) -> list[Key]:
-    """Return the keys of documents that a removed key led to its former holder."""
+    """Return the keys of documents that could find the former holder of a removed key."""
     role, _, kind = key.type.partition(":")
     if role == "own":
         return [Key(f"names:{kind}", key.value)]

@@ -1,4 +1,4 @@
-"""The two steps of matching documents: search and decide, and write."""
+"""The two steps of matching a document: search and decide, then write."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from counterfoil.errors import CancelledError, DeferredError, PermanentError, St
 from counterfoil.llm import BudgetExceededError
 
 CACHE = DocumentCache()
-"""Cache of documents of all tenants."""
+"""Document cache for all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _ROUNDS = 3
 """Maximum rounds of questions caused by documents that arrive in between, before the attempt is deferred."""
@@ -58,7 +58,7 @@ class PendingMatch:
     followed: frozenset[Key]
     """Keys whose holders the decision depends on."""
     room: Mapping[Key, int]
-    """Keys that only must not become crowded: how many more documents can have each of them."""
+    """Keys that matter only if they become crowded, with how many more documents may have each of them."""
     edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
     """Edges by document, of every document whose edges were read."""
     seen: str
@@ -74,7 +74,7 @@ class MatchResult:
     """Changes of a write."""
 
     linked: int
-    """Edges inserted or renewed."""
+    """Number of edges inserted or updated."""
     unlinked: int
     moved: int
     """Number of documents that changed their cluster."""
@@ -83,9 +83,9 @@ class MatchResult:
     reason: str | None
     """Sentence for reviewers: why the document has no match, or why it is ambiguous."""
     clusters: frozenset[UUID]
-    """The clusters that documents left or came into."""
+    """The clusters that documents left or joined."""
     documents: frozenset[UUID]
-    """The document, and those with changed edges or reviews, whose current clusters changed as well."""
+    """The document, and those with changed edges or reviews. Their current clusters have changed as well."""
 
 
 def search_and_decide(
@@ -169,7 +169,7 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
     for id_ in ids:
         kind, received_at, data, embedding = contents[id_]
         if not data or kind not in PARENT_KINDS:
-            skipped[id_] = SkipMatching("No structured data: a document of an unknown kind is stored and not matched.")
+            skipped[id_] = SkipMatching("No structured data: documents of an unknown type are stored and not matched.")
             continue
         found = document(id_, received_at, kind, data, embedding)
         if found.has_counterparty:
@@ -285,7 +285,7 @@ def _disturbs(one: PendingMatch, other: PendingMatch) -> bool:
 
 
 def _left_open(outcome: MatchDecision, why: str) -> MatchDecision:
-    """Return an outcome without judge, whose ambiguous matches give the reason."""
+    """Return the outcome with the reason `why` in all ambiguous matches without a judgment."""
     told = {case.child: mark_llm_skipped(outcome.choices[case.child], why) for case in outcome.unasked}
     return replace(outcome, choices={**outcome.choices, **told})
 
@@ -401,8 +401,8 @@ def _has_room(one: PendingMatch, more: Counter[Key]) -> bool:
 def _seeds(change: Change) -> set[UUID]:
     """Return documents from which every changed component can be reached.
 
-    One document suffices for a component that has only grown. A component that lost an edge may be two, so both ends
-    are needed.
+    One document suffices for a component that has only grown. A component that lost an edge may have been split, so
+    both ends are needed.
     """
     outcome = change.outcome
     seeds = {change.document_id} | {end for pair in outcome.gone for end in pair}

@@ -42,7 +42,7 @@ class WordRole(IntEnum):
 
 
 class WordMeaning(NamedTuple):
-    """Role of a word in a name, and the group of a legal form."""
+    """Role of a word in a name, and its group if it is a legal form."""
 
     role: WordRole
     group: str | None = None
@@ -91,7 +91,7 @@ def _meanings() -> Iterator[tuple[str, WordMeaning]]:
     yield from ((mark, WordMeaning(WordRole.BREAK)) for mark in ",;()[]|")
 
 
-# The first list counts for a word in two lists.
+# If a word is in two lists, the first one counts.
 _MEANINGS = dict(reversed(list(_meanings())))
 """Meanings of words and phrases in a name. Phrases have one space between their words."""
 _SIGNS = {text: sign for sign in NameMarker for text in _entries("sign", sign.name.lower())}
@@ -102,7 +102,7 @@ _LEADING, _LEADING_CYRILLIC = (
 )
 """Forms that may also precede a name, and the same for names in Cyrillic letters."""
 _PERHAPS_LEADING = frozenset(_entries("perhaps_leading"))
-"""Before a name, either a legal form or part of it."""
+"""Words before a name that are either a legal form or part of the name."""
 
 
 def _phrases_by_first_word() -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -259,7 +259,7 @@ def _dotted(match: re.Match[str]) -> str:
 
 
 def _initials_joined(words: Sequence[str]) -> list[str]:
-    """Join `S. A. S.` to `sas`. Separates the legal form at the end of `M S A/S`."""
+    """Join initials: `S. A. S.` becomes `sas`. A legal form at the end is separated: `M S A/S`."""
     found: list[str] = []
     run = ""
     for word in (*words, ""):

@@ -10,8 +10,8 @@ BANDS groups of BITS of them are the buckets of a vector. Two vectors are neighb
 of other documents.
 
 Measured with 1,024 dimensions, the share of neighbors among pairs by their cosine: .98 or more at .95, .94 at .90, .85
-at .85, .72 at .80, .18 at .50, .01 for unrelated ones. With fewer bits, fewer documents would reach MAX_HOLDERS in a
-bucket: it contains 1/1,000 of unrelated documents, and 1/60 of those at .50. Each further band is a further key.
+at .85, .72 at .80, .18 at .50, .01 for unrelated ones. A bucket contains 1/1,000 of unrelated documents, and 1/60 of
+those at .50. With fewer bits, it would reach MAX_DOCUMENTS_PER_KEY sooner. Each further band is a further key.
 """
 
 import math
@@ -37,7 +37,7 @@ _CONFUSABLE_DIGITS = str.maketrans("OQDILSBZG", "000115826")
 _TAX_NUMBER = re.compile(r"\d{2,3}\s?/\s?\d{3,4}\s?/\s?\d{4,5}")
 _VAT_ENDING = re.compile("(?:MWST|TVA|IVA|MVA)$")
 _BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
-"""A letter and a number, the form of ids of Austria, Spain and Cyprus without their country."""
+"""A letter and a number: the form of Austrian, Spanish and Cypriot ids without their country letters."""
 _VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
 _VAT_END = 8
 """Characters of a VAT id without country letters, or of its end; a few countries have shorter ids."""
@@ -188,7 +188,7 @@ BANDS = 12
 BITS = 10
 PLANES = BANDS * BITS
 MARK = "≈"
-"""Prefix of a bucket, which no name and no number has."""
+"""Prefix of a bucket. No name or number starts with it."""
 LONGEST_TEXT = 2_000
 """Maximum number of embedded characters."""
 _LONGEST_LINE = 200
@@ -219,7 +219,7 @@ def text_hash(embedded: str) -> bytes:
 
 
 def signature(vector: Sequence[float]) -> bytes:
-    """Return PLANES bits: the sides of the planes on which a vector lies. They must never change.
+    """Return PLANES bits: the sides of the planes on which a vector lies. The result must never change.
 
     A plane's normal has +1 or -1 in every dimension, so that its product with the vector is twice the sum of the
     positive dimensions minus the total sum.
@@ -247,7 +247,7 @@ def _packed(sides: Iterable[bool]) -> int:
 def _planes(dimensions: int) -> tuple[bytes, ...]:
     """Return for each plane the dimensions in which its normal is +1, one byte each.
 
-    They must never change.
+    The planes must never change.
     """
     return tuple(
         bytes(byte >> bit & 1 for byte in _noise(number, dimensions) for bit in range(8))[:dimensions]
@@ -306,7 +306,7 @@ class Party:
 class Line:
     """A line item about goods or services.
 
-    Freight, discounts and others without unit and article are separate.
+    Line items without unit and article, such as freight and discounts, are not included.
     """
 
     article: str | None
@@ -329,7 +329,7 @@ class Document:
     kind: str
     number: Reference | None
     named: Mapping[str, tuple[Reference, ...]]
-    """Numbers of other documents that this one names, by type."""
+    """Numbers of other documents that this document names, by type."""
     seller: Party
     buyer: Party
     day: int | None
@@ -358,7 +358,7 @@ class Document:
 def document(
     id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any], embedding: Embedding | None = None
 ) -> Document:
-    """Normalize structured data, by the specification's field names. Invalid values are omitted.
+    """Normalize structured data. Invalid values are omitted.
 
     An `embedding` of a different text is ignored.
     """
@@ -430,7 +430,7 @@ def _party(data: object) -> Party:
 
 @lru_cache(maxsize=_PARTIES)
 def _stated_party(*values: str | None) -> Party:
-    """Cached, because the same parties trade with each other repeatedly."""
+    """Return a party from its stated values. Cached, because the same parties recur."""
     stated = {field: value for field, value in zip(_OF_PARTY, values, strict=True) if value is not None}
     vat = vat_id(stated["vat_id"], stated.get("country", "")) if "vat_id" in stated else None
     if vat is None and "vat_id" in stated:

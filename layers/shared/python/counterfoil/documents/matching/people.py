@@ -1,12 +1,13 @@
 """Decisions of reviewers about two documents, and documents that leave matching.
 
-A decision is written like a match, under the tenant's matching lock. It also repeats the decisions that the arrival of
-either document would affect. So the edges are correct at once, and readers see the old or the new state. A concurrent
-match repeats its search (`sql.changes_since`). For a document without keys, only the edge is written, and its later
-match finds the decision.
+A decision is written like a match, under the tenant's matching lock. The same transaction repeats the decisions that
+the arrival of either document would affect. So the edges are correct immediately, and readers see either the old or the
+new state. A concurrent match repeats its search (`sql.changes_since`). For a document without keys, only the edge is
+written, and a later match of the document finds the decision.
 
-A document leaves when it is removed, or when its new content cannot be matched. This is like losing all keys: every
-document that shares a key or is linked decides again. These documents are found here, and matched again one by one.
+A document leaves when it is removed, or when its new content cannot be matched. This is like losing all keys: the
+decisions of all documents that share a key or are linked must be repeated. This module finds these documents, and they
+are matched again one by one.
 """
 
 from collections.abc import Collection
@@ -191,7 +192,7 @@ class DepartingDocument:
     neighbors: frozenset[UUID]
     """Documents with an edge to one of them."""
     touched: frozenset[UUID]
-    """Neighbors and other documents that must decide again."""
+    """Neighbors and other documents whose decisions must be repeated."""
     clusters: frozenset[UUID]
     """Clusters of the leaving documents and their neighbors."""
 
@@ -249,9 +250,9 @@ def _forget(connection: Connection, id_: UUID) -> None:
 def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> DepartingDocument | None:
     """Remove a document that can no longer be matched from its cluster.
 
-    Returns None if it had no keys or cluster. Its new content must be committed before. Its keys and edges are deleted,
-    except for edges by reviewers, which keep it in its cluster. Otherwise returns its neighborhood with the old and new
-    names of clusters.
+    Its new content must already be committed. Its keys and edges are deleted, except for edges by reviewers, which keep
+    it in its cluster. Returns its neighborhood with the old and new ids of clusters, or None if it had neither keys nor
+    a cluster.
     """
     if not _is_matched(connection, id_):
         return None
@@ -263,6 +264,6 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
 
 
 def finish_departure(connection: Connection, leaving_: DepartingDocument) -> frozenset[UUID]:
-    """Rename the clusters of the remaining documents. Returns old and new names of changed clusters."""
+    """Rename the clusters of the remaining documents. Returns the old and new ids of changed clusters."""
     moves = sql.rename_clusters(connection, leaving_.neighbors)() if leaving_.neighbors else []
     return leaving_.clusters.union(cluster for move in moves for cluster in move if cluster is not None)

@@ -1,4 +1,4 @@
-"""Reads rows for decisions from PostgreSQL, each once and for several decisions together.
+"""Reads rows for decisions from PostgreSQL: each once, and for several decisions in one query.
 
 A decision is a `Plan`: a generator that yields a `Fetch` before it looks at the rows. `run` executes one plan and
 reads each row when the plan needs it. `BatchReader.run_all` executes several plans in step, with one query for all
@@ -194,7 +194,7 @@ class BatchReader:
     """Rows of one tenant, each read once after a snapshot."""
 
     def __init__(self, connection: Connection, tenant_id: UUID, cache: DocumentCache) -> None:
-        """Create a reading without rows."""
+        """Create a reader without rows."""
         self.connection = connection
         self._tenant_id = tenant_id
         self._cache = cache
@@ -282,7 +282,7 @@ class Context:
     """
 
     def __init__(self, reading: BatchReader) -> None:
-        """Create a context without rows. Several contexts can share a `reading`."""
+        """Create a context without rows. Several contexts can share a reader."""
         self._reading = reading
         self._holders: dict[Key, list[UUID]] = {}
         self._crowds: dict[Key, list[UUID]] = {}
@@ -338,7 +338,7 @@ class Context:
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
     def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Plan[set[UUID]]:
-        """Return the documents of a kind with `seeks` keys. The edges of some are read `ahead`."""
+        """Return the documents of a kind with these `seeks` keys. Edges of `ahead` are prefetched."""
         limits = dict.fromkeys(wanted, sql.MAX_WAITING_DOCUMENTS)
         if not limits:
             return set()
@@ -394,7 +394,7 @@ class Context:
     def room(self) -> Mapping[Key, int]:
         """How many more holders each counted key can have before it is crowded.
 
-        It does not include keys that were crowded before, because more holders do not change them.
+        Keys that are already crowded are not included, because more holders do not change them.
         """
         return {
             key: sql.MAX_DOCUMENTS_PER_KEY - count
@@ -412,7 +412,7 @@ class Context:
         return {id_ for key in wanted for id_ in self._holders[key]}
 
     def waiting(self, wanted: Iterable[Key]) -> set[UUID]:
-        """Return the holders of keys that were followed back."""
+        """Return the holders of keys that were followed with `back`."""
         return {id_ for key in wanted for id_ in self._waiting[key]}
 
     def crowd(self, wanted: Iterable[Key]) -> set[UUID]:

@@ -10,7 +10,7 @@ rules make links, and a fourth one follows them:
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
 
 Decisions of reviewers (`ManualDecisions`) take precedence. A rejected document is not a candidate. A confirmed parent
-settles the number that it bears, or its kind. The reviewer's link is stored separately.
+settles the reference to its number, or to its kind. The reviewer's link is stored separately.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -162,15 +162,15 @@ def find_original(document: Document, candidates: Candidates, said: ManualDecisi
 def _rank(document: Document) -> tuple[object, ...]:
     """Return the sort key of duplicates, the original first.
 
-    The earliest one is the original, and of one invoice the clearest. Clerks check the figures of the original, so it
-    must not be a bad scan that was received first.
+    The document with the earliest date is the original; of invoices with the same date, the one with the fewest OCR
+    errors. Clerks check the figures of the original, so it must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
     return day, document.misread if document.kind == INVOICE else 0, *arrival_order_key(document)
 
 
 def is_same_document(a: Document, b: Document) -> bool:
-    """Return True for duplicates: an invoice and its copy, or an order and its change. Symmetric."""
+    """Return True for duplicate invoices, and for an order and its change. Symmetric."""
     if a.kind != b.kind or a.kind not in DUPLICABLE_KINDS or a.number is None or b.number is None:
         return False
     return _alike(a, b, a.number, b.number) and same_parties(a, b) > 0
@@ -219,7 +219,7 @@ def is_parent(child: Document, other: Document) -> bool:
 
 
 def order_pair(one: Document, other: Document) -> tuple[Document, Document]:
-    """Return child and parent by their kinds. Of one kind, the later document is the child."""
+    """Return child and parent by their kinds. If these do not decide, the later one is the child."""
     if is_parent(one, other):
         return one, other
     if is_parent(other, one):
@@ -423,7 +423,7 @@ def _not_here(child: Document, named: Candidates, said: ManualDecisions) -> str:
                 return f"Names {what}, but a reviewer rejected the document with that number."
             if here:
                 return f"Names {what}, but the document with that number does not fit."
-            return f"Names {what}, which is not here."
+            return f"Names {what}, which has not been received."
     return NO_PARTNER
 
 

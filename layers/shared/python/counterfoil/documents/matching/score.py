@@ -26,11 +26,11 @@ from counterfoil.documents.matching.compare import Feature, FeatureLevel, Flag, 
 from counterfoil.documents.matching.normalize import Document
 
 PRIOR = FeatureLevel.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
-"""Level of every pair: how frequently a candidate is a partner."""
+"""Level of every pair. Its weight is how frequently a candidate is a match."""
 
 
 FOUND = {True: "by_number", False: "by_content"}
-"""How a child found a candidate, by whether it names its number."""
+"""Sections of a weights file, by whether the child names the candidate's number."""
 
 
 class FeatureEvidence(NamedTuple):
@@ -47,7 +47,7 @@ class FeatureEvidence(NamedTuple):
 class Table(dict[FeatureLevel, FeatureEvidence]):
     """Evidence per level for one type of pair, rounded to a hundredth of a bit.
 
-    Levels without bits have no evidence.
+    Unknown levels have zero bits.
     """
 
     def __missing__(self, level: FeatureLevel) -> FeatureEvidence:
@@ -57,11 +57,11 @@ class Table(dict[FeatureLevel, FeatureEvidence]):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Bits by level. Unknown levels have none."""
+    """Bits by level. Unknown levels have zero bits."""
 
     version: str
     general: Mapping[bool, Mapping[FeatureLevel, float]]
-    """By whether the child names the parent's number, because dates and line items are then weaker evidence."""
+    """By whether the child names the parent's number. If it does, dates and line items are weaker evidence."""
     particular: Mapping[tuple[bool, str, str], Mapping[FeatureLevel, float]]
     """Additional bits, by whether the child names the number and by types of child and parent."""
     calibration: Mapping[bool, tuple[float, float]]
@@ -137,7 +137,7 @@ REVIEW_PROBABILITY = 0.5
 
 
 _SETTLED = 0.99
-"""Minimum match probability of a number at which similar documents are not searched."""
+"""Minimum match probability of a match by number for which similar documents are not searched."""
 _KEPT = 50_000
 """Cache size in pairs."""
 
@@ -189,7 +189,7 @@ def same_parties(a: Document, b: Document) -> float:
 
 
 def match_probabilities(scores: Sequence[Score]) -> list[float]:
-    """Return the match probabilities of candidates of which at most one is a partner.
+    """Return the match probabilities of candidates of which at most one is a match.
 
     The best candidate determines the calibrated probability that any of them is. The candidates share it by their fit.
     """

@@ -32,8 +32,8 @@ MAX_DOCUMENTS_PER_KEY = 200
 MAX_WAITING_DOCUMENTS = 1000
 """Maximum documents that are decided again when a document with the number that they name arrives."""
 FUZZY_MAX_DOCUMENTS_PER_KEY = 16
-"""Holders beyond MAX_HOLDERS up to which all holders of a newly crowded key are decided again, so that no link by the
-key remains. It exceeds the number of concurrent matches."""
+"""Number of holders beyond MAX_DOCUMENTS_PER_KEY up to which all holders of a newly crowded key are decided again, so
+that no link by the key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
 SELECT held.document_id, wanted.n, wanted.counted
@@ -479,9 +479,9 @@ class Changes:
     """Differences from the data that searches have read."""
 
     everything: bool
-    """Whether a document was removed or lost keys, or a reviewer decided. Then every search must be repeated."""
+    """Whether a document was removed or lost keys, or a reviewer made a decision. If so, every search is repeated."""
     keys: Mapping[Key, int]
-    """Followed keys that documents have written since, with their number."""
+    """Followed keys that documents have written since, with the number of documents."""
     edges: Mapping[Pair, Edge]
     """Current edges of the documents whose edges were read."""
 
@@ -709,10 +709,9 @@ class Review:
     type: str
     state: State
     ambiguous_matches: Sequence[dict[str, Any]]
-    """Each has `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `probability`,
-    `bits`
-    and `evidence` (feature, level, bits). `others` are further candidates. `unasked` is the reason why the LLM judge
-    was not used."""
+    """Each has `kinds`, `number`, `reason`, `count` and `candidates`. A candidate has `document`, `type`,
+    `probability`, `bits` and `evidence` (feature, level, bits). `others` are further candidates. `unasked` is the
+    reason why the LLM judge was not used."""
     probability: float
     weights: str
     opened_at: datetime
@@ -787,7 +786,7 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
     decided_by = excluded.decided_by, reasoning = excluded.reasoning, decided_at = excluded.decided_at
 """
 
-# The rules decide again and see the edge as one of theirs.
+# The rules decide again and treat the edge as their own.
 _RELEASE = """
 UPDATE document_match SET decided_by = 'rules'
 WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'reviewer'

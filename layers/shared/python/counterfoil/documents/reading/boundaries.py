@@ -74,7 +74,8 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], doubtful: 
     budget is spent. A boundary stays doubtful if the model is not certain.
 
     Raises:
-        CounterfoilError: as `Llm.complete_json`, except for a refusal or a spent budget.
+        CounterfoilError: see `LlmClient.complete_json`, except for a refusal, a question that is too long, or a spent
+            budget.
     """
     if not 0 < len(doubtful.uncertain_boundaries) <= MAX_DOUBTS:
         return doubtful

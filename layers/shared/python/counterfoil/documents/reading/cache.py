@@ -1,7 +1,7 @@
-"""Answers of OCR and language models about a document, stored so that none is paid for twice.
+"""Cached answers of OCR and language models about a document, so that each is paid for only once.
 
-The key of a model's answer has the provider, the model, the version of the prompt and the input. Another model or
-version needs a new answer.
+The key of a model's answer consists of the provider, the model, the prompt version and the input. Another model or
+version requires a new answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ class AnswerCache:
         self._document_id = document_id
         self._now = now
         self.added = 0
-        """Number of new answers, which the next attempt can use."""
+        """Number of answers added, which the next attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
         """Return the stored answers to these questions. Raises the same errors as `Database.tenant`."""
@@ -74,10 +74,10 @@ class CachedLlm:
         self._tenant_id = tenant_id
         self._document_id = document_id
         self.unasked: str | None = None
-        """Reason why the model was not asked, in a sentence for people: the daily budget is spent."""
+        """Sentence for people: why the model was not called, because the daily budget is spent."""
 
     def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return a cached answer, or ask the model like `Llm.complete_json`, outside any transaction."""
+        """Return a cached answer, or call the model like `Llm.complete_json`, outside any transaction."""
         llm = self._make()
         asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
         key = sha256("\n".join(asked).encode()).digest()

@@ -1,7 +1,7 @@
 """Merges fields found by rules with those of a model, and checks the result. Pure.
 
-Certain fields of the rules stay, and the model fills the others. Amounts belong together: all totals come from one of
-the two, and so do all line items, whichever add up.
+Certain fields of the rules stay, and the model fills the others. Totals are chosen together so that they add up. All
+line items come from one source, preferably the one whose items add up to the net total.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -174,7 +174,7 @@ class Completeness:
 def check_completeness(
     type_: DocumentType, fields: Mapping[str, Any], evidence: Mapping[str, Evidence]
 ) -> Completeness:
-    """Check the fields of a document. Other types need none."""
+    """Check the required fields of a document. The type `other` has none."""
     paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _at(fields, path))
     doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
@@ -195,7 +195,7 @@ def inconsistencies(fields: Mapping[str, Any]) -> Iterator[str]:
         yield "total_net and total_tax do not add up to total_gross."
     lines = fields.get("line_items") or ()
     if lines_agree(lines, fields) is False:
-        yield "The net amounts of the lines do not add up to total_net."
+        yield "The net amounts of the line items do not add up to total_net."
 
 
 def totals_agree(fields: Mapping[str, Any]) -> bool:

@@ -1,8 +1,8 @@
 """Extraction by a language model, verified against the text of the pages.
 
-Document text is untrusted and goes into the question as data. Only values that occur on the pages in some notation
-(`grounding`) are accepted. If an essential value does not occur, the answer is rejected and the question repeated.
-Other such fields are omitted with a remark.
+Document text is untrusted and is part of the question as data. Only values that occur on the pages in some notation
+(`grounding`) are accepted. If an essential value does not occur, the answer is rejected and the question is repeated.
+Other values that do not occur are omitted with a warning.
 """
 
 import json
@@ -34,7 +34,7 @@ from counterfoil.llm import LlmRequest
 MAX_CHARACTERS = 60_000
 """Maximum size of the pages in a question: about 20,000 tokens."""
 _WIDE_GAP = 0.9
-"""in line heights; wider gaps separate columns"""
+"""In line heights. Wider gaps separate columns."""
 _NOT_ON_THE_PAGES: Final = "not_on_the_pages"
 
 PROMPT_VERSION = "reading-2"
@@ -136,7 +136,7 @@ def _without_numbers(value: Any) -> Any:
 class GroundedExtraction:
     """Verified fields by their names in `structured`, with the evidence of each by path.
 
-    `remarks` contains a sentence for each omitted field.
+    `warnings` contains a sentence for each omitted field.
     """
 
     type: DocumentType

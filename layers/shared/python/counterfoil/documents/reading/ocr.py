@@ -1,4 +1,4 @@
-"""OCR of scanned pages and images, which become words with boxes like a text layer."""
+"""OCR of scanned pages and images. The result is words with boxes, as in a text layer."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ MIN_SECONDS_LEFT = 5.0
 _OF_THE_PAGE = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
 )
-"""Errors that are about a page, not about permissions or the service."""
+"""Errors caused by a page, not by permissions or the service."""
 _PLACES = 2
 """Decimal places of stored boxes: a hundredth of a point is less than a printer's dot."""
 
@@ -63,7 +63,7 @@ class Ocr(Protocol):
 
         Raises:
             ServiceUnavailableError: throttled, failed or timed out.
-            RejectedRequestError: permanently rejected, as any other page would be.
+            RejectedRequestError: permanently rejected, for a reason that applies to every page.
             BreakerOpenError: the circuit breaker is open, and no call was made.
             CancelledError: not enough time is left.
         """
@@ -146,7 +146,7 @@ class Textract:
             except TimeoutError:
                 if seconds < CALL_TIMEOUT_SECONDS and time_left() <= 0:
                     # The function's own lack of time must not open the breaker of the service.
-                    raise CancelledError("The time ended before the OCR of a page") from None
+                    raise CancelledError("Time ran out during the OCR of a page") from None
                 message = f"Textract did not answer within {seconds:g} seconds"
                 raise ServiceUnavailableError(message) from None
             if answer is None:
@@ -167,7 +167,7 @@ def _detect(image: bytes) -> Any:
 
 
 def _wrong(type_: str) -> str:
-    return f"Textract's answer is none that it gives ({type_})"
+    return f"Textract returned an invalid answer ({type_})"
 
 
 def _recognized(blocks: Iterable[_Block], width: float, height: float) -> OcrPage:
@@ -271,7 +271,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class CachedOcr:
-    """OCR service with stored answers about the pages of one file."""
+    """OCR service with cached results for the pages of one file."""
 
     ocr: Ocr
     cache: AnswerCache
@@ -283,10 +283,10 @@ class CachedOcr:
     def recognize(
         self, sizes: Mapping[int, tuple[float, float]], cut: "Cut", deadline: Deadline
     ) -> dict[int, OcrPage | None]:
-        """Return the words of pages by number, or None for a refused page.
+        """Return the words of pages by number, or None for a rejected page.
 
         Raises:
-            CounterfoilError: as `Ocr.recognize`, `AnswerCache` and `Deadline.check`. Earlier pages stay in the cache.
+            CounterfoilError: see `Ocr.recognize`, `AnswerCache` and `Deadline.check`. Earlier pages stay cached.
         """
         questions = {
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
@@ -309,7 +309,7 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     """Run OCR on the scanned pages of a PDF. Without OCR, a page whose text is noise has no words.
 
     Raises:
-        CounterfoilError: as `CachedOcr.recognize` and `parsers.extract_pages`.
+        CounterfoilError: see `CachedOcr.recognize` and `parsers.extract_pages`.
     """
     pages = [replace(page, words=()) if number in text.noise else page for number, page in enumerate(text.pages, 1)]
     sizes, numbers = text.scans, tuple(text.scans)
@@ -334,18 +334,18 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     return Recognition(read, sure, unread, text.noise, _REFUSED_PAGES if unread else None)
 
 
-_REFUSED_PAGES = "the recognition of characters refuses them, for their format or their size"
+_REFUSED_PAGES = "the OCR service rejects their format or size"
 
 
 def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on an image, page by page for a TIFF. Raises as `CachedOcr.recognize`."""
+    """Run OCR on an image, page by page for a TIFF. Raises the same errors as `CachedOcr.recognize`."""
     if service is None:
         return Recognition((), unread=(1,), reason=OFF)
     page_pixels = parsers.page_sizes(content, deadline.check)
     if page_pixels is None:
-        return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are; send it as one of them, or as a PDF")
+        return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are supported; send one of these or a PDF")
     if len(page_pixels) > MAX_SCANNED_PAGES:
-        reason = f"a TIFF of more than {MAX_SCANNED_PAGES} pages is not; send it in smaller parts"
+        reason = f"a TIFF may have at most {MAX_SCANNED_PAGES} pages; send it in smaller parts"
         return Recognition((), unread=(1,), reason=reason)
     sizes = {number: _points(*size) for number, size in enumerate(page_pixels, 1) if size is not None}
 

@@ -1,4 +1,4 @@
-"""Pages as JSON and bytes: how a child process hands them to its parent."""
+"""Serialization of pages as JSON and bytes, for the pipes between a child process and its parent."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from counterfoil.documents.text.page import Page, Word
 
 _EDGES = 4
-"""Numbers of a word's box."""
+"""Number of coordinates of a word's box."""
 
 
 def pack(pages: Sequence[Page]) -> tuple[Any, bytes]:
@@ -23,14 +23,14 @@ def pack(pages: Sequence[Page]) -> tuple[Any, bytes]:
 
 
 def unpack(head: Any, content: bytes) -> list[Page]:
-    """Return the pages that `pack` was given. Raises `ValueError` for other bytes."""
+    """Return the pages from the output of `pack`. Raises `ValueError` if it is invalid."""
     count = sum(words + lost_words for *_, words, lost_words in head)
     size = count * _EDGES * array("d").itemsize
     edges = array("d")
     edges.frombytes(memoryview(content)[:size])
     texts = str(memoryview(content)[size:], "utf-8").split("\n") if count else []
     if len(texts) != count:
-        message = "The words do not have a box each"
+        message = "The number of words differs from the number of boxes"
         raise ValueError(message)
     words = map(Word, texts, *(edges[place::_EDGES] for place in range(_EDGES)))
     return [

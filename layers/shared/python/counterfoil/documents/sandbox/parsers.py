@@ -1,6 +1,6 @@
 """Parsing of untrusted files in child processes, within limits of memory and time. Parent side.
 
-The rules for pages run there as well: the time that they take depends on the words, which anyone can choose.
+The rules that read pages run there as well, because their run time depends on the words of untrusted files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from counterfoil.documents.text.reading import Reading
 _MEBIBYTE = 1024 * 1024
 READ = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
 CUT = Limits(cpu_seconds=90, seconds=180, answer_bytes=4096 * _MEBIBYTE)
-"""Each part has its own copy of shared fonts and images. One part at a time is in memory."""
+"""Large, because each part has its own copy of shared fonts and images. Only one part is in memory at a time."""
 TAKE_APART = Limits(cpu_seconds=60, seconds=110, answer_bytes=256 * _MEBIBYTE)
 """For mails and archives."""
 
@@ -33,7 +33,7 @@ def _no_check() -> None:
 
 @dataclass(frozen=True)
 class FileText:
-    """ExtractionResult of a file's XML, and the pages of a PDF without XML."""
+    """Extraction from a file's XML, and the pages of a PDF without XML."""
 
     extraction: ExtractionResult
     pages: Sequence[Page] = ()
@@ -44,9 +44,9 @@ class FileText:
 
 
 def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -> FileText:
-    """Read the XML of a file, or the pages of a PDF without any. `text_only` ignores XML inside a PDF.
+    """Read the XML of a file, or the pages of a PDF without XML. `text_only` ignores XML inside a PDF.
 
-    Raises as `process.run`.
+    Raises the same errors as `process.run`.
     """
     exact, *rest = run("read", content, {"text_only": text_only}, READ, check)
     extraction = _extraction(exact.value)
@@ -65,7 +65,7 @@ def _extraction(value: Any) -> ExtractionResult:
 
 
 def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
-    """Do the same as `splitting.split`. Raises as `process.run`."""
+    """Run `splitting.split` in a child process. Raises the same errors as `process.run`."""
     head, words = packing.pack(pages)
     (frame,) = run("split_pages", words, {"pages": head}, READ, check)
     boundaries = (Boundary(**one | {"evidence": tuple(one["evidence"])}) for one in frame.value["boundaries"])
@@ -73,7 +73,7 @@ def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
 
 
 def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | None:
-    """Do the same as `text.reading.read`. Raises as `process.run`."""
+    """Run `text.reading.read` in a child process. Raises the same errors as `process.run`."""
     head, words = packing.pack(pages)
     (frame,) = run("read_pages", words, {"pages": head}, READ, check)
     value = frame.value
@@ -84,28 +84,28 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
 
 
 def extract_pages(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
-    """Do the same as `pdf.extract_pages`. Raises as `process.run`."""
+    """Run `pdf.extract_pages` in a child process. Raises the same errors as `process.run`."""
     return (frame.content for frame in run("cut", content, {"ranges": ranges}, CUT, check))
 
 
 def page_sizes(content: bytes, check: Check = _no_check) -> list[tuple[int, int] | None] | None:
-    """Do the same as `page_images.page_sizes`. Raises as `process.run`."""
+    """Run `page_images.page_sizes` in a child process. Raises the same errors as `process.run`."""
     (frame,) = run("page_sizes", content, {}, READ, check)
     return None if frame.value is None else [None if size is None else (size[0], size[1]) for size in frame.value]
 
 
 def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check) -> Iterator[bytes]:
-    """Do the same as `page_images.tiff_pages`. Raises as `process.run`."""
+    """Run `page_images.tiff_pages` in a child process. Raises the same errors as `process.run`."""
     return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, CUT, check))
 
 
 def take_mail_apart(
     content: bytes, check: Check = _no_check
 ) -> tuple[Envelope, SenderAuthentication, Iterator[MailPart]]:
-    """Return the envelope of a mail, the results about its sender, and its files.
+    """Return the envelope of a mail, the authentication results of its sender, and its files.
 
-    The files are those of `attachments.mail_attachments`; a refused mail yields none. Raises as `process.run`, also
-    while the files are iterated.
+    The files are those of `attachments.mail_attachments`; a refused mail has none. Raises the same errors as
+    `process.run`, also during iteration of the files.
     """
     frames = run("mail", content, {}, TAKE_APART, check)
     head = next(frames).value
@@ -117,7 +117,7 @@ def take_mail_apart(
 def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
     """Return the files of an archive as `archive_attachments` yields them; None for an office document.
 
-    Raises as `process.run`, also while the files are iterated.
+    Raises the same errors as `process.run`, also during iteration of the files.
     """
     frames = run("archive", content, {}, TAKE_APART, check)
     is_office_document = next(frames).value

@@ -1,8 +1,8 @@
 """Child processes that parse untrusted files, reused for several files. Parent side.
 
-A child has no credentials in its environment, limits its own memory and CPU time, and ends with its parent. Several
-threads may call `run` at once; each uses its own child. Requests and answers are frames on pipes: JSON and bytes, which
-the parent never unpickles.
+A child has no credentials in its environment, limits its own memory and CPU time, and terminates with its parent.
+Several threads may call `run` concurrently; each uses its own child. Requests and answers are frames of JSON and bytes
+on pipes. Nothing is unpickled.
 """
 
 import atexit
@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 from counterfoil.errors import InvalidDocumentError, ParserError
 
 MEMORY_BYTES = 700 * 1024 * 1024
-"""Address space of a child. Two of them and their parent fit into the 2048 MB of a function."""
+"""Address space of a child. Two children and their parent fit into the 2048 MB of a function."""
 MAX_IDLE = 2
 START_SECONDS = 30.0
 FRAME = struct.Struct(">IQ")
 """Lengths of a frame's JSON and of its bytes."""
 MAX_JSON_BYTES = 8 * 1024 * 1024
 MAX_FRAME_BYTES = 128 * 1024 * 1024
-"""Room for a document of `MAX_FILE_BYTES` that pypdf rewrote."""
+"""Large enough for a document of `MAX_FILE_BYTES` after pypdf has rewritten it."""
 _CHECK_SECONDS = 0.5
 _CHUNK_BYTES = 1024 * 1024
 
@@ -49,9 +49,9 @@ class Limits:
 
     cpu_seconds: int
     seconds: float
-    """Wall clock time spent waiting for the child, also while other processes have the CPU."""
+    """Wall-clock time spent waiting for the child, including time when other processes use the CPU."""
     answer_bytes: int
-    """All frames together."""
+    """Total size of all frames."""
 
 
 class Frame(NamedTuple):
@@ -69,10 +69,10 @@ def run(
     limits: Limits,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Frame]:
-    """Yield the frames with which an operation of `program` answers for `content`.
+    """Run an operation on `content` in a child process, and yield the frames of its answer.
 
     A reused child that fails is replaced once, because an earlier file may have damaged it. `check` is called about
-    twice a second and may end the call by raising.
+    twice a second and may stop the call by raising.
 
     Raises:
         InvalidDocumentError: the operation rejected the file, or exceeded a limit, or crashed.
@@ -119,7 +119,7 @@ def _give_back(child: "_Child") -> None:
 
 
 def close_idle() -> None:
-    """End the children that wait for work."""
+    """Kill the idle children."""
     with _lock:
         children, _idle[:] = _idle[:], []
     for child in children:
@@ -130,7 +130,7 @@ atexit.register(close_idle)
 
 
 class _ChildFailedError(Exception):
-    """A call that did not end as the protocol says. `error` is what the caller gets."""
+    """A failed call. `error` is the error for the caller."""
 
     def __init__(self, error: Exception, *, may_be_earlier: bool) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class _Child:
     """One child process, for one call at a time."""
 
     def __init__(self) -> None:
-        """Start it. Raises `ParserError` where the system refuses."""
+        """Start the process. Raises `ParserError` if the system rejects it."""
         lifeline, self._lifeline = os.pipe()
         program = [sys.executable, "-B", "-P", "-S", "-m", "counterfoil.documents.sandbox.program", str(lifeline)]
         try:
@@ -168,7 +168,7 @@ class _Child:
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
         if sys.platform == "linux":
-            with contextlib.suppress(OSError):  # a user's pipes together have a limit
+            with contextlib.suppress(OSError):  # the total size of a user's pipes is limited
                 fcntl.fcntl(self._input, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
         self._calls = 0
         self._is_busy = False
@@ -191,10 +191,10 @@ class _Child:
         limits: Limits,
         check: Callable[[], None],
     ) -> Iterator[Frame]:
-        """Yield the frames of an answer. A call that does not end leaves the child busy, so it is not reused.
+        """Yield the frames of an answer. An unfinished call leaves the child busy, so that it is not reused.
 
         Raises:
-            _ChildFailedError: any failure but those of `check`.
+            _ChildFailedError: any failure, except for errors that `check` raises.
         """
         self._is_busy = True
         if self.is_fresh:
@@ -215,7 +215,7 @@ class _Child:
             raise _ChildFailedError(_too_slow(limits.seconds), may_be_earlier=False) from None
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -228,7 +228,7 @@ class _Child:
                 pipe.close()
 
     def _await_start(self, check: Callable[[], None]) -> None:
-        """Wait for the frame that says that the program runs. Without it the file is not to blame."""
+        """Wait for the byte that reports a successful start. If it is missing, the file is not the cause."""
         try:
             self._read(1, _Clock(START_SECONDS, check))
         except (_PipeClosedError, TimeoutError):
@@ -264,7 +264,7 @@ class _Child:
         piece = self._piece(length, clock) if length else b""
         if len(piece) == length:  # most frames: no copy
             return piece
-        found = io.BytesIO()  # hands over its buffer, where a bytearray would be copied
+        found = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
         found.write(piece)
         while (left := length - found.tell()) > 0:
             found.write(self._piece(left, clock))
@@ -296,10 +296,10 @@ class _Child:
             left = left[written:]
 
     def _ended(self, limits: Limits) -> _ChildFailedError:
-        """Say why the process ended in the middle of a call."""
+        """Return the error for a process that ended during a call."""
         try:
             code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:  # it closed its pipes and runs on
+        except subprocess.TimeoutExpired:  # it closed its pipes but is still running
             code = None
         if code == -signal.SIGXCPU:
             return _ChildFailedError(_too_slow(limits.cpu_seconds), may_be_earlier=False)
@@ -324,7 +324,7 @@ class _Clock:
 
         Raises:
             TimeoutError: no time is left.
-            CounterfoilError: as `check` raises.
+            CounterfoilError: raised by `check`.
         """
         poll = select.poll()
         poll.register(descriptor, event)
@@ -340,7 +340,7 @@ class _Clock:
 
 
 def _library_path() -> dict[str, str]:
-    """Return the search path of shared libraries, which Lambda sets for its interpreter."""
+    """Return the search path of shared libraries, which Lambda's interpreter requires."""
     path = os.environ.get("LD_LIBRARY_PATH")
     return {} if path is None else {"LD_LIBRARY_PATH": path}
 
@@ -352,9 +352,9 @@ def _too_slow(seconds: float) -> InvalidDocumentError:
     return InvalidDocumentError(message, code="file_too_slow")
 
 
-_TOO_MUCH = "The file unpacks to more data than a document holds. Send it in smaller parts."
-_NOT_STARTED = "The process that reads files did not start. It is started again at the next attempt."
-_KILLED = "The process that reads files was killed from outside. It is started again at the next attempt."
+_TOO_MUCH = "The unpacked content of the file is too large. Send it in smaller parts."
+_NOT_STARTED = "The process that reads files did not start. The next attempt starts a new one."
+_KILLED = "The process that reads files was killed from outside. The next attempt starts a new one."
 
 
 def _too_complex() -> InvalidDocumentError:

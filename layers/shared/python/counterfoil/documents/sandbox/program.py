@@ -18,7 +18,7 @@ RETIRE_CPU_SECONDS = 300
 """CPU time after which the process is replaced."""
 MAX_CPU_SECONDS = 600
 RETIRE_BYTES = MEMORY_BYTES // 2
-"""Address space after a file. A process that kept more might run out of memory over an ordinary file."""
+"""Address space after a file above which the process is replaced. It could run out of memory on an ordinary file."""
 
 _ANSWER_BUFFER_BYTES = 64 * 1024
 
@@ -41,11 +41,11 @@ def limit() -> None:
 
 
 def end_with_parent(lifeline: int) -> None:
-    """Have the kernel end this process when the parent's end of a pipe closes, even during a call into C."""
+    """Let the kernel kill this process when the parent's end of a pipe closes, even during a call into C."""
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    if select.select([lifeline], [], [], 0)[0]:  # the parent ended before
+    if select.select([lifeline], [], [], 0)[0]:  # the parent has already ended
         sys.exit()
 
 
@@ -95,7 +95,7 @@ def _is_worn() -> bool:
 
 
 def _address_space() -> int:
-    """Bytes of address space; 0 where the system does not say."""
+    """Return the size of the address space in bytes; 0 if the system does not report it."""
     try:
         statm = Path("/proc/self/statm").read_text()
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _address_space() -> int:
 
 
 def main() -> None:
-    """Limit this process, say that it runs, and serve."""
+    """Limit this process, report its start, and serve requests."""
     end_with_parent(int(sys.argv[1]))
     limit()
     with os.fdopen(os.dup(1), "wb", _ANSWER_BUFFER_BYTES) as answers, Path(os.devnull).open("wb") as nowhere:

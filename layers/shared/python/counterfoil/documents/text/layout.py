@@ -206,7 +206,7 @@ def find(
 
 
 def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
-    """End of a label, including its translation: `Datum / Date`."""
+    """Return the end of a label, including its translation: `Datum / Date`."""
     while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
         end = again.end()
     return end

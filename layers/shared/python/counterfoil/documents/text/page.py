@@ -1,6 +1,6 @@
 """Words of a page with their boxes, the lines that they form, and whether its text layer is legible.
 
-A page comes from a PDF's text layer (`pages`) or from OCR, and both look alike to its readers.
+A page comes from a PDF's text layer (`pages`) or from OCR. Both have the same form.
 """
 
 import ctypes
@@ -103,7 +103,7 @@ class Line:
 class Page:
     """A page: width and height in points, and its words in the reading order of the file.
 
-    `lost` counts the characters for which its fonts name no letter, and `lost_words` has their boxes, with a
+    `lost` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes, with a
     replacement character (U+FFFD) for each.
     """
 
@@ -351,7 +351,7 @@ def _joined(characters: Sequence[Word]) -> Word:
 
 
 FEWEST_JUDGED = 40
-"""Characters: fewer do not show whether a font is legible."""
+"""Minimum number of characters to judge whether a page is legible."""
 MOST_LOST = 0.3
 """Maximum share of a page's characters without a letter."""
 FEWEST_LETTERS = 0.6
@@ -367,14 +367,14 @@ _SHORTEST_WORD = 3
 _VOWELS = frozenset("aeiouyæøœ")
 _PUNCTUATION = ".,:;()!?'\"/-"
 _RULES = frozenset("._-=*|/\\•·")
-"""Signs that fill lines."""
+"""Characters that are used to draw lines."""
 
 
 def is_legible(page: Page) -> bool:
     """Return whether the words of a page are words; a page with hardly any text counts as legible.
 
-    A font may assign no letters to its shapes, or wrong ones: the page looks right and its text is noise. Then it needs
-    OCR, as a scan does.
+    A font may map its shapes to no letters or to wrong ones. Then the page looks right, but its text is noise, and it
+    needs OCR like a scan.
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
     count = len(characters) + page.lost

@@ -25,7 +25,7 @@ _OVER_ADDRESS = 8.0  # in text heights, from a heading to its address, with labe
 _HIGHEST_BLOCK = 40.0  # in text heights
 _MAX_IDS = 400
 _CLOSE = 2.5  # in text heights, between lines of one block
-_TELLING = 5  # letters of a name that match a domain only on purpose
+_TELLING = 5  # minimum letters of a name in a domain; fewer may match by coincidence
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
 _OF_WRITERS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"

@@ -29,7 +29,7 @@ _TOTALS = ("total_net", "total_tax", "total_gross")
 
 @dataclass(frozen=True)
 class Reading:
-    """Stated values of a document, as input of `structured.structure`.
+    """Stated values of a document, as input of `structured.to_structured_data`.
 
     `evidence` has an entry for each field by its path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
     """

@@ -33,7 +33,7 @@ _DOUBTED = 0.3
 arithmetic."""
 _HIGHEST_RATE = 40
 _BLANK_ROW = 0.6
-"""in text heights, between paragraphs of a cell"""
+"""In text heights, between paragraphs of a cell."""
 _BASES = (Decimal(1000), Decimal(100), Decimal(10))
 
 _BASIS = re.compile(

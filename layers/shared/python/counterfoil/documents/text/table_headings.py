@@ -462,7 +462,7 @@ def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Join the lines of a name. A trailing hyphen splits a word."""
+    """Join the lines of a name with blanks, without trailing hyphens."""
     joined = texts[0]
     for before, text in pairwise(texts):
         joined = f"{joined.rstrip('-')} {text}" if before.endswith("-") else f"{joined} {text}"

@@ -210,13 +210,13 @@ _PAGE_NUMBER = re.compile(
 _MOST_ROWS = 400
 _MOST_WORDS = 150
 _LONGEST_WORD = 200
-"""Limits per page, per row and per word, beyond the printing for people."""
+"""Limits per page, per row and per word. Documents for people do not exceed them."""
 _PAGES_WEIGHED = 3
 """Number of pages on which the interpretation of a heading is decided."""
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
-"""Numbers in a tax column that are hardly percentages, and the confidence in a rate without percent sign."""
+"""Numbers in a tax column that may be tax codes, and the minimum confidence in a rate with a percent sign."""
 _SUMMED = 0.97
 _ADDED = 0.75
 _TABLED = 0.6
@@ -381,7 +381,7 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
 
 
 def _worth(found: LineFields) -> int:
-    """Return how much of a line item is read and proven. A description needs a word."""
+    """Return a score for how much of a line item was read and proven."""
     has_word = re.search(r"\b[^\W\d_]{3,}\b", found.fields.get("description", "")) is not None
     return len(found.fields) + has_word + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
 
@@ -461,7 +461,7 @@ def _settled(
 
 
 def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
-    """Add a discount to the amount of the line item above it, if another line item follows."""
+    """Add a discount to the line item above it if another one follows. Return True if added."""
     place = charge.row.page, charge.row.top
     above = [found for line, found in lines if (line.page, line.top) < place]
     if charge.is_tabled or not above or len(above) == len(lines) or (net := above[-1].number("net_amount")) is None:

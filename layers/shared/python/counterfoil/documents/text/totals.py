@@ -93,11 +93,10 @@ def _half_place(amount: Decimal) -> Decimal:
     return _place(amount) * _HALF
 
 
-_ALIGNED = 5.0
-_WITHIN_A_NAME = 0.8
-_HIGHEST_RATE = 40
+_ALIGNED = 5.0  # in points
+_WITHIN_A_NAME = 0.8  # in text heights
+_HIGHEST_RATE = 40  # tax in percent
 _MOST_NUMBERS, _MOST_CODES = 8, 100
-"""Points; of the text's height; percent of tax."""
 
 _ALLOWANCES = (
     r"\w*rabatt\w*|\w*nachlass\w*|abschlag|discount|allowance|rebate|remise|ristourne|sconto|abbuono|descuento|dto"
@@ -593,8 +592,8 @@ FEWEST_LOST_CHARACTERS = 3
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
     """Return a sentence that names the unreadable amounts; None if every amount is readable.
 
-    A reader sees these amounts; the text layer has shapes without letters. Other fonts of the page may be sound, so the
-    page as a whole is legible.
+    The amounts are visible, but the text layer has no letters for them. Other fonts of the page may be usable, so that
+    the page as a whole is legible.
     """
     missing = unreadable_amounts(pages, fields)
     if not missing:

@@ -1,9 +1,10 @@
 """Three-way match: the variances between the documents of a cluster, and its status.
 
-`examine` is pure: the same documents, links and tolerances give the same result, whatever their order. `case` says
-which documents count, `alignment` which lines are about the same item, and `ledger` the quantities and amounts of each
-item. `checks` finds variances and what settles them, within `tolerances`. `decisions` applies reviewers' decisions and
-suggests tolerances from them. `summary` is the cluster in lists, and `model` has the types.
+`find_variances` is pure: the same documents, links and tolerances result in the same output, whatever their order.
+`case` selects the documents that count, `alignment` pairs line items about the same item, and `ledger` collects the
+quantities of each item. `checks` finds variances within or beyond `tolerances`, and what resolves them. `decisions`
+applies reviewers' decisions and suggests tolerances from them. `summary` describes a cluster for lists, and `model` has
+the types.
 """
 
 from counterfoil.documents.three_way_match.checks import find_variances

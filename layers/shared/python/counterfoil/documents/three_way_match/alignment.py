@@ -12,7 +12,7 @@ the next round (`learn_item_codes`), until nothing changes.
 
 The assignment is Kuhn and Munkres' problem on a sparse graph, by successive shortest augmenting paths with potentials
 (Edmonds and Karp 1972; Jonker and Volgenant 1987): for r rows and e possible pairs, at most r searches of O(e log e),
-each of which ends at the first free column. A numerical library would double the layer's size.
+each of which ends at the first free column. A numerical library would double the size of the layer.
 """
 
 from collections import defaultdict
@@ -99,14 +99,14 @@ class _Assignment:
 _MIN = 2.0
 """Minimum score of a pair."""
 _MIN_SPLIT = 4.0
-"""Minimum score for joining a line item that has a partner, because equal quantities do not count here."""
+"""Minimum score for joining an anchor that has a partner. Equal quantities do not count in this score."""
 _SURE = 4.0
 """Minimum score of a pair to learn from."""
 _OTHER_WORDS = -2.5
 """Score of descriptions without common words, which may be in two languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
-"""Minimum similarity (of 100) of codes that may be equal except for OCR errors."""
+"""Minimum similarity (0 to 100) of codes that may be equal except for OCR errors."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
 _ALL = 30
@@ -246,10 +246,10 @@ def align(
 
 
 class _Near:
-    """Finds the anchors that a line item may match. A few anchors are all compared.
+    """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
-    Among many anchors, those with an equal article number or description, or with the named order line, are compared.
-    Without any, those with a common word, or with equal quantity and amount, are.
+    Of many anchors, those with the same article number or description are returned. Otherwise, those with a
+    common word, or with the same quantity and amount, are returned. The named order line is added.
     """
 
     def __init__(self, candidates: Sequence[OrderLine], learned: Learned) -> None:
@@ -371,7 +371,7 @@ def _share(words: Sequence[str], others: Sequence[str]) -> float:
 
 
 def _worth(word: str) -> int:
-    """Return the weight of a word. A size of one letter distinguishes articles like a long word."""
+    """Return the weight of a word. Short words have a minimum, because they may be sizes."""
     return min(max(len(word), 4), 10)
 
 

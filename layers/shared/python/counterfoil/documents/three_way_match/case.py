@@ -1,7 +1,7 @@
 """Documents of a cluster, the ones that count, and their reference documents. Pure.
 
-Duplicates count once. The last version of a changed order counts. Credit notes return goods at the billed price, or a
-part of a price.
+Duplicates count once. The last version of a changed order counts. A credit note is for returned goods at the billed
+price, or for a part of the price.
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ class ClusterDocuments:
     def duplicates(self) -> Mapping[UUID, Document]:
         """Duplicate invoices, mapped to their originals.
 
-        They are linked to another invoice by matching, or equal to one with the same number by its rules. The duplicate
-        is the one without other links, or else the later received.
+        A duplicate is linked to another invoice by matching, or is a duplicate of one with the same number by the rules
+        of matching. Of two invoices, the duplicate is the one without other links, or else the one received later.
         """
         invoices = sorted(self.of(DocumentType.INVOICE), key=self._originality)
         found: dict[UUID, Document] = {}
@@ -105,7 +105,7 @@ class ClusterDocuments:
 
     @cached_property
     def repeated(self) -> Mapping[UUID, Document]:
-        """Repeated delivery notes, receipts and credit notes, mapped to the first."""
+        """Duplicate delivery notes, receipts and credit notes, mapped to the first one."""
         found: dict[UUID, Document] = {}
         for type_ in _ONCE:
             same = self.of(type_)
@@ -128,7 +128,7 @@ class ClusterDocuments:
 
     @cached_property
     def lineless_documents(self) -> list[Document]:
-        """Delivery notes and receipts without line items."""
+        """Delivery notes and receipts without any quantity in a line item."""
         deliveries = self.latest_orders(DocumentType.DELIVERY_NOTE) + self.latest_orders(DocumentType.GOODS_RECEIPT)
         return [one for one in deliveries if not any(line.quantity is not None for line in one.lines)]
 
@@ -157,9 +157,9 @@ class ClusterDocuments:
 
     @cached_property
     def confirmed_prices(self) -> dict[UUID, UUID]:
-        """Delivery ids by delivery note and receipt, for deliveries known to have both.
+        """Delivery ids by delivery note and receipt, for deliveries with both documents.
 
-        The id of a delivery is the smallest id of its documents.
+        A delivery has the smallest id of its documents.
         """
         notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
         part_of: dict[UUID, UUID] = {}
@@ -230,11 +230,11 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 _ZERO = Decimal(0)
 _CENT = Decimal("0.01")
 _AWAY = Decimal("0.1")
-"""Relative distance from the billed price beyond which a credit is about the price and returns no goods."""
+"""Relative difference from the billed price beyond which a credit is about the price, not about returned goods."""
 
 
 def returned_goods(item: Item) -> list[LedgerEntry]:
-    """Return the line items that return goods: those at the billed price, and those without a price."""
+    """Return credited line items for returned goods: at the billed price, or without a price."""
     return [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_of_price(item, entry)]
 
 
@@ -279,9 +279,9 @@ def goods_credited(item: Item, excess: Decimal) -> str | None:
 
 
 def canceled(case: ClusterDocuments) -> dict[UUID, str]:
-    """Return the duplicates that a credit note over the whole amount cancels, each with a sentence.
+    """Return the duplicates that a credit note for the whole amount cancels, each with a sentence.
 
-    A credit note over any of several duplicates cancels one of them.
+    A credit note for the original also cancels one of its duplicates.
     """
     copies: dict[UUID, list[UUID]] = {}
     for id_, original in case.duplicates.items():

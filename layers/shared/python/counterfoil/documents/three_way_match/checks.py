@@ -133,8 +133,8 @@ def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]
 def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
     """Return the billed price of one unit.
 
-    If price and amount differ more than a discount explains, it is the one that differs more from the order. If the
-    price equals that of the order, its basis is missing, and the amount counts.
+    If a discount cannot explain the difference between price and amount, the one that differs more from the order
+    counts. If the price equals that of the order, only its basis is missing, and the amount counts.
     """
     line, expected = entry.line, item.price
     if line.is_discount or line.unit_price == item.line.unit_price or expected is None:
@@ -296,7 +296,7 @@ def _beyond(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bound) -> s
 def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     """Return a sentence about missing deliveries that the invoices of an article name.
 
-    A delivery that no invoice names may belong to a misread number, so it reduces the missing ones.
+    A delivery that no invoice names may belong to a misread number. So it counts as one of the missing deliveries.
     """
     if item.ordered is None or billed > item.ordered:
         return None
@@ -311,7 +311,8 @@ def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
         return None
     plural = len(missing) > 1
     numbers = ", ".join(map(short, missing))
-    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {'are' if plural else 'is'} not here."
+    have = "have" if plural else "has"
+    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {have} not been received."
 
 
 def _notes_of(document: Document) -> Sequence[Reference]:
@@ -363,8 +364,8 @@ def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Itera
             currency=invoice.currency,
             limits=limits,
             is_tolerated=limits.contain(expected, invoice.tax),
-            message=f"{invoice.heading}: its lines' tax rates come to {money(expected, invoice.currency)}, its tax is "
-            f"{money(invoice.tax, invoice.currency)}.",
+            message=f"{invoice.heading}: the tax rates of its line items result in "
+            f"{money(expected, invoice.currency)}, but its tax is {money(invoice.tax, invoice.currency)}.",
         )
 
 
@@ -372,12 +373,12 @@ def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None
     nets = [line.net for line in invoice.lines if line.net is not None]
     if nets and invoice.net is not None and all(line.net is not None for line in invoice.lines if line.quantity):
         lines = sum(nets, Decimal(0))
-        yield _sum(invoice, lines, invoice.net, tolerances, "its lines come to", "its net total is")
+        yield _sum(invoice, lines, invoice.net, tolerances, "its line items add up to", "but its net total is")
     if invoice.net is not None and invoice.gross is not None and invoice.tax is not None:
         together = invoice.net + invoice.tax
         if _is_rounded(invoice.gross, together):
             return
-        yield _sum(invoice, together, invoice.gross, tolerances, "net and tax come to", "its gross total is")
+        yield _sum(invoice, together, invoice.gross, tolerances, "net and tax add up to", "but its gross total is")
 
 
 def _is_rounded(gross: Decimal, together: Decimal) -> bool:
@@ -479,16 +480,17 @@ def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
         again = by_id[id_]
         one, other = again.reference, original.reference
         same_number = one is not None and other is not None and bool(one.folded & other.folded)
-        what = "is here already" if same_number else f"is {original.title} under another number"
-        dated = f" of {original.day.isoformat()}" if original.day else ""
-        worth = f" over {money(original.gross, original.currency)}" if original.gross is not None else ""
+        what = "an earlier invoice with this number" if same_number else original.title
+        facts = [original.day.isoformat()] if original.day else []
+        facts += [money(original.gross, original.currency)] if original.gross is not None else []
+        details = f" ({', '.join(facts)})" if facts else ""
         yield Variance(
             code=VarianceCode.DUPLICATE_INVOICE,
             document=again,
             expected=original.number,
             actual=again.number,
             currency=again.currency,
-            message=f"{again.heading} {what}: the same bill{dated}{worth} came again.",
+            message=f"{again.heading} is a duplicate of {what}{details}.",
             decided_by=settled.get(id_),
         )
 
@@ -511,7 +513,7 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
                 code=VarianceCode.MISSING_PURCHASE_ORDER,
                 document=invoice,
                 expected=numbers,
-                message=f"{invoice.heading} names order {numbers}, which is not here.",
+                message=f"{invoice.heading} names order {numbers}, which has not been received.",
             )
 
 
@@ -539,7 +541,7 @@ def _quantity(item: Item, invoice: Document) -> Decimal:
 
 
 def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
-    """Find billed goods and services that its orders do not have."""
+    """Find billed goods and services that are not in the invoice's orders."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
         if not orders or any(one.type is not DocumentType.PURCHASE_ORDER or not one.lines for one in orders):
@@ -555,7 +557,7 @@ def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Var
                     actual=line.quantity,
                     difference=line.quantity,
                     unit=line.unit,
-                    message=f"{invoice.heading}, line {line.label}: {what} is billed and was not ordered.",
+                    message=f"{invoice.heading}, line {line.label}: {what} is billed but was not ordered.",
                 )
 
 
@@ -625,8 +627,8 @@ def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: 
 
 def _incomparable(entry: LedgerEntry) -> str:
     return (
-        f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be compared with the "
-        f"order's: check the quantity."
+        f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be converted to the "
+        f"order's. Check the quantity."
     )
 
 
@@ -694,7 +696,7 @@ def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
         if extra:
             worth = money(sum((line.net for line in extra if line.net is not None), Decimal(0)), invoice.currency)
             named = ", ".join(f"'{short(line.description)}'" for line in extra[:3] if line.description)
-            yield f"{invoice.heading} bills {worth} that no order names: {named}."
+            yield f"{invoice.heading} bills {worth} that was not ordered: {named}."
 
 
 def _extra(ledger: Ledger, invoice: Document) -> list[Line]:

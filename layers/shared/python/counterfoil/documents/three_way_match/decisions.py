@@ -100,7 +100,7 @@ _KEYS = {
 }
 _AMOUNTS = {VarianceCode.OVER_ORDERED_AMOUNT, VarianceCode.TAX_MISMATCH}
 _ONCE_ONLY = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
-"""Codes of mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
+"""Codes of one-time mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class DecisionLabel:
 
     @property
     def key(self) -> Key | None:
-        """The tolerance of the difference. None for tax rates, which have no tolerance.
+        """Key of the tolerance for the difference. None for tax rates, for which no tolerance is suggested.
 
         Amounts without a line item are about the whole document.
         """

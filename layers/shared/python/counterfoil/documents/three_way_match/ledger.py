@@ -50,7 +50,7 @@ class LedgerEntry:
     price: Decimal | None = None
     """Price of one unit of the item."""
     is_lump: bool = False
-    """Whether the line item bills several items in one amount, which determines the quantity."""
+    """Whether the line item bills several items in one amount, from which the quantity is derived."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Item:
         return sorted(found, key=lambda entry: (entry.document.order_of_time, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
-        """Return the total quantity of these types; None if no document contains the item."""
+        """Return the total quantity in documents of these types; None if none states a quantity."""
         quantities = [entry.quantity for entry in self.of(*types) if entry.quantity is not None]
         return total(quantities) if quantities else None
 
@@ -123,9 +123,9 @@ class Ledger:
 
     items: list[Item]
     orders_of: dict[UUID, tuple[Document, ...]]
-    """Orders by document; deliveries for documents without an order."""
+    """Orders by document, or deliveries for documents without an order."""
     loose: dict[UUID, list[Line]]
-    """Line items about goods and services that match no item, by document."""
+    """Line items that match no item, by document."""
     confirmed: Mapping[UUID, UUID]
     """Delivery by delivery note and receipt, for deliveries known to have both."""
     incomparable: list[LedgerEntry] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Ledger:
     def deliveries(self, order: Document) -> Sequence[Document]:
         """Return the delivery notes of an order, or its receipts if it has none, by date.
 
-        Call it when all deliveries are recorded.
+        Call it only after all deliveries are recorded, because the result is cached.
         """
         if order.id not in self._deliveries:
             self._deliveries[order.id] = self._find_deliveries(order)
@@ -170,9 +170,9 @@ class Ledger:
     def delivered(self, item: Item) -> Decimal | None:
         """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
 
-        For a delivery with delivery note and receipt, the received quantity counts; for others, that of the only
-        document. Delivery notes and receipts that are not paired may be the same deliveries, so the larger of both sums
-        counts. If one cannot be counted, the other counts.
+        For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
+        that are not paired may be about the same deliveries, so the larger of both sums counts. If one of the sums
+        cannot be counted, the other one counts.
         """
         if not self.deliveries(item.document):
             return None
@@ -279,8 +279,8 @@ def _entry(document: Document, line: Line, item: Item) -> LedgerEntry:
 def _spread_lumps(ledger: Ledger, document: Document) -> None:
     """Distribute a line item that bills several items (`items as per order`) over these items.
 
-    Its amount must equal their value at ordered prices: of all goods in a delivery that the document names, or else of
-    the whole order, or else of the items that are not billed yet.
+    Its amount must equal their value at ordered prices: of the whole order, of the quantities not billed yet, of the
+    delivered quantities not billed yet, or of a single delivery. The first that matches is used.
     """
     for line in list(ledger.loose.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
@@ -329,5 +329,5 @@ def format_quantity(quantity: Decimal, item: Item) -> str:
 
 
 def is_or_are(quantity: Decimal) -> str:
-    """Return "was" or "were"."""
+    """Return "was" or "were", to agree with a quantity."""
     return "was" if abs(quantity) == 1 else "were"

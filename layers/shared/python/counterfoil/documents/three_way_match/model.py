@@ -68,7 +68,7 @@ def unit_name(unit: str | None, quantity: Decimal) -> str:
 def conversion_factor(unit: str | None, wanted: str | None) -> Decimal | None:
     """Return how many `wanted` are one `unit`, or None if unknown. A missing unit counts as equal.
 
-    >>> factor("TNE", "KGM")
+    >>> conversion_factor("TNE", "KGM")
     Decimal('1000')
     """
     if unit == wanted or unit is None or wanted is None:
@@ -367,15 +367,15 @@ class Variance:
     is_tolerated: bool = False
     message: str
     decided_by: str | None = None
-    """Sentence: how it was resolved."""
+    """Sentence that states how it was resolved."""
     awaited_deliveries: str | None = None
-    """Sentence: which missing document may resolve it."""
+    """Sentence that names missing deliveries that may resolve it."""
     decision: Decision | None = None
     """Last decision of a reviewer."""
 
     @property
     def is_open(self) -> bool:
-        """True if someone must act."""
+        """True if it requires action."""
         return not self.is_tolerated and self.decided_by is None
 
     @property

@@ -1,7 +1,7 @@
 """Summary of a cluster for lists: its status, supplier, orders, amounts and age. Pure.
 
-Amounts are net and in one currency, that of the first invoice, or else of the
-first order. Documents in other currencies do not count.
+Amounts are net and in one currency: that of the first invoice, or else of the first order or other document. Documents
+in other currencies do not count.
 """
 
 from collections import defaultdict

@@ -98,7 +98,7 @@ DEFAULTS = {
     Key.TOTAL: symmetric_limits(absolute=5 * _CENT),
     Key.TAX: NONE,
 }
-"""Defaults: prices by 1 %, totals by five cents of rounding, quantities not at all."""
+"""Defaults: 1 % for prices, five cents for totals because of rounding, and zero for quantities and tax."""
 
 
 @dataclass(frozen=True, slots=True)
