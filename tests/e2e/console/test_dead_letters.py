@@ -103,7 +103,7 @@ def test_unassigned_dead_letter_shows_its_timeline(console: Console, failing: Fa
 def test_unassigned_dead_letters_have_no_bulk_actions(console: Console, failing: Failing, tenant: Tenant) -> None:
     failing.poison(f"word-{tenant.slug}")
     page = console.opened("operator", tenant)
-    page.get_by_role("link", name=re.compile("^Without a tenant")).click()
+    page.get_by_role("link", name=re.compile("^Unassigned")).click()
     expect(page.get_by_text("Close them one by one.")).to_be_visible()
     first = rows(page, "Dead letters").first.get_by_role("link")
     expect(first).to_be_visible()
