@@ -53,7 +53,7 @@ def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], ad
     admin.execute("UPDATE operation SET selected = 1234, processed = 1234, succeeded = 1234")
     assert "1,234+" in call(of=operations)
     assert "60/min" in call("show", end, of=operations)
-    assert "is paused: 1,234 documents begun" in call("pause", end, of=operations)
+    assert "is paused: 1,234 documents started" in call("pause", end, of=operations)
     assert "is running" in call("resume", end, of=operations)
     assert "is canceled" in call("cancel", end, of=operations)
 

@@ -279,7 +279,7 @@ def test_watchdog_sends_messages_of_lost_sender(
 
 def test_retry_rejects_message_invalid_for_sqs(unreadable: Callable[..., UUID], database: Database):
     job_id = unreadable("ff00", "hex")
-    with pytest.raises(NotRetryableError, match="no queue takes"):
+    with pytest.raises(NotRetryableError, match="cannot be sent to SQS"):
         actions.retry(database, None, change(job_id), bucket=None)
 
 

@@ -53,7 +53,7 @@ def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
 
     def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.tenant_id is None:
-            raise UnknownTenantError("The key names no tenant that exists", code="key_without_tenant")
+            raise UnknownTenantError("The key contains no existing tenant", code="key_without_tenant")
         return DONE
 
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}

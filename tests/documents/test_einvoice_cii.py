@@ -111,7 +111,7 @@ def test_profiles_without_lines_are_complete(profile: str):
 
 @pytest.mark.parametrize("profile", [PROFILE, "urn:cen.eu:en16931:2017#compliant#urn:factur-x.eu:1p0:basic"])
 def test_other_profiles_require_lines(profile: str):
-    with pytest.raises(InvalidDocumentError, match="has no lines"):
+    with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract_xml(cii_invoice((PROFILE, profile), (CII_LINE, "")))
 
 

@@ -142,5 +142,5 @@ def test_unreadable_part_invalidates_the_total():
 
 def test_invoice_without_lines_is_rejected():
     lines = BODY[BODY.index("    <DettaglioLinee>") : BODY.index("    <DatiRiepilogo>")]
-    with pytest.raises(InvalidDocumentError, match="has no lines"):
+    with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract_xml(fattura((lines, "")))

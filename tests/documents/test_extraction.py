@@ -149,7 +149,7 @@ def test_document_without_its_number_is_rejected(incomplete: bytes):
 
 @pytest.mark.parametrize("incomplete", [ubl_invoice((INVOICE_LINE, "")), ubl("CreditNote", "<cbc:ID>G-1</cbc:ID>")])
 def test_invoice_or_credit_note_requires_lines(incomplete: bytes):
-    with pytest.raises(InvalidDocumentError, match="has no lines"):
+    with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract(incomplete)
 
 

@@ -142,10 +142,10 @@ def test_other_tenants_uploads_are_hidden(
 
 
 def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Database):
-    upload(admin, None, status="failed", error="The key names no tenant")
+    upload(admin, None, status="failed", error="The key contains no existing tenant")
     with database.delivery() as connection:
         ((found,), after) = upload_list.unassigned(connection, limit=1)
-    assert (found.tenant, found.state, found.note) == (None, State.FAILED, "The key names no tenant")
+    assert (found.tenant, found.state, found.note) == (None, State.FAILED, "The key contains no existing tenant")
     assert after is None
 
 

@@ -54,8 +54,8 @@ def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: Command
     cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=b"<x/>")
     (failed,) = until(lambda: [item for item in uploads.unassigned(cloud) if item.key == key and item.state.is_final])
     assert failed.state is State.FAILED
-    assert "names no tenant" in (failed.note or "")
-    assert "names no tenant" in command_line.run("documents", "--state", "failed").stdout
+    assert "contains no existing tenant" in (failed.note or "")
+    assert "contains no existing tenant" in command_line.run("documents", "--state", "failed").stdout
 
 
 def test_unknown_tenant_is_refused_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):

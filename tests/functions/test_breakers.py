@@ -228,7 +228,7 @@ def test_run_without_time_left_only_reports(
     world = watch(MATCHING, probes={LLM: lambda: pytest.fail("it takes too long")})
     world.service_fails()
     clock.pass_(minutes=2)
-    with pytest.raises(ServiceUnavailableError, match="No time is left"):
+    with pytest.raises(ServiceUnavailableError, match="Out of time"):
         world.pauses.run(lambda: PROBE_SECONDS - 1)
     assert measured(capsys) == [LLM]
     assert lambda_.calls == []

@@ -153,7 +153,7 @@ def test_missing_secret_sends_no_unsigned_request(world: World, server: Server):
     world.result()
     world.run()
     assert (server.requests, world.job()["status"]) == ([], "failed")
-    assert "rotate it" in world.job()["error"]
+    assert "Rotate it" in world.job()["error"]
 
 
 def test_call_without_time_left_is_not_made(world: World, server: Server):

@@ -340,7 +340,7 @@ def test_answer_survives_a_failed_record_update(
 ):
     admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
     assert ask(GOOD) == Form(matches=[1])
-    assert "not on record" in capsys.readouterr().out + caplog.text
+    assert "was not recorded" in capsys.readouterr().out + caplog.text
     assert recorded_calls(admin) == [(None, None, None)]  # the call itself is recorded
 
 

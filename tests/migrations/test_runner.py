@@ -165,7 +165,7 @@ def test_rollback_requires_the_migration(url: str, folder: Path):
     write(folder, "0002.second", SECOND, "DROP TABLE second;")
     apply(url, folder)
     (folder / "0002.second.sql").unlink()
-    with pytest.raises(MigrationError, match="newer code"):
+    with pytest.raises(MigrationError, match="newer release"):
         roll_back(url, folder)
 
 

@@ -138,7 +138,7 @@ def test_rejection_keeps_its_code() -> None:
 
 
 def test_answer_larger_than_its_limit_is_rejected() -> None:
-    with pytest.raises(InvalidDocumentError, match="more data"):
+    with pytest.raises(InvalidDocumentError, match="too large"):
         list(run("render", printed(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
 
 

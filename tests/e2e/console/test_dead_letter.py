@@ -41,7 +41,7 @@ def test_task_shows_error_payload_and_attempts(console: Console, shown: Tenant) 
     expect(page.get_by_role("region", name="Command for the log of Attempt 1")).to_contain_text(
         "/aws/lambda/counterfoil-"
     )
-    expect(timeline_entries(page).last).to_contain_text("Failure: a retry cannot help")
+    expect(timeline_entries(page).last).to_contain_text("Failure: permanent error")
     looks(page, "dead-letter-task")
 
 

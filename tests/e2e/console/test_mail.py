@@ -77,7 +77,7 @@ def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, h
     expect(rows(first, "Mail")).to_have_count(1)
 
     second.get_by_role("dialog").get_by_role("button", name="Release").click()
-    expect(second.get_by_role("alert")).to_contain_text("released or rejected before")
+    expect(second.get_by_role("alert")).to_contain_text("already released or rejected")
     looks(second, "mail-conflict")
 
 

@@ -215,7 +215,7 @@ def test_closed_dead_letters_are_purged_and_restored(
     looks(page, "purge-dialog")
     ignore(dead_letters[1])  # by another user, while the dialog is open
     purge.click()
-    expect(page.get_by_role("alert")).to_contain_text("Nothing is purged")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was purged")
     expect(page.get_by_role("dialog")).to_contain_text("2 dead letters of")
     looks(page, "purge-count-changed")
     purge.click()

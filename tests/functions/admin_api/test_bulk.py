@@ -245,7 +245,7 @@ def test_filter_accepts_dates_and_utc_times(ask: Ask, fail: Callable[..., list[U
 def test_error_for_bare_list_names_the_field(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(2))
     answer = post(ask, "/dlq/bulk-retry", letters)
-    assert (answer.status, 'its name: {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
+    assert (answer.status, 'in a field, such as {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
     assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}).status == 202
 
 

@@ -109,7 +109,7 @@ def test_ignore_accepts_the_reason_as_parameter(body: object, change: Change, le
 @pytest.mark.parametrize(
     ("body", "reason", "message"),
     [
-        ({"reason": "A trial"}, "Another", "two reasons"),
+        ({"reason": "A trial"}, "Another", "different reasons"),
         ("", " ", "reason is wrong"),
         ("", "a\nb", "reason is wrong: it must be one line"),
         ("", None, "A note is required: give a reason."),

@@ -201,13 +201,13 @@ function Shards({ pool }: { pool: PoolDetail }) {
           <tr>
             <th scope="col">Shard</th>
             <th scope="col" class="count">
-              People
+              Users
             </th>
             <th scope="col" class="count">
               Attempts
             </th>
             <th scope="col">Ended</th>
-            <th scope="col">State</th>
+            <th scope="col">Status</th>
             <th scope="col">Error</th>
           </tr>
         </thead>

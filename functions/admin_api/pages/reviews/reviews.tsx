@@ -25,8 +25,8 @@ const SHOWN_CANDIDATES = 3;
 type State = Schemas["Review"]["state"];
 
 const STATES: Record<State, string> = {
-  open: "ambiguous",
-  decided: "decided by a person",
+  open: "needs review",
+  decided: "decided by a reviewer",
   resolved: "no longer ambiguous",
 };
 const PROBABILITIES: Option[] = [ANY, ["0.5", "50% or more"], ["0.8", "80% or more"], ["0.9", "90% or more"]];

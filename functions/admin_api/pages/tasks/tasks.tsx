@@ -105,7 +105,7 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
             <th scope="col" class="count">
               Attempts
             </th>
-            <th scope="col">State</th>
+            <th scope="col">Status</th>
             <th scope="col">Error</th>
             {cancels && (
               <th scope="col">
