@@ -94,16 +94,16 @@ def migrated_template(postgres: Server) -> str:
 
 
 @pytest.fixture(scope="session")
-def maintenance(postgres: Server) -> Iterator[Connection]:
+def server_connection(postgres: Server) -> Iterator[Connection]:
     """A connection for creating and dropping databases."""
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-def empty_database(maintenance: Connection) -> Iterator[str]:
+def empty_database(server_connection: Connection) -> Iterator[str]:
     """Name of a new empty database."""
-    yield from _database(maintenance, "template1")
+    yield from _database(server_connection, "template1")
 
 
 @pytest.fixture
@@ -155,21 +155,21 @@ class Clones:
         self.drops.append(self._drop(name))
 
 
-def _database(maintenance: Connection, template: str) -> Iterator[str]:
-    name = _create(maintenance, template)
+def _database(server_connection: Connection, template: str) -> Iterator[str]:
+    name = _create(server_connection, template)
     yield name
-    _drop(maintenance, name)
+    _drop(server_connection, name)
 
 
-def _create(maintenance: Connection, template: str) -> str:
+def _create(server_connection: Connection, template: str) -> str:
     name = f"test_{next(_numbers)}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
-    maintenance.execute(create.format(Identifier(name), Identifier(template)))
+    server_connection.execute(create.format(Identifier(name), Identifier(template)))
     return name
 
 
-def _drop(maintenance: Connection, name: str) -> None:
-    maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+def _drop(server_connection: Connection, name: str) -> None:
+    server_connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
 @pytest.fixture

@@ -36,13 +36,13 @@ def template(postgres: Server) -> Operation:
 
 
 @pytest.fixture
-def done(postgres: Server, maintenance: Connection, template: Operation) -> Iterator[tuple[str, Operation]]:
+def done(postgres: Server, server_connection: Connection, template: Operation) -> Iterator[tuple[str, Operation]]:
     """URL of a copy of the database, which the test corrupts, and the operation."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
-    maintenance.execute(create.format(Identifier(copy), Identifier(BULK)))
+    server_connection.execute(create.format(Identifier(copy), Identifier(BULK)))
     yield postgres.url(copy), template
-    maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
+    server_connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
 
 
 def test_complete_operation_has_zero_faults(done: tuple[str, Operation]):
