@@ -9,7 +9,7 @@ import getpass
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -68,8 +68,20 @@ class Api:
     """API of one deployment, used as one user."""
 
     client: httpx.Client
-    name_of: Callable[[str], str] = str
-    """Maps a subject to its display name."""
+    local_name_of: Callable[[str], str | None] = lambda _subject: None
+    """Returns the name with which a person signed in to the local cloud; None for others."""
+    emails: dict[str, str | None] = field(default_factory=dict)
+    """Known e-mail addresses by subject; None for workers and people without a known address."""
+
+    def name_of(self, actor: str) -> str:
+        """Return the name or e-mail address of a person, and the name of a worker. Raises the same errors as `send`."""
+        name = self.local_name_of(actor) if actor else ""
+        if name is not None:
+            return name
+        if actor not in self.emails:
+            response = self.send("GET", "/api/admin/people/emails", query={"subject": actor})
+            self.emails[actor] = read(response, "emails")["emails"].get(actor)
+        return self.emails[actor] or actor
 
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1

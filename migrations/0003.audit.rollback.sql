@@ -1,2 +1,2 @@
-DROP TABLE audit_salt_global, audit_head, audit_entry;
+DROP TABLE person, audit_salt_global, audit_head, audit_entry;
 DROP FUNCTION reject_audit_update, append_audit_head;

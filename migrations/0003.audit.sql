@@ -34,6 +34,26 @@ CREATE TABLE audit_salt_global (
 INSERT INTO audit_salt_global DEFAULT VALUES;
 GRANT SELECT ON audit_salt_global TO counterfoil_delivery;
 
+-- E-mail addresses of people who changed something through the API, for display. Other tables identify people by the
+-- subject of their token.
+CREATE TABLE person (
+    tenant_id uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the change concerned several tenants
+    subject   text NOT NULL CHECK (length(subject) BETWEEN 1 AND 254),
+    email     text NOT NULL CHECK (length(email) BETWEEN 3 AND 254),
+    UNIQUE NULLS NOT DISTINCT (tenant_id, subject)
+);
+CREATE INDEX person_by_subject ON person (subject);
+ALTER TABLE person ENABLE ROW LEVEL SECURITY;
+ALTER TABLE person FORCE ROW LEVEL SECURITY;
+CREATE POLICY own_tenant ON person TO counterfoil_worker
+    USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
+GRANT SELECT ON person TO counterfoil_worker;
+-- The API finds addresses in several tenants. Workers cannot, because they process files from outside senders.
+CREATE POLICY api ON person TO counterfoil_api
+    USING (nullif(current_setting('counterfoil.tenant', true), '') IS NULL)
+    WITH CHECK (nullif(current_setting('counterfoil.tenant', true), '') IS NULL);
+GRANT INSERT, UPDATE (email) ON person TO counterfoil_api;
+
 DO $security$
 DECLARE
     name text;

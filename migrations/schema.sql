@@ -1597,6 +1597,16 @@ CREATE TABLE public.payload_deletion (
 
 ALTER TABLE ONLY public.payload_deletion FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.person (
+    tenant_id uuid,
+    subject text NOT NULL,
+    email text NOT NULL,
+    CONSTRAINT person_email_check CHECK (((length(email) >= 3) AND (length(email) <= 254))),
+    CONSTRAINT person_subject_check CHECK (((length(subject) >= 1) AND (length(subject) <= 254)))
+);
+
+ALTER TABLE ONLY public.person FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.profile (
     user_id uuid NOT NULL,
     tenant_id uuid NOT NULL,
@@ -2091,6 +2101,9 @@ ALTER TABLE ONLY public.page_reading_cache
 ALTER TABLE ONLY public.payload_deletion
     ADD CONSTRAINT payload_deletion_pkey PRIMARY KEY (key);
 
+ALTER TABLE ONLY public.person
+    ADD CONSTRAINT person_tenant_id_subject_key UNIQUE NULLS NOT DISTINCT (tenant_id, subject);
+
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_pkey PRIMARY KEY (user_id);
 
@@ -2342,6 +2355,8 @@ CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (
 
 CREATE INDEX payload_deletion_by_due ON public.payload_deletion USING btree (due_at);
 
+CREATE INDEX person_by_subject ON public.person USING btree (subject);
+
 CREATE INDEX profile_by_zone ON public.profile USING btree (tenant_id, timezone, user_id) WHERE is_active;
 
 CREATE INDEX queue_minute_stats_by_age ON public.queue_minute_stats USING btree (minute);
@@ -2581,6 +2596,9 @@ ALTER TABLE ONLY public.output_job
 ALTER TABLE ONLY public.page_reading_cache
     ADD CONSTRAINT page_reading_cache_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.person
+    ADD CONSTRAINT person_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -2624,6 +2642,8 @@ ALTER TABLE ONLY public.work_attempt
     ADD CONSTRAINT work_attempt_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY api ON public.person TO counterfoil_api USING ((NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text) IS NULL)) WITH CHECK ((NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text) IS NULL));
 
 ALTER TABLE public.audit_entry ENABLE ROW LEVEL SECURITY;
 
@@ -2814,6 +2834,8 @@ CREATE POLICY erasing ON public.output_job TO counterfoil_owner USING ((tenant_i
 CREATE POLICY erasing ON public.page_reading_cache TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.payload_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.person TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.profile TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3007,6 +3029,8 @@ CREATE POLICY own_tenant ON public.page_reading_cache TO counterfoil_worker USIN
 
 CREATE POLICY own_tenant ON public.payload_deletion TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.person TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.profile TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.queue_minute_stats TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3056,6 +3080,8 @@ CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfo
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.payload_deletion ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.person ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.profile ENABLE ROW LEVEL SECURITY;
 
@@ -3887,6 +3913,11 @@ GRANT DELETE ON TABLE public.payload_deletion TO counterfoil_maintenance;
 GRANT SELECT(key) ON TABLE public.payload_deletion TO counterfoil_maintenance;
 
 GRANT SELECT(due_at) ON TABLE public.payload_deletion TO counterfoil_maintenance;
+
+GRANT SELECT ON TABLE public.person TO counterfoil_worker;
+GRANT INSERT ON TABLE public.person TO counterfoil_api;
+
+GRANT UPDATE(email) ON TABLE public.person TO counterfoil_api;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.profile TO counterfoil_worker;
 

@@ -202,11 +202,13 @@ def _show_fields(found: dict[str, Any]) -> None:
     lines = [field for line in found["lines"][:LINES_SHOWN] for field in line]
     if not found["fields"] and not lines:
         return
-    value = Column("value", overflow="fold")
-    table = Table("field", value, "found by", Column("confidence", justify="right"), "page", box=None)
+    table = Table(
+        "field", Column("value", overflow="fold"), "found by", Column("confidence", justify="right"), "page", box=None
+    )
     for field in (*found["fields"], *lines):
         confidence = "" if field["confidence"] is None else f"{field['confidence']:.0%}"
-        cells = (field["path"], str(field["value"]), field["source"] or "", confidence, str(field["page"] or ""))
+        value = field["unit_name"] or str(field["value"])
+        cells = (field["path"], value, field["source"] or "", confidence, str(field["page"] or ""))
         table.add_row(*map(Text, cells))
     page().print(table)
     if found["lines_total"] > LINES_SHOWN:
@@ -215,7 +217,7 @@ def _show_fields(found: dict[str, Any]) -> None:
 
 def _show_edges(found: dict[str, Any]) -> None:
     if not found["matches"]:
-        page().print("It is not linked to any other document.")
+        page().print("It has no matches.")
         return
     table = Table("id", "linked to", Column("bits", justify="right"), "confidence", "decided by", box=None)
     for edge in found["matches"]:
@@ -240,7 +242,7 @@ def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False
     table = Table("when", "what", "who", Column("note", overflow="fold"), box=None)
     for event in events:
         note = event["error"] or ", ".join(f"{name} {value}" for name, value in event["detail"].items())
-        cells = (Text(f"{event['kind']} {event['outcome']}"), Text(event["actor"]), Text(note))
+        cells = (Text(f"{event['kind']} {event['outcome']}"), Text(api.name_of(event["actor"])), Text(note))
         table.add_row(shown_time(event["at"], seconds=True), *cells)
     page().print(table)
 

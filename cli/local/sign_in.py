@@ -60,10 +60,9 @@ class LocalSignIn(httpx.Auth):
             request.headers["Authorization"] = f"Bearer {self._sign_in().token}"
             yield request
 
-    def name_of(self, subject: str) -> str:
-        """Return the name of a person signed in by a command, or else the subject."""
-        found = [name for name, session in self._kept.items() if session.subject == subject]
-        return found[0] if found else subject
+    def name_of(self, subject: str) -> str | None:
+        """Return the name of a person signed in by a command; None for others."""
+        return next((name for name, session in self._kept.items() if session.subject == subject), None)
 
     def _sign_in(self) -> Session:
         email = address_of(self._name)

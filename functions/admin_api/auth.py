@@ -33,6 +33,7 @@ from counterfoil.delivery.work import OutboxMessage
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import OidcSettings, settings
 from counterfoil.validation import SLUG, UNASSIGNED
+from functions.admin_api.emails import EmailStore
 from functions.admin_api.http import ForbiddenError, NotFoundError
 
 T = TypeVar("T")
@@ -164,10 +165,12 @@ class Caller:
     """Slugs; ALL_TENANTS for all tenants."""
     edits_payloads: bool = False
     """Whether an operator may see and edit the payloads of failed tasks, as an admin may."""
+    email: str | None = None
+    """Verified address; None for a program, or if the token does not state it."""
 
     @classmethod
     def from_claims(cls, claims: Mapping[str, Any]) -> "Caller":
-        """Read `sub` and `cognito:groups`.
+        """Read `sub`, `email` and `cognito:groups`.
 
         Groups are `viewer`, `operator`, `admin`, `tenant:{slug}`, `tenant:*` and `edit-payloads`.
 
@@ -180,7 +183,7 @@ class Caller:
         tenants = frozenset(group.removeprefix("tenant:") for group in groups if group.startswith("tenant:"))
         if not all(map(_is_storable, (subject, *tenants))):
             raise ForbiddenError("The token's sub or groups contain U+0000 or a lone surrogate.")
-        return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
+        return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups, _verified_email(claims))
 
     def has_role(self, role: Role, tenant: str) -> bool:
         """Return whether the caller has a role for a tenant. UNASSIGNED requires all tenants."""
@@ -199,6 +202,13 @@ class Caller:
     def can_edit_payloads(self, tenant: str) -> bool:
         """Return whether the caller may see and edit the payloads of a tenant's tasks."""
         return self.has_role(Role.OPERATOR if self.edits_payloads else Role.ADMIN, tenant)
+
+
+def _verified_email(claims: Mapping[str, Any]) -> str | None:
+    """Return the e-mail address, unless the issuer has not verified it. API Gateway converts booleans to text."""
+    email = claims.get("email")
+    is_valid = isinstance(email, str) and "@" in email and len(email) <= LONGEST_ACTOR and _is_storable(email)
+    return email if is_valid and str(claims.get("email_verified", True)).lower() == "true" else None
 
 
 def _is_storable(name: str) -> bool:
@@ -421,6 +431,8 @@ WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINC
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
+emails_of_process = EmailStore()
+
 
 @dataclass(frozen=True)
 class Request:
@@ -530,6 +542,12 @@ class Request:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
                 raise ForbiddenError("This tenant is disabled. An admin for all tenants can enable it.")
         self.changes.consume(self.database, tenant_id, self.caller.subject)
+        self._save_email(tenant_id)
+
+    def _save_email(self, tenant_id: UUID | None) -> None:
+        subject, email = self.caller.subject[:LONGEST_ACTOR], self.caller.email
+        if subject and email is not None:
+            emails_of_process.save(self.database, tenant_id, subject, email)
 
     def setup(self, doing: str, slug: str) -> Change:
         """Check the admin role, charge a change of a tenant's setup, and return its author and time.
@@ -550,6 +568,7 @@ class Request:
         """
         self.check(Role.ADMIN, ALL_TENANTS, doing)
         self.changes.consume(self.database, None, self.caller.require_subject())
+        self._save_email(None)
         return self.caller.subject
 
     def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:

@@ -101,6 +101,8 @@ ROWS = {
     "failure_event": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                        VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
     "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
+    "person": """INSERT INTO {} (tenant_id, subject, email)
+                 VALUES (%(tenant)s, %(id)s::text, %(id)s::text || '@example.com')""",
     "tenant_address": "INSERT INTO {} (tenant_id, address) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
     "notification_digest": """INSERT INTO {} (id, tenant_id, fingerprint, created_at)
                               VALUES (%(id)s, %(tenant)s, 'f', now())""",

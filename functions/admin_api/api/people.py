@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from counterfoil import audit, aws
 from counterfoil.audit import AuditRecord
 from counterfoil.settings import settings
+from functions.admin_api import emails
 from functions.admin_api.auth import (
     ALL_TENANTS,
     EDIT_PAYLOADS,
@@ -33,6 +34,7 @@ from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundErro
 NO_PERSON = "There is no such person."
 MOST_ON_A_PAGE = 20
 """Page size. Cognito is called once for each person on a page."""
+MOST_SUBJECTS = 50
 _TENANT = "tenant:"
 RoleName = Literal["viewer", "operator", "admin"]
 TenantOrAll = Slug | Literal["*"]
@@ -56,6 +58,12 @@ class PersonPage(BaseModel):
 
     people: list[Person]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
+
+
+class Emails(BaseModel):
+    """E-mail addresses of people."""
+
+    emails: dict[str, str] = Field(description="Addresses by subject. People without a known address are omitted.")
 
 
 class NewPerson(BaseModel):
@@ -239,6 +247,27 @@ def list_people(
         return answer(200, Pool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
     return answer(200, Pool.current().page(slug, email, cursor))
+
+
+@routes.get(
+    "/api/admin/people/emails",
+    summary="Find e-mail addresses",
+    tags=["people"],
+    responses=responses({200: (Emails, "The known addresses.")}, 422),
+)
+def find_emails(
+    request: Request,
+    subject: Annotated[
+        list[str],
+        Query(
+            min_length=1,
+            max_length=MOST_SUBJECTS,
+            description="Subjects, such as the `actor` of an audit entry, repeated or separated by commas.",
+        ),
+    ],
+) -> Response[Emails]:
+    """Find the e-mail addresses of people who changed something of the caller's tenants."""
+    return answer(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
 
 
 @routes.post(

@@ -642,6 +642,11 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Emails: {
+            emails: {
+                [key: string]: string;
+            };
+        };
         ErasedDocument: {
             tenant: string;
             documents: string[];

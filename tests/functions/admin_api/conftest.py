@@ -19,7 +19,8 @@ from botocore.config import Config
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
-from functions.admin_api import endpoint, handler
+from functions.admin_api import auth, endpoint, handler
+from functions.admin_api.emails import EmailStore
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
@@ -112,6 +113,7 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN))
     settings.cache_clear()
     endpoint.database.cache_clear()
+    monkeypatch.setattr(auth, "emails_of_process", EmailStore())
 
     def ask(
         body: object,

@@ -428,6 +428,11 @@ RIGHTS: dict[str, Right] = {
         {},
         409,  # there are no suggestions
     ),
+    "GET /api/admin/people/emails": Right(
+        Role.VIEWER,
+        "some tenant",
+        lambda resources: ApiRequest("/api/admin/people/emails", {"subject": resources.person}),
+    ),
     "GET /api/admin/people": _tenant(Role.ADMIN, "/api/admin/people"),
     "POST /api/admin/people": Right(
         Role.ADMIN,

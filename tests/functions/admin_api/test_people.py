@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil import aws
-from counterfoil.db import Connection
+from counterfoil.db import Connection, Database
+from counterfoil.errors import RejectedStatementError
 from counterfoil.settings import settings
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import CLAIMS, SIGN_IN, Answer, Ask
@@ -25,12 +26,27 @@ def pool(ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], monkeypatch: py
     return pool
 
 
-def add(ask: Ask, groups: str = ADMIN, email: str = "ann@acme.example", **more: object) -> Answer:
-    return ask({"email": email, "role": "operator", "tenants": ["acme"], **more}, path=PATH, groups=groups)
+def add(
+    ask: Ask,
+    groups: str = ADMIN,
+    email: str = "ann@acme.example",
+    claims: dict[str, object] | None = None,
+    **more: object,
+) -> Answer:
+    body = {"email": email, "role": "operator", "tenants": ["acme"], **more}
+    return ask(body, path=PATH, groups=groups, claims=claims)
 
 
 def change(ask: Ask, id_: str, groups: str = ADMIN, **body: object) -> Answer:
     return ask(body, method="PATCH", path=f"{PATH}/{id_}", groups=groups)
+
+
+def found_emails(ask: Ask, *subjects: str, groups: str = "[viewer tenant:acme]") -> dict[str, str]:
+    query = {"subject": ",".join(subjects)}
+    answer = ask("", method="GET", path=f"{PATH}/emails", query=query, groups=groups)
+    assert answer.status == 200, answer.text
+    found: dict[str, str] = answer.body["emails"]
+    return found
 
 
 def emails(ask: Ask, groups: str = ADMIN, **query: str) -> list[str]:
@@ -125,3 +141,59 @@ def test_people_of_other_issuers_are_managed_elsewhere(ask: Ask, monkeypatch: py
         "People are managed at the token issuer of this deployment, not here.",
     )
     assert ask("", method="GET", path=PATH, groups=ADMIN).status == 409
+
+
+def make_change(ask: Ask, tenant: str = "acme", groups: str = ADMIN, *, claims: dict[str, object]) -> None:
+    path = f"/api/admin/tenants/{tenant}/admins"
+    done = ask({"added": [f"{uuid4()}@acme.example"]}, method="PATCH", path=path, groups=groups, claims=claims)
+    assert done.status == 200, done.text
+
+
+@pytest.mark.usefixtures("pool")
+def test_address_of_the_author_of_a_change_is_found(ask: Ask) -> None:
+    assert found_emails(ask, "ann", "bob", "matching") == {}
+    make_change(ask, claims={"sub": "ann", "email": "ann@acme.example"})
+    make_change(ask, claims={"sub": "bob", "email": "bob@acme.example", "email_verified": "true"})
+
+    assert found_emails(ask, "ann", "bob", "matching") == {"ann": "ann@acme.example", "bob": "bob@acme.example"}
+
+
+@pytest.mark.usefixtures("pool")
+def test_last_address_of_a_person_is_found(ask: Ask) -> None:
+    make_change(ask, claims={"sub": "ann", "email": "ann@acme.example"})
+    make_change(ask, claims={"sub": "ann", "email": "ann.lee@acme.example"})
+
+    assert found_emails(ask, "ann") == {"ann": "ann.lee@acme.example"}
+
+
+@pytest.mark.parametrize("claims", [{"email_verified": "false"}, {"email": "no address"}, {"email": ["a@b.example"]}])
+@pytest.mark.usefixtures("pool")
+def test_unverified_address_is_not_stored(ask: Ask, admin: Connection, claims: dict[str, object]) -> None:
+    make_change(ask, claims={"sub": "ann", "email": "ann@acme.example"} | claims)
+
+    assert admin.execute("SELECT count(*) FROM person").fetchone() == (0,)
+
+
+@pytest.mark.usefixtures("pool")
+def test_address_is_visible_to_the_changed_tenant_only(ask: Ask) -> None:
+    make_change(ask, "acme", PLATFORM_ADMIN, claims={"sub": "kim", "email": "kim@example.com"})
+    add(ask, PLATFORM_ADMIN, tenants=["*"], claims={"sub": "zoe", "email": "zoe@example.com"})
+
+    assert found_emails(ask, "kim", "zoe") == {"kim": "kim@example.com"}
+    assert found_emails(ask, "kim", "zoe", groups="[viewer tenant:zenith]") == {}
+    assert found_emails(ask, "kim", "zoe", groups="[viewer tenant:*]") == {
+        "kim": "kim@example.com",
+        "zoe": "zoe@example.com",
+    }
+
+
+def test_workers_read_addresses_of_their_tenant_only(
+    ask: Ask, pool: FakeUserPool, database: Database, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    make_change(ask, claims={"sub": "ann", "email": "ann@acme.example"})
+
+    for tenant_id, addresses in ((acme, [("ann@acme.example",)]), (make_tenant("globex"), [])):
+        with database.tenant(tenant_id) as connection:
+            assert connection.execute("SELECT email FROM person").fetchall() == addresses
+    with pytest.raises(RejectedStatementError), database.delivery() as connection:
+        connection.execute("SELECT email FROM person")

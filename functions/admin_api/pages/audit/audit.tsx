@@ -5,9 +5,10 @@ import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
 import { navigate, useRoute } from "../router";
 import { tenantOf } from "../tenant";
-import { CopyableId, ErrorNotice, Loading, Notice, Pagination, UserName, useTitle } from "../ui/components";
-import { formatNumber, Time } from "../ui/format";
+import { CopyableId, ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
+import { formatNumber, shortId, Time } from "../ui/format";
 import { formatJson } from "../ui/json_text";
+import { UserName } from "../ui/user_name";
 
 type Entry = Schemas["AuditRecord"];
 
@@ -175,7 +176,7 @@ function viewOf(action: string) {
 
 function Targets({ entry: { action, targets }, tenant }: { entry: Entry; tenant: string | null }) {
   const view = viewOf(action);
-  const short = (target: string) => <code title={target}>{ID.test(target) ? `…${target.slice(-8)}` : target}</code>;
+  const short = (target: string) => <code title={target}>{ID.test(target) ? `…${shortId(target)}` : target}</code>;
   return (
     <>
       {targets.slice(0, MAX_SHOWN).map((target) =>

@@ -3,12 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
-import { DocumentLink, documentTitle, Seller, shortId, toSummary, type WithText } from "../documents/summary";
+import { DocumentLink, documentTitle, Seller, toSummary, type WithText } from "../documents/summary";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions";
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
-import { formatMoney, formatNumber, Time } from "../ui/format";
+import { formatDecimal, formatMoney, formatNumber, shortId, Time } from "../ui/format";
 import { bits, Waterfall } from "../ui/waterfall";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
@@ -368,7 +368,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                   <td data-label="Unit">{line.unit_name}</td>
                   {shown.map((name) => (
                     <td data-label={capitalize(name)} class="count">
-                      {differs(name) ? <Differing>{line[name]}</Differing> : line[name]}
+                      {differs(name) ? <Differing>{formatDecimal(line[name])}</Differing> : formatDecimal(line[name])}
                     </td>
                   ))}
                   <td data-label="Price" class="count">

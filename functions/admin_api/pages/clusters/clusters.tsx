@@ -2,12 +2,11 @@
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
-import { shortId } from "../documents/summary";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { Choice, useTyped } from "../ui/filters";
-import { formatMoney, formatNumber } from "../ui/format";
+import { formatMoment, formatMoney, formatNumber, shortId } from "../ui/format";
 import { useRowShortcuts } from "../ui/shortcuts";
 import { ClusterStatus, STATUSES } from "./status";
 
@@ -215,7 +214,7 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
         <b>{formatMoney(cluster.at_stake)}</b> <span class="quiet">{cluster.currency}</span>
       </td>
       <td data-label="Age">
-        <time datetime={cluster.waiting_since} title={new Date(cluster.waiting_since).toLocaleString("en-GB")}>
+        <time datetime={cluster.waiting_since} title={formatMoment(new Date(cluster.waiting_since))}>
           {ageOf(cluster.waiting_since)}
         </time>
       </td>

@@ -4,9 +4,10 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, etagOf, get, type Schemas, send } from "../api";
 import { hasRole } from "../roles";
 import { UNASSIGNED } from "../tenant";
-import { FactList, UserName } from "../ui/components";
+import { FactList } from "../ui/components";
 import { NoteDialog } from "../ui/dialog";
 import { Time } from "../ui/format";
+import { UserName } from "../ui/user_name";
 
 export type DeadLetter = Schemas["DeadLetter"];
 export type DeadLetterSummary = Schemas["DeadLetterSummary"];

@@ -13,12 +13,12 @@ import {
   Notice,
   Status,
   SuccessNotice,
-  UserName,
   useTitle,
 } from "../ui/components";
-import { formatNumber, secondsBetween, Time } from "../ui/format";
+import { formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
 import { Json } from "../ui/json";
 import { useShortcuts } from "../ui/shortcuts";
+import { UserName } from "../ui/user_name";
 import { ACTION_LIST, type Action, ActionDialog, canChange, type DeadLetter, type DeadLetterStatus } from "./actions";
 import { logCommand, traceCommand } from "./aws_commands";
 import { Payload } from "./payload";
@@ -300,7 +300,7 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
         </b>{" "}
         <span class="quiet">
           <Time at={event.at} />, <UserName value={event.actor} />
-          {seconds !== null && `, took ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
+          {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
       </p>
       {event.error?.message && (

@@ -8,7 +8,7 @@ import { navigate, type Route, useRoute } from "../router";
 import { tenantOf, UNASSIGNED } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
 import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
-import { formatNumber, startOfDay, Time } from "../ui/format";
+import { formatNumber, shortId, startOfDay, Time } from "../ui/format";
 import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
 import {
   ACTION_LIST,
@@ -350,7 +350,7 @@ function DeadLetterRow({
             <label>
               <input type="checkbox" checked={chosen} onChange={(event) => choose(event.currentTarget.checked)} />
               <span class="unseen">
-                Select the dead letter of {deadLetter.task_type} with {error.type}, {deadLetter.job_id.slice(-8)}
+                Select the dead letter of {deadLetter.task_type} with {error.type}, {shortId(deadLetter.job_id)}
               </span>
             </label>
           )}

@@ -4,9 +4,10 @@ import { useState } from "preact/hooks";
 import { get, getFile, POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
 import { hasRole } from "../roles";
-import { Status, UserName } from "../ui/components";
+import { Status } from "../ui/components";
 import { Dialog } from "../ui/dialog";
 import { formatNumber, startOfDay, Time } from "../ui/format";
+import { UserName } from "../ui/user_name";
 import type { ListFilter } from "./dead_letters";
 
 type Operation = Schemas["OperationProgress"];

@@ -3,24 +3,15 @@
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, useRoute } from "../router";
-import {
-  CopyableId,
-  ErrorNotice,
-  type Fact,
-  FactList,
-  Loading,
-  Notice,
-  Status,
-  UserName,
-  useTitle,
-} from "../ui/components";
-import { formatNumber, secondsBetween, Time } from "../ui/format";
+import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
+import { formatDuration, formatNumber, secondsBetween, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
+import { UserName } from "../ui/user_name";
 import { Waterfall } from "../ui/waterfall";
 import { Fields } from "./extracted_fields";
 import { usePageImage } from "./page_image";
 import { Stages } from "./stages";
-import { DocumentLink, documentTitle, shortId, toSummary, type WithText } from "./summary";
+import { DocumentLink, documentTitle, toSummary, type WithText } from "./summary";
 
 type DocumentDetail = WithText<Schemas["Document"]>;
 
@@ -329,7 +320,7 @@ function TimelineEvent({
         <span class="quiet">
           {" "}
           <Time at={event.at} />, <UserName value={event.actor} />
-          {seconds !== null && `, took ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
+          {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
       </p>
       {event.error && (

@@ -1,7 +1,7 @@
 // Extracted fields of a document, with confidence and page.
 
 import type { Schemas } from "../api";
-import { formatNumber } from "../ui/format";
+import { formatNumber, formatPercent } from "../ui/format";
 import { toLabel } from "./summary";
 
 type Field = Schemas["DocumentField"];
@@ -101,7 +101,7 @@ function FieldRow({ field, turn }: { field: Field; turn: ((page: number) => void
         {confidence !== null && confidence < SHOWN_BELOW && (
           <>
             {" "}
-            <span class="unsure">{Math.round(confidence * 100)}% confidence</span>
+            <span class="unsure">{formatPercent(confidence)} confidence</span>
           </>
         )}
         {page !== null && turn && (

@@ -2,13 +2,17 @@
 
 import type { Schemas } from "../api";
 import { navigate } from "../router";
-import { formatMoney } from "../ui/format";
+import { formatDay, formatMoney, shortId } from "../ui/format";
 
 // Fields of a document that lists and reviews show.
 export type DocumentInfo = Partial<Omit<Schemas["ReviewDocument"], "id">> & { id: string };
 export type NamedDocument = Pick<DocumentInfo, "id" | "type" | "number">;
-// A document of the API, with its total as text.
-export type WithText<Doc> = Omit<Doc, "total" | "file_name"> & { file: string; total: string | null };
+// A document of the API, with date and total as text.
+export type WithText<Doc> = Omit<Doc, "date" | "total" | "file_name"> & {
+  date: string | null;
+  file: string;
+  total: string | null;
+};
 
 export const KINDS = [
   "invoice",
@@ -19,8 +23,6 @@ export const KINDS = [
   "credit_note",
   "contract",
 ];
-const SHORT_ID_LENGTH = 6; // last characters, because ids created together start alike
-
 const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
 
 // Converts a name of the API to a label, such as "vat_id" to "VAT ID".
@@ -29,15 +31,14 @@ export const toLabel = (name: string | null | undefined) =>
     ? `${name[0].toUpperCase()}${name.slice(1)}`.replaceAll("_", " ").replace(CAPITALS, (word) => word.toUpperCase())
     : "Document";
 
-export const shortId = (id: string) => id.slice(-SHORT_ID_LENGTH);
-
-// Converts the total of a document to text with its currency.
-export function toSummary<Doc extends { total: Schemas["Total"] | null; file_name: string }>({
+// Converts date and total of a document to text.
+export function toSummary<Doc extends { date: string | null; total: Schemas["Total"] | null; file_name: string }>({
+  date,
   total,
   file_name: file,
   ...others
 }: Doc): WithText<Doc> {
-  return { ...others, file, total: total && formatMoney(total.amount, total.currency) };
+  return { ...others, date: formatDay(date), file, total: total && formatMoney(total.amount, total.currency) };
 }
 
 // Title of a document. Of a deleted document, only the id is known.

@@ -7,7 +7,7 @@ import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, Status, useTitle } from "../ui/components";
 import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
-import { formatNumber, Time } from "../ui/format";
+import { formatDay, formatNumber, Time } from "../ui/format";
 import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
 import { Progress } from "./shards";
 
@@ -151,7 +151,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <tr>
       <td data-label="Date" class="when">
-        <a href={navigate.href(`offers/${pool.id}`, { tenant: pool.tenant })}>{pool.date}</a>
+        <a href={navigate.href(`offers/${pool.id}`, { tenant: pool.tenant })}>{formatDay(pool.date)}</a>
       </td>
       <td data-label="Time zone" class="place">
         {pool.timezone}

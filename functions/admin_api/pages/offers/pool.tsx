@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, type Query, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
+import { formatDay, formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
 import { Progress, ShardName } from "./shards";
 import { Job } from "./user_offers";
 
@@ -30,7 +30,7 @@ function Pool({ id }: { id: string }) {
     error,
     reload,
   } = useQuery<Schemas["OfferPoolDetail"]>([path, {}], { every: POLL_LEADER_SECONDS });
-  useTitle(pool ? `${pool.date} ${pool.timezone} · Offers` : "Offers");
+  useTitle(pool ? `${formatDay(pool.date)}, ${pool.timezone} · Offers` : "Offers");
   const back = (
     <p>
       <a href={navigate.href("offers", { tenant: pool?.tenant })}>All offers</a>
@@ -57,7 +57,7 @@ function Pool({ id }: { id: string }) {
     <>
       {back}
       <h1>
-        <Status status={pool.state} /> {pool.date} in {pool.timezone}
+        <Status status={pool.state} /> {formatDay(pool.date)} in {pool.timezone}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       <p>{DESCRIPTIONS[pool.state]}</p>

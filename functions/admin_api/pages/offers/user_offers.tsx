@@ -3,10 +3,10 @@
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { formatNumber, Time } from "../ui/format";
+import { formatDay, formatNumber, formatPercent, Time } from "../ui/format";
 import { ShardName } from "./shards";
 
-const POINTS_PER_PERCENT = 100; // scores go up to 10,000
+const MAX_SCORE = 10_000; // compatibility
 
 export function Job({ pool, user }: { pool: string; user: string }) {
   const path = `admin/offers/${encodeURIComponent(pool)}/users/${encodeURIComponent(user)}`;
@@ -38,7 +38,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
     <>
       {back}
       <h1>
-        <Status status={job.status} /> {job.date} in {job.timezone}
+        <Status status={job.status} /> {formatDay(job.date)} in {job.timezone}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       {job.error && <p class="error">{job.error}</p>}
@@ -117,7 +117,7 @@ function Rows({ offers }: { offers: Schemas["Offer"][] }) {
               <code>{offer.userId}</code>
             </td>
             <td data-label="Compatibility" class="count">
-              {(offer.compatibilityScore / POINTS_PER_PERCENT).toFixed(1)}%
+              {formatPercent(offer.compatibilityScore / MAX_SCORE)}
             </td>
             <td data-label="Expires">
               <Time at={offer.expiresAt} />

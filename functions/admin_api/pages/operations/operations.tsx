@@ -26,12 +26,12 @@ import {
   Pagination,
   Status,
   SuccessNotice,
-  UserName,
   useTitle,
 } from "../ui/components";
 import { Dialog } from "../ui/dialog";
 import { formatNumber, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
+import { UserName } from "../ui/user_name";
 import { PurgeDialog } from "./purge";
 
 type Operation = Schemas["OperationProgress"];

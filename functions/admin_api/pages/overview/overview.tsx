@@ -6,10 +6,11 @@ import { currentSession } from "../current_session";
 import { canSeeAllTenants, hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { tenantOf } from "../tenant";
-import { ErrorNotice, Loading, Notice, Status, UserName, useTitle } from "../ui/components";
+import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
-import { formatDuration, formatNumber, Time } from "../ui/format";
+import { formatDuration, formatNumber, formatPercent, formatRate, Time } from "../ui/format";
+import { UserName } from "../ui/user_name";
 import { Gauge, LineChart, ThroughputChart } from "./charts";
 
 type Overview = Schemas["QueuesOverview"];
@@ -90,7 +91,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
         <div class={failed ? "bad" : ""}>
           <dt>Failed in the last hour</dt>
           <dd>
-            {formatNumber(failed)} <span class="quiet">{percentage(failed, ended)}</span>
+            {formatNumber(failed)} <span class="quiet">{ended > 0 && formatPercent(failed / ended)}</span>
           </dd>
         </div>
         <div>
@@ -117,9 +118,6 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
     </>
   );
 }
-
-const percentage = (part: number, all: number) =>
-  all ? `${((part / all) * 100).toFixed(part && part / all < 0.1 ? 1 : 0)}%` : "";
 
 function Alerts({ data }: { data: Overview }) {
   const breakers = data.breakers ?? [];
@@ -271,7 +269,7 @@ function Row({
       )}
       <td data-label="Ended" class="charted">
         <span class="of-chart">
-          {formatNumber(ended)} <span class="quiet">{perMinute(ended, done.length)}</span>
+          {formatNumber(ended)} <span class="quiet">{ended > 0 && formatRate(ended, done.length)}</span>
         </span>
         <ThroughputChart
           done={done}
@@ -280,7 +278,7 @@ function Row({
         />
       </td>
       <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
-        {formatNumber(failed)} <span class="quiet">{percentage(failed, ended)}</span>
+        {formatNumber(failed)} <span class="quiet">{ended > 0 && formatPercent(failed / ended)}</span>
       </td>
       <td data-label="Dead letters" class="count">
         {queue.dead_letters && !whole ? (
@@ -297,9 +295,6 @@ function Row({
     </tr>
   );
 }
-
-const perMinute = (count: number, minutes: number) =>
-  count ? `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute` : "";
 
 function Messages({ queue }: { queue: Queue }) {
   const { approximate_visible: visible, approximate_in_flight: inFlight, approximate_delayed: delayed } = queue;

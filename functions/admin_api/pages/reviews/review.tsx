@@ -2,17 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
-import { DocumentFacts, DocumentLink, documentTitle, shortId } from "../documents/summary";
+import { DocumentFacts, DocumentLink, documentTitle } from "../documents/summary";
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
-import { ErrorNotice, Loading, Notice, Status, UserName, useTitle } from "../ui/components";
+import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
-import { Time } from "../ui/format";
+import { formatPercent, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
+import { UserName } from "../ui/user_name";
 import { barSpan, type Span, Waterfall } from "../ui/waterfall";
 import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
-import { type Doubt, percent, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
+import { type Doubt, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
 
 type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: Doubt[] };
 type Candidate = Schemas["Candidate"];
@@ -232,7 +233,7 @@ function CandidateCard({
     <article class="card candidate" aria-current={isChosen ? "true" : undefined} onFocusIn={choose} onClick={choose}>
       <h2>
         <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
-        <span class="probability">{percent(candidate.probability)}</span>
+        <span class="probability">{formatPercent(candidate.probability)}</span>
       </h2>
       <DocumentFacts doc={doc} beside={review.document} />
       <Waterfall

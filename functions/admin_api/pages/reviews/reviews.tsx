@@ -7,7 +7,7 @@ import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, type Option } from "../ui/filters";
-import { Time } from "../ui/format";
+import { formatPercent, Time } from "../ui/format";
 import { useRowShortcuts } from "../ui/shortcuts";
 import { DecisionNotice } from "./decisions";
 
@@ -44,8 +44,6 @@ export function queueFilter(route: Route) {
     cursor: query.get("cursor") ?? "",
   };
 }
-
-export const percent = (probability: number) => `${Math.round(probability * 100)}%`;
 
 // Address of the queue or a review, without defaults.
 export const queueUrl = ({ state, ...others }: ReviewFilter, path = "reviews") =>
@@ -160,7 +158,7 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
       </td>
       <td data-label="Candidates">{review.ambiguous_matches.map(candidateNames).join("; ")}</td>
       <td data-label="Probability" class="count">
-        {percent(review.probability)}
+        {formatPercent(review.probability)}
       </td>
       <td data-label="Since">
         <Time at={review.opened_at} />

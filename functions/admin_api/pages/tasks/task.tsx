@@ -6,7 +6,7 @@ import { hasRole } from "../roles";
 import { navigate } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatNumber, secondsBetween, Time } from "../ui/format";
+import { formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
 import { Json } from "../ui/json";
 
 type TaskHistory = Schemas["TaskHistory"];
@@ -176,7 +176,7 @@ function Attempt({ attempt }: { attempt: Schemas["TaskAttempt"] }) {
         )}
         <span class="quiet">
           {" "}
-          <Time at={attempt.ended_at} />, took {seconds.toFixed(seconds < 10 ? 1 : 0)} s
+          <Time at={attempt.ended_at} />, took {formatDuration(seconds)}
         </span>
       </p>
       {attempt.error && <p class="error">{attempt.error}</p>}

@@ -2,7 +2,6 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { currentSession } from "../current_session";
 
 export type Fact = [name: string, value: ComponentChildren];
 
@@ -71,11 +70,6 @@ export function FactList({ facts }: { facts: Fact[] }) {
       ))}
     </dl>
   );
-}
-
-// A user by the subject of the token, or a worker by its name. The signed-in user is "you".
-export function UserName({ value }: { value: string | null }) {
-  return value === currentSession().claims.sub ? "you" : <span class="who">{value}</span>;
 }
 
 // Result of the last action. It takes the focus, because the focused element is often removed.

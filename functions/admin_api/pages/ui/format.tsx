@@ -1,4 +1,4 @@
-// Formatters of times (local or UTC, as the user chooses), money, numbers and durations.
+// Formatters of ids, times (local or UTC, as the user chooses), money, numbers and durations.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -9,7 +9,7 @@ const STORAGE_KEY = "counterfoil.times";
 const listeners = new Set<(zone: Zone) => void>();
 let zone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
 
-function formatMoment(moment: Date, which: Zone) {
+export function formatMoment(moment: Date, which: Zone = "local") {
   return new Intl.DateTimeFormat("en-GB", {
     dateStyle: "medium",
     timeStyle: "medium",
@@ -77,12 +77,40 @@ export function formatMoney(amount: string | null, currency: string | null = nul
   return [format.format(amount as Intl.StringNumericLiteral), currency].filter(Boolean).join(" ");
 }
 
+// Formats a decimal string, such as a quantity.
+export function formatDecimal(value: string | null) {
+  const format = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 6 });
+  return value === null ? null : format.format(value as Intl.StringNumericLiteral);
+}
+
 export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").format(value);
+
+// Formats a share, with one decimal if it is below 10%.
+export const formatPercent = (share: number) =>
+  new Intl.NumberFormat("en-GB", { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }).format(share);
+
+// Formats a number per minute, with one decimal if it is below 10.
+export const formatRate = (count: number, minutes: number) =>
+  `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute`;
+
+// Formats a day (YYYY-MM-DD).
+export function formatDay(day: string | null) {
+  const moment = new Date(`${day}T00:00:00Z`);
+  const format = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
+  return day === null || Number.isNaN(moment.getTime()) ? day : format.format(moment);
+}
+
+const SHORT_ID_LENGTH = 8; // last characters, because ids created together start alike
+
+export const shortId = (id: string) => id.slice(-SHORT_ID_LENGTH);
 
 export const secondsBetween = (start: string, end: string) => (Date.parse(end) - Date.parse(start)) / 1000;
 
-// Formats a duration in its two largest units.
+// Formats a duration in its two largest units; below 10 seconds with one decimal.
 export function formatDuration(seconds: number) {
+  if (seconds < 10) {
+    return `${Number(seconds.toFixed(1))} s`;
+  }
   const units: [string, number][] = [
     ["d", 86400],
     ["h", 3600],
@@ -90,9 +118,6 @@ export function formatDuration(seconds: number) {
     ["s", 1],
   ];
   const first = units.findIndex(([, size]) => seconds >= size);
-  if (first < 0) {
-    return "0 s";
-  }
   let left = Math.floor(seconds);
   const parts = units.slice(first, first + 2).map(([name, size]) => {
     const count = Math.floor(left / size);

@@ -7,6 +7,7 @@ first success after a failure. Each function runs in a transaction of one tenant
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from counterfoil.documents import document_list
 from counterfoil.documents.document_list import DocumentStage, DocumentSummary
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, evidence_steps
+from counterfoil.documents.three_way_match.model import unit_name
 
 MOST_LINES = 1_000
 MOST_EDGES = 100
@@ -33,6 +35,7 @@ class DocumentField:
     source: Annotated[str | None, Field(description="How it was found, such as text:label; null if not stored.")]
     confidence: Annotated[float | None, Field(description="0 to 1.")]
     page: int | None
+    unit_name: Annotated[str | None, Field(description="Name of a unit code, such as `piece`; null for other fields.")]
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,10 @@ def _flatten_fields(data: Mapping[str, Any], prefix: str, evidence: Mapping[str,
             yield from _flatten_fields(value, f"{prefix}{name}.", evidence)
             continue
         found: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
-        yield DocumentField(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
+        unit = unit_name(value, Decimal(1)) if name == "unit" and isinstance(value, str) else None
+        yield DocumentField(
+            f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"), unit
+        )
 
 
 # -- matches ----------------------------------------------------------------------------------------------------------

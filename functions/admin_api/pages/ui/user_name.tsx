@@ -1,0 +1,66 @@
+// A person by e-mail address, or a worker by its name. The signed-in user is "you".
+
+import { useEffect, useState } from "preact/hooks";
+import { get, type Schemas } from "../api";
+import { currentSession } from "../current_session";
+
+const MAX_SUBJECTS = 50; // per request
+// Addresses by subject, from earlier and current requests. Workers and people without a known address have none.
+const addresses = new Map<string, Promise<string | undefined>>();
+let pending: { subjects: string[]; response: Promise<Record<string, string>> } | null = null;
+
+export function UserName({ value }: { value: string | null }) {
+  const isYou = value === currentSession().claims.sub;
+  const email = useEmail(isYou ? null : value);
+  return isYou ? (
+    "you"
+  ) : (
+    <span class="who" title={email && (value ?? undefined)}>
+      {email ?? value}
+    </span>
+  );
+}
+
+function useEmail(subject: string | null) {
+  const [email, setEmail] = useState<string>();
+  useEffect(() => {
+    let isCurrent = true;
+    setEmail(undefined);
+    if (subject) {
+      findEmail(subject).then((found) => isCurrent && setEmail(found));
+    }
+    return () => {
+      isCurrent = false;
+    };
+  }, [subject]);
+  return email;
+}
+
+function findEmail(subject: string) {
+  const known = addresses.get(subject);
+  if (known) {
+    return known;
+  }
+  if (!pending || pending.subjects.length >= MAX_SUBJECTS) {
+    const subjects: string[] = [];
+    pending = { subjects, response: findEmails(subjects) };
+  }
+  pending.subjects.push(subject);
+  const address = pending.response.then((emails) => emails[subject]);
+  addresses.set(subject, address);
+  return address;
+}
+
+// Waits until all names of the page have added their subject. Without an answer, the page shows subjects.
+async function findEmails(subjects: string[]): Promise<Record<string, string>> {
+  await new Promise((resolve) => setTimeout(resolve));
+  pending = null;
+  try {
+    return (await get<Schemas["Emails"]>("admin/people/emails", { subject: subjects.join(",") })).emails;
+  } catch {
+    for (const subject of subjects) {
+      addresses.delete(subject);
+    }
+    return {};
+  }
+}
