@@ -436,8 +436,8 @@ class Database:
 def maintenance_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
     """Open a transaction as counterfoil_maintenance, the user of `database`.
 
-    After `seconds`, PostgreSQL ends it. Raises like `Database.tenant`. The delivery role is not sufficient, because workers can use it, and they must
-    not see addresses of people or delete expired rows.
+    After `seconds`, PostgreSQL ends it. Raises like `Database.tenant`. The delivery role is not sufficient, because
+    workers can use it, and they must not see addresses of people or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_maintenance")
