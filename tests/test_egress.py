@@ -324,7 +324,7 @@ def test_malformed_url_is_rejected(url: str):
 def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
     """`encrypted(name)` starts a server with a trusted certificate for this name."""
     servers: list[Server] = []
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
 
     def make(name: str) -> Server:
         path = certify(tmp_path / f"{name}.pem", name)
@@ -339,7 +339,7 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     yield make
     for server in servers:
         server.__exit__()
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
 
 
 def test_certificate_of_name_is_accepted(encrypted: Callable[[str], Server]):

@@ -196,7 +196,7 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
 
 
 def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, die: Die):
-    with pytest.raises(PayloadNotEditableError, match="something else"):
+    with pytest.raises(PayloadNotEditableError, match="not for a task"):
         edit(die(worker="ingestion"), {})
     with pytest.raises(PayloadNotEditableError, match="belongs to its user"):
         edit(fail("chat_completion", {"message": "Hello"}), {"message": "Bye"})

@@ -419,7 +419,7 @@ class _Query:
         return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in selected if word in frequency]
 
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
-        """Return dead letters with all words among the newest `max_rows` with `word`, and the last cursor read."""
+        """Search the newest `max_rows` with `word`. Return matches of all words and the last cursor."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
         cursors = [PageCursor(*row) for row in self.rows(scan, word=word, most=max_rows)]
         ids = [cursor.id for cursor in cursors]

@@ -116,7 +116,7 @@ def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Service
         None if payload.body is None else payload.body.encode(),
         {"user-agent": "Counterfoil", "idempotency-key": str(attempt.work_id), **headers},
         seconds=seconds,
-        longest_body=MAX_BODY_BYTES,
+        max_body_bytes=MAX_BODY_BYTES,
     )
     return _to_result(response)
 
