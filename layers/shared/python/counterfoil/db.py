@@ -264,9 +264,10 @@ class DatabaseClock:
         return self.local() - self._offset
 
     def set(self, now: datetime, requested_at: datetime) -> None:
-        """Correct the clock by the server's time, if `now` was not read between `requested_at` and the local time.
+        """Correct the clock by the server's time `now`, requested at local time `requested_at`.
 
-        This prevents a slow answer from making a correct clock wrong.
+        If the clock showed `now` at some moment since then, it does not change. This prevents a slow answer from making
+        a correct clock wrong.
         """
         self._offset = min(max(self._offset, requested_at - now), self.local() - now)
         self.is_set = True

@@ -117,7 +117,7 @@ class Outbox:
             yield from by_queue.items()
 
     def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the due rows of parked work items without an attempt. Raises the same errors as `_load_bodies`."""
+        """Return the due rows of parked work items without an attempt. Raises as `_load_bodies`."""
         parked = [send for send in messages if send.message.send_number > 0 and send.scheduled_at <= now]
         if not parked:
             return set()
