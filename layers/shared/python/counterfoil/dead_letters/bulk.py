@@ -105,7 +105,7 @@ WITH next_items AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
     WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL {{conditions}}
     ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
-), made AS ({_INSERT_ITEMS})
+), inserted AS ({_INSERT_ITEMS})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM next_items
 """  # noqa: S608  # the statement above
 # Dead letters that were pending at the request and closed before they were selected. retain_until excludes dead letters
@@ -117,7 +117,7 @@ WITH next_items AS MATERIALIZED (
       AND d.purged_at IS NULL AND d.retain_until IS NULL {{conditions}}
       AND NOT EXISTS (
           SELECT FROM operation_item i WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id)
-), made AS ({_INSERT_ITEMS})
+), inserted AS ({_INSERT_ITEMS})
 SELECT count(*) FROM next_items
 """  # noqa: S608
 _INSERT_LISTED = """

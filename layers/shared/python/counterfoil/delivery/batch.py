@@ -88,7 +88,7 @@ class Batch(BatchProcessor):
             visibility=consumer.visibility,
             min_visibility_seconds=self._protection_seconds,
             lease=consumer.lease,
-            every=consumer.settings.heartbeat_interval_seconds,
+            interval=consumer.settings.heartbeat_interval_seconds,
             clock=consumer.clock,
             concurrency=consumer.concurrency,
         )

@@ -158,7 +158,7 @@ class Heartbeat:
         visibility: Visibility,
         min_visibility_seconds: Callable[[], int],
         lease: timedelta,
-        every: float,
+        interval: float,
         clock: Callable[[], datetime],
         concurrency: Concurrency,
     ) -> None:
@@ -167,7 +167,7 @@ class Heartbeat:
         self._visibility = visibility
         self._protection_seconds = min_visibility_seconds
         self._lease = lease
-        self._every = every
+        self._interval = interval
         self._clock = clock
         self._concurrency = concurrency
         self._unfinished: set[ReceivedMessage] = set()
@@ -207,7 +207,7 @@ class Heartbeat:
 
     def _beat_until_stopped(self) -> None:
         try:
-            while not self._concurrency.wait_for(lambda: self._stopping, self._every):
+            while not self._concurrency.wait_for(lambda: self._stopping, self._interval):
                 try:
                     self.renew_once()
                 except Exception as error:  # noqa: BLE001  # if the heartbeat stopped, every lease would expire

@@ -20,17 +20,17 @@ from counterfoil.errors import StaleClaimError
 class ClaimStatus(StrEnum):
     """Status of a work item when a message claims it."""
 
-    CLAIMED = "mine"
+    CLAIMED = "claimed"
     """Claimed: the work item is in progress, with one more attempt, a new token and a lease."""
     ENDED = "ended"
     """Succeeded, failed, skipped, or the message is of an older revision or send number."""
     RUNNING = "running"
     """Another attempt has a lease that has not expired."""
-    NOT_DUE = "early"
+    NOT_DUE = "not_due"
     """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
     """No attempts are left: the lease of the last one expired, or the limit was lowered."""
-    LEASE_EXPIRED = "unsettled"
+    LEASE_EXPIRED = "lease_expired"
     """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
     """The work item does not exist, or its row is older than the message (`enqueue_current`)."""
@@ -48,7 +48,7 @@ class Claim:
     token: int = 0
     """Token of this claim, or the existing one."""
     until: datetime | None = None
-    """End of the lease (running), or time of the next attempt (early)."""
+    """End of the lease (running), or time of the next attempt (not due)."""
     is_superseded: bool = False
     """Whether a newer revision than that of the message exists."""
     max_attempts: int | None = None
@@ -77,19 +77,19 @@ WITH requested AS (
         WHEN (r.revision, r.send_number) < (e.revision, e.send_number) THEN 'ended'
         WHEN e.status = 'in-progress' AND e.lease > %(now)s THEN 'running'
         WHEN e.attempts >= e.max_attempts THEN 'exhausted'
-        WHEN e.status = 'pending' AND e.due >= %(now)s + interval '1 second' THEN 'early'
-        WHEN e.claimed_at IS NOT NULL AND NOT %(take_over)s THEN 'unsettled'
-        ELSE 'mine' END AS claim_status, coalesce(r.revision < e.revision, false) AS superseded
+        WHEN e.status = 'pending' AND e.due >= %(now)s + interval '1 second' THEN 'not_due'
+        WHEN e.claimed_at IS NOT NULL AND NOT %(take_over)s THEN 'lease_expired'
+        ELSE 'claimed' END AS claim_status, coalesce(r.revision < e.revision, false) AS superseded
     FROM requested r LEFT JOIN existing e USING (id)
 ), claimed AS (
     UPDATE {table} t SET {status} = 'in-progress', {attempts} = t.{attempts} + 1,
         {claim_token} = nextval('claim_token'), {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s,
         {next_attempt_at} = NULL
-    FROM checked c WHERE t.id = c.id AND c.claim_status = 'mine' AND %(claim)s
+    FROM checked c WHERE t.id = c.id AND c.claim_status = 'claimed' AND %(claim)s
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )
 SELECT c.id, c.revision, c.send_number, c.claim_status, c.tenant_id, coalesce(n.attempts, c.attempts, 0),
-       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease WHEN 'early' THEN c.due END,
+       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease WHEN 'not_due' THEN c.due END,
        c.superseded, coalesce(c.max_attempts, %(max_attempts)s), c.created_at, c.claimed_at
 FROM checked c LEFT JOIN claimed n USING (id)
 """

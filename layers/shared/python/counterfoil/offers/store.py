@@ -361,17 +361,17 @@ def already_offered(connection: Connection, shard: ShardInput) -> NDArray[np.voi
 
 
 def reserve_exposure(
-    connection: Connection, shard: ShardInput, candidates: UuidArray, counts: IntegerArray, most: int
+    connection: Connection, shard: ShardInput, candidates: UuidArray, counts: IntegerArray, max_users: int
 ) -> None:
     """Lock the pool for other shards until this transaction ends.
 
     The transaction offers `candidates` to `counts` users.
 
     Raises:
-        ConflictError: offers of another shard would exceed the cap of `most` users for a candidate.
+        ConflictError: offers of another shard would exceed the cap of `max_users` users for a candidate.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
-    values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": counts, "most": most}
+    values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": counts, "most": max_users}
     with force_hash_plans(connection):
         ((exceeds_cap,),) = connection.execute(_EXCEEDS_CAP, values).fetchall()
     if exceeds_cap:
