@@ -167,10 +167,10 @@ GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement
 
 -- Letters and digits of any alphabet, in lower case, independently of the database's collation. It returns the first 64
 -- characters of long words, and the first 64 words in sorted order.
-CREATE FUNCTION tokenize(said text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION tokenize(value text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp AS $words$
     SELECT DISTINCT left(word, 64) COLLATE "default"
-    FROM regexp_split_to_table(lower(normalize(left(said, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
+    FROM regexp_split_to_table(lower(normalize(left(value, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
     WHERE word <> '' ORDER BY 1 LIMIT 64
 $words$;
 
@@ -215,14 +215,14 @@ $security$;
 
 -- The only way for a worker to delete documents. It records the removal in the same call. Rows that reference a
 -- document are deleted with it.
-CREATE FUNCTION delete_documents(ids uuid[], by text, why text, successor uuid, at timestamptz) RETURNS void
+CREATE FUNCTION delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     INSERT INTO document_deletion (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
                                   version, file_name, content_hash, type, received_at, deleted_at, deleted_by, reason,
                                   replaced_by)
     SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
-           type, received_at, at, by, why, successor
+           type, received_at, at, by, deletion_reason, successor
     FROM document WHERE id = ANY(ids);
     DELETE FROM document WHERE id = ANY(ids);
 $body$;
@@ -231,15 +231,15 @@ GRANT EXECUTE ON FUNCTION delete_documents TO counterfoil_worker;
 
 -- Assigns the parts of a file that is being removed to another file that contains the same documents. Returns the
 -- parts. The only way for a worker to change the origin of a document.
-CREATE FUNCTION promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
+CREATE FUNCTION promote_duplicate_file(removed_file_id uuid) RETURNS SETOF uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     WITH heir AS (
         SELECT DISTINCT ON (c.document_id) c.*
         FROM document d JOIN document_duplicate_file c ON c.document_id = d.id
-        WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
+        WHERE d.parent_id = removed_file_id AND c.parent_id IS DISTINCT FROM removed_file_id
         ORDER BY c.document_id, c.id
-    ), taken AS (
+    ), deleted AS (
         DELETE FROM document_duplicate_file c USING heir WHERE c.id = heir.id
     )
     UPDATE document d

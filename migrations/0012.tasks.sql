@@ -171,7 +171,7 @@ CREATE POLICY composing ON outbox FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION task_messages(ids uuid[]) RETURNS TABLE (id uuid, body jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $body$
-    SELECT t.id, CASE WHEN owed.exists THEN jsonb_build_object(
+    SELECT t.id, CASE WHEN unsent.exists THEN jsonb_build_object(
         'schema_version', 1,
         'job_id', t.id,
         'task_type', t.task_type,
@@ -188,7 +188,7 @@ AS $body$
     FROM task t
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM outbox o WHERE o.worker = 'tasks' AND o.work_id = t.id AND o.sent_at IS NULL)
-    ) owed
+    ) unsent
     LEFT JOIN LATERAL (
         SELECT a.ended_at, jsonb_build_object('type', a.error_type, 'message', a.error, 'timestamp', a.ended_at,
                                               'context', jsonb_build_object('attempt', a.number)) AS error

@@ -137,32 +137,33 @@ $security$;
 -- (counterfoil.webhooks.destinations.job_id). If the payload has changed, a new revision starts as for any work item
 -- (counterfoil.delivery.work.start_revision), and the dead letter of a failed one is closed. A succeeded extraction is
 -- final only for a file that was split, because other documents are still matched.
-CREATE FUNCTION record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
+CREATE FUNCTION record_stage_change(
+    changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
 BEGIN
     IF NOT EXISTS (SELECT FROM destination
-                   WHERE tenant_id = told_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
+                   WHERE tenant_id = changed_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
         RETURN;
     END IF;
-    PERFORM set_config('counterfoil.tenant', told_tenant::text, true);
-    WITH told AS (
+    PERFORM set_config('counterfoil.tenant', changed_tenant::text, true);
+    WITH content AS (
         SELECT jsonb_build_object(
             'id', id, 'type', type, 'file_name', file_name,
             'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-            'state', told_state, 'stage', told_stage, 'reason', why, 'structured_data', structured_data
+            'state', new_state, 'stage', changed_stage, 'reason', change_reason, 'structured_data', structured_data
         ) AS payload
-        FROM document WHERE id = told_document
-          AND (told_stage = 'matching' OR told_state <> 'succeeded' OR matching_status IS NULL)
-    ), owed AS (
+        FROM document WHERE id = changed_document
+          AND (changed_stage = 'matching' OR new_state <> 'succeeded' OR matching_status IS NULL)
+    ), enqueued AS (
         INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                        requested_at, created_at, status, revision, claim_token)
-        SELECT md5(format('document_output/%s/document/%s', destination.id, told_document))::uuid, told_tenant,
-               destination.id, 'document', told_document, 1, told.payload, now(), now(), 'pending', 1,
+        SELECT md5(format('document_output/%s/document/%s', destination.id, changed_document))::uuid, changed_tenant,
+               destination.id, 'document', changed_document, 1, content.payload, now(), now(), 'pending', 1,
                nextval('claim_token')
-        FROM destination CROSS JOIN told
-        WHERE destination.tenant_id = told_tenant AND destination.disabled_at IS NULL
+        FROM destination CROSS JOIN content
+        WHERE destination.tenant_id = changed_tenant AND destination.disabled_at IS NULL
           AND 'document' = ANY (destination.events)
         ORDER BY 1
         ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
@@ -172,23 +173,24 @@ BEGIN
             dlq_returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
-    ), settled AS (
+    ), closed AS (
         UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
             resolution = '{"action": "retried", "notes": "A newer result is delivered instead."}'
-        FROM owed
-        WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
-          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
+        FROM enqueued
+        WHERE enqueued.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
+          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = enqueued.id
         RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision,
             dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
         SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
-        FROM settled
+        FROM closed
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-    SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
+    SELECT changed_tenant, 'document_output', enqueued.id, enqueued.revision, enqueued.send_number, now(), now()
+    FROM enqueued
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
 END
 $body$;
 REVOKE ALL ON FUNCTION record_stage_change FROM PUBLIC;

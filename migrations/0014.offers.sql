@@ -268,38 +268,38 @@ CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
 CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
 BEGIN
-    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
+    DELETE FROM offers o USING deleted_jobs WHERE o.date = deleted_jobs.date AND o.user_id = deleted_jobs.user_id;
     RETURN NULL;
 END
 $forget$;
 REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
-CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
+CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs
     FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
 -- Number of duplicate offers, including second sets for a date, of users whose shard ended after `since`. It must be 0.
 -- It searches user by user, because otherwise PostgreSQL would read months of offers every hour.
 CREATE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
-    SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
+    SELECT coalesce(sum(per_user.duplicates), 0)::bigint FROM (
         SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.completed_at >= since
     ) AS served CROSS JOIN LATERAL (
-        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
+        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS duplicates
         FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
-    ) AS of_user
+    ) AS per_user
 $duplicates$;
 REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
 -- Deletes the pinned records of people after a week, when their offers have long been computed.
-CREATE FUNCTION clear_expired_pools(at_most integer) RETURNS bigint
+CREATE FUNCTION clear_expired_pools(max_rows integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
-    WITH forgotten AS (
+    WITH cleared AS (
         UPDATE offer_shard SET profiles = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
             WHERE date < now() - interval '7 days' AND (profiles IS NOT NULL OR excluded IS NOT NULL)
-            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+            ORDER BY date LIMIT max_rows FOR NO KEY UPDATE SKIP LOCKED
         )) RETURNING id
-    ) SELECT count(*) FROM forgotten
+    ) SELECT count(*) FROM cleared
 $forget$;
 REVOKE ALL ON FUNCTION clear_expired_pools FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION clear_expired_pools TO counterfoil_maintenance;

@@ -86,16 +86,18 @@ CREATE FUNCTION begin_tenant_erasure(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
-    erased uuid;
+    erased_tenant_id uuid;
 BEGIN
-    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug RETURNING t.id INTO erased;
-    IF erased IS NULL THEN
+    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug
+    RETURNING t.id INTO erased_tenant_id;
+    IF erased_tenant_id IS NULL THEN
         RETURN;
     END IF;
     hash := hash_of_slug(erased_slug);
-    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at) VALUES (hash, erased, erased_slug, at, at);
-    DELETE FROM tenant_address WHERE tenant_id = erased;
-    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased;
+    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at)
+    VALUES (hash, erased_tenant_id, erased_slug, at, at);
+    DELETE FROM tenant_address WHERE tenant_id = erased_tenant_id;
+    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased_tenant_id;
     RETURN NEXT;
 END
 $body$;
@@ -111,7 +113,7 @@ AS $body$
     WITH late AS (
         SELECT DISTINCT u.bucket, u.key FROM unnest(buckets, keys, slugs) AS u (bucket, key, slug)
         JOIN tenant_erasure e ON e.slug_hash = hash_of_slug(u.slug)
-    ), owed AS (
+    ), scheduled AS (
         INSERT INTO object_erasure (bucket, key, modified_before, due_at) SELECT bucket, key, at, at FROM late
         ON CONFLICT (bucket, key, version)
             DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at
@@ -141,77 +143,80 @@ $body$;
 REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_maintenance;
 
--- Deletes up to `at_most` rows of a tenant being erased from one table. In a table without an index on tenant_id, it
--- reads up to `at_most` pages. Returns whether the table is finished, or NULL if other transactions lock rows.
-CREATE FUNCTION erase_tenant_rows(erased uuid, of_table name, at_most integer) RETURNS boolean
+-- Deletes up to `max_rows` rows of a tenant being erased from one table. In a table without an index on tenant_id, it
+-- reads up to `max_rows` pages. Returns whether the table is finished, or NULL if other transactions lock rows.
+CREATE FUNCTION erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     page bigint;
     pages bigint;
-    here text := 'tenant_id = $1';
+    row_filter text := 'tenant_id = $1';
     deleted bigint;
     is_locked boolean := false;
     is_finished boolean := true;
 BEGIN
-    SELECT CASE WHEN next_table = of_table THEN next_page ELSE 0 END INTO page
-    FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO page
+    FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN true;
     END IF;
-    IF of_table NOT IN (SELECT tenant_tables()) THEN
-        RAISE EXCEPTION 'table % has no column tenant_id', of_table;
+    IF target_table NOT IN (SELECT tenant_tables()) THEN
+        RAISE EXCEPTION 'table % has no column tenant_id', target_table;
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
-        RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasing') THEN
+        RAISE EXCEPTION 'table % has no policy "erasing"', target_table;
     END IF;
-    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
     IF NOT EXISTS (
         SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-        WHERE i.indrelid = format('%I', of_table)::regclass AND a.attname = 'tenant_id'
+        WHERE i.indrelid = format('%I', target_table)::regclass AND a.attname = 'tenant_id'
           AND i.indpred IS NULL AND i.indisvalid
     ) THEN
-        pages := pg_relation_size(format('%I', of_table)::regclass) / current_setting('block_size')::integer;
-        here := here || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + at_most);
-        is_finished := page + at_most >= pages;
+        pages := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
+        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + max_rows);
+        is_finished := page + max_rows >= pages;
     END IF;
-    IF of_table = 'destination' THEN
-        DELETE FROM breaker b USING destination d WHERE d.tenant_id = erased AND b.name = 'destination:' || d.id;
+    IF target_table = 'destination' THEN
+        DELETE FROM breaker b USING destination d
+        WHERE d.tenant_id = erased_tenant_id AND b.name = 'destination:' || d.id;
     END IF;
-    IF of_table = 'acquisition_job' THEN
-        WITH gone AS (
+    IF target_table = 'acquisition_job' THEN
+        WITH deleted_rows AS (
             DELETE FROM acquisition_job WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM acquisition_job WHERE tenant_id = erased LIMIT at_most FOR UPDATE SKIP LOCKED
+                SELECT ctid FROM acquisition_job WHERE tenant_id = erased_tenant_id LIMIT max_rows FOR UPDATE SKIP LOCKED
             )) RETURNING bucket, key
         ), mails AS (
-            SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
-                SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
-                  AND other.tenant_id <> erased AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
+            SELECT DISTINCT bucket, key FROM deleted_rows WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
+                SELECT FROM acquisition_job other
+                WHERE (other.bucket, other.key) = (deleted_rows.bucket, deleted_rows.key)
+                  AND other.tenant_id <> erased_tenant_id AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
             )
-        ), owed AS (
+        ), scheduled AS (
             INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
             ON CONFLICT DO NOTHING
         ), unassigned AS (
             UPDATE acquisition_job j SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
             FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
         )
-        SELECT count(*) INTO deleted FROM gone;
+        SELECT count(*) INTO deleted FROM deleted_rows;
     ELSE
         EXECUTE format(
-            'WITH gone AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
-             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM gone', of_table, here
-        ) INTO deleted USING erased, at_most;
+            'WITH deleted_rows AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
+             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM deleted_rows', target_table, row_filter
+        ) INTO deleted USING erased_tenant_id, max_rows;
     END IF;
-    IF deleted < at_most THEN
-        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', of_table, here) INTO is_locked USING erased;
-        page := page + CASE WHEN is_locked THEN 0 ELSE at_most END;
+    IF deleted < max_rows THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', target_table, row_filter)
+            INTO is_locked USING erased_tenant_id;
+        page := page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
     ELSE
         is_finished := false;
     END IF;
-    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table,
-        next_page = page WHERE id = erased;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = target_table,
+        next_page = page WHERE id = erased_tenant_id;
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
 $body$;
@@ -219,25 +224,25 @@ REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_maintenance;
 
 -- Deletes the tenant after all of its rows, and its organization with the last tenant.
-CREATE FUNCTION erase_tenant(erased uuid) RETURNS void
+CREATE FUNCTION erase_tenant(erased_tenant_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     organization_id uuid;
 BEGIN
-    PERFORM FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    PERFORM FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM set_config('counterfoil.tenant', erased::text, true);
-    DELETE FROM tenant t WHERE t.id = erased RETURNING t.organization_id INTO organization_id;
+    PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
+    DELETE FROM tenant t WHERE t.id = erased_tenant_id RETURNING t.organization_id INTO organization_id;
     IF FOUND THEN
-        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased;
+        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased_tenant_id;
         DELETE FROM organization o WHERE o.id = organization_id
             AND NOT EXISTS (SELECT FROM tenant t WHERE t.organization_id = o.id);
     END IF;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
 END
 $body$;
 REVOKE ALL ON FUNCTION erase_tenant FROM PUBLIC;
@@ -280,21 +285,21 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
     tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
-    holding uuid[];
-    spent uuid[];
+    source_ids uuid[];
+    unneeded_source_ids uuid[];
 BEGIN
-    holding := ARRAY(
+    source_ids := ARRAY(
         SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
             WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
-        UNION SELECT s.id FROM unnest(ids) AS gone (id)
-            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', gone.id))
+        UNION SELECT s.id FROM unnest(ids) AS erased (id)
+            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', erased.id))
             WHERE s.tenant_id = tenant
     );
-    spent := ARRAY(
-        SELECT s.id FROM source s WHERE s.id = ANY(holding)
+    unneeded_source_ids := ARRAY(
+        SELECT s.id FROM source s WHERE s.id = ANY(source_ids)
           AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
           AND NOT EXISTS (SELECT FROM document_duplicate_file c JOIN document d
               ON d.id = c.document_id WHERE c.source_id = s.id)
@@ -308,8 +313,8 @@ BEGIN
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
           )
     );
-    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(spent));
-    retained := cardinality(holding) - cardinality(spent);
+    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(unneeded_source_ids));
+    retained := cardinality(source_ids) - cardinality(unneeded_source_ids);
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
@@ -329,7 +334,7 @@ BEGIN
             SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
             WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
         ) AS is_needed FROM file f
-    ), wanted AS (
+    ), selected AS (
         SELECT bucket, key, CASE WHEN is_shared THEN version END AS version,
                CASE WHEN starts_with(key, 'attachments/') THEN stale_until ELSE at END AS modified_before
         FROM needed WHERE NOT is_needed
@@ -337,37 +342,37 @@ BEGIN
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
         FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION
-        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
+        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, extension), NULL, at
         FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
-        CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
+        CROSS JOIN unnest(ARRAY['json', 'csv']) AS extension
         WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
     )
     INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
-    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM wanted
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM selected
     ON CONFLICT (bucket, key, version)
         DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
 
     DELETE FROM output_job j USING destination d
     WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
       AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
-          SELECT FROM unnest(ids) AS gone (id)
-          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
+          SELECT FROM unnest(ids) AS erased (id)
+          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', erased.id))
       ));
     DELETE FROM document_replacement
     WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
-        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
+        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
     -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
-    DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
+    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = tenant;
     UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
-                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
-        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
-    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY ordinal)
+        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
+    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
     -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
@@ -393,16 +398,16 @@ GRANT EXECUTE ON FUNCTION erase_dead_letters TO counterfoil_worker;
 -- Limits of a due erasure: it erases versions modified up to `before`, except `needed` (NULL: all are needed). Returns
 -- no row while an attempt in progress may have stored the same attachment but not its document yet.
 CREATE FUNCTION begin_object_erasure(
-    erased uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
+    erasure_id uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
 ) RETURNS SETOF record
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     second CONSTANT interval := '1 second';  -- resolution of S3's modification times
     erasure object_erasure;
 BEGIN
-    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
+    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erasure_id;
     PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
     before := erasure.modified_before;
     IF starts_with(erasure.key, 'attachments/') THEN
@@ -415,7 +420,7 @@ BEGIN
         END IF;
     END IF;
     needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN NEXT;
 END
 $body$;
@@ -423,15 +428,15 @@ REVOKE ALL ON FUNCTION begin_object_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION begin_object_erasure TO counterfoil_maintenance;
 
 -- Erases the keys of erased objects. If `modified_before` is in the future, the erasure runs again at that time.
-CREATE FUNCTION end_object_erasure(erased uuid, at timestamptz) RETURNS void
+CREATE FUNCTION end_object_erasure(erasure_id uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
     FROM object_erasure o
-    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
+    WHERE o.id = erasure_id AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
       AND (o.version IS NULL OR o.version = j.version);
-    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
-    DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
+    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erasure_id AND modified_before > at;
+    DELETE FROM object_erasure WHERE id = erasure_id AND modified_before <= at;
 $body$;
 REVOKE ALL ON FUNCTION end_object_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION end_object_erasure TO counterfoil_maintenance;

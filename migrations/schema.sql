@@ -24,16 +24,16 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) RETURNS SETOF record
+CREATE FUNCTION public.begin_object_erasure(erasure_id uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) RETURNS SETOF record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     second CONSTANT interval := '1 second';  -- resolution of S3's modification times
     erasure object_erasure;
 BEGIN
-    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
+    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erasure_id;
     PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
     before := erasure.modified_before;
     IF starts_with(erasure.key, 'attachments/') THEN
@@ -46,7 +46,7 @@ BEGIN
         END IF;
     END IF;
     needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN NEXT;
 END
 $$;
@@ -56,31 +56,33 @@ CREATE FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with 
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 DECLARE
-    erased uuid;
+    erased_tenant_id uuid;
 BEGIN
-    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug RETURNING t.id INTO erased;
-    IF erased IS NULL THEN
+    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug
+    RETURNING t.id INTO erased_tenant_id;
+    IF erased_tenant_id IS NULL THEN
         RETURN;
     END IF;
     hash := hash_of_slug(erased_slug);
-    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at) VALUES (hash, erased, erased_slug, at, at);
-    DELETE FROM tenant_address WHERE tenant_id = erased;
-    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased;
+    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at)
+    VALUES (hash, erased_tenant_id, erased_slug, at, at);
+    DELETE FROM tenant_address WHERE tenant_id = erased_tenant_id;
+    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased_tenant_id;
     RETURN NEXT;
 END
 $$;
 
-CREATE FUNCTION public.clear_expired_pools(at_most integer) RETURNS bigint
+CREATE FUNCTION public.clear_expired_pools(max_rows integer) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-    WITH forgotten AS (
+    WITH cleared AS (
         UPDATE offer_shard SET profiles = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
             WHERE date < now() - interval '7 days' AND (profiles IS NOT NULL OR excluded IS NOT NULL)
-            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+            ORDER BY date LIMIT max_rows FOR NO KEY UPDATE SKIP LOCKED
         )) RETURNING id
-    ) SELECT count(*) FROM forgotten
+    ) SELECT count(*) FROM cleared
 $$;
 
 CREATE FUNCTION public.count_dead_letters() RETURNS trigger
@@ -132,12 +134,12 @@ CREATE FUNCTION public.count_duplicate_offers(since timestamp with time zone) RE
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
-    SELECT coalesce(sum(of_user.twice), 0)::bigint FROM (
+    SELECT coalesce(sum(per_user.duplicates), 0)::bigint FROM (
         SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.completed_at >= since
     ) AS served CROSS JOIN LATERAL (
-        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
+        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS duplicates
         FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
-    ) AS of_user
+    ) AS per_user
 $$;
 
 CREATE FUNCTION public.count_finished_work() RETURNS trigger
@@ -168,7 +170,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
+CREATE FUNCTION public.delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
@@ -176,7 +178,7 @@ CREATE FUNCTION public.delete_documents(ids uuid[], by text, why text, successor
                                   version, file_name, content_hash, type, received_at, deleted_at, deleted_by, reason,
                                   replaced_by)
     SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
-           type, received_at, at, by, why, successor
+           type, received_at, at, by, deletion_reason, successor
     FROM document WHERE id = ANY(ids);
     DELETE FROM document WHERE id = ANY(ids);
 $$;
@@ -186,21 +188,21 @@ CREATE FUNCTION public.delete_orphaned_offers() RETURNS trigger
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
-    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
+    DELETE FROM offers o USING deleted_jobs WHERE o.date = deleted_jobs.date AND o.user_id = deleted_jobs.user_id;
     RETURN NULL;
 END
 $$;
 
-CREATE FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) RETURNS void
+CREATE FUNCTION public.end_object_erasure(erasure_id uuid, at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
     FROM object_erasure o
-    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
+    WHERE o.id = erasure_id AND (j.bucket, j.key) = (o.bucket, o.key) AND j.skip_reason = 'The file was erased.'
       AND (o.version IS NULL OR o.version = j.version);
-    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
-    DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
+    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erasure_id AND modified_before > at;
+    DELETE FROM object_erasure WHERE id = erasure_id AND modified_before <= at;
 $$;
 
 CREATE FUNCTION public.enqueue_payload_deletion() RETURNS trigger
@@ -229,21 +231,21 @@ CREATE FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, 
     AS $$
 DECLARE
     tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
-    holding uuid[];
-    spent uuid[];
+    source_ids uuid[];
+    unneeded_source_ids uuid[];
 BEGIN
-    holding := ARRAY(
+    source_ids := ARRAY(
         SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
         UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
             WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
-        UNION SELECT s.id FROM unnest(ids) AS gone (id)
-            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', gone.id))
+        UNION SELECT s.id FROM unnest(ids) AS erased (id)
+            JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', erased.id))
             WHERE s.tenant_id = tenant
     );
-    spent := ARRAY(
-        SELECT s.id FROM source s WHERE s.id = ANY(holding)
+    unneeded_source_ids := ARRAY(
+        SELECT s.id FROM source s WHERE s.id = ANY(source_ids)
           AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
           AND NOT EXISTS (SELECT FROM document_duplicate_file c JOIN document d
               ON d.id = c.document_id WHERE c.source_id = s.id)
@@ -257,8 +259,8 @@ BEGIN
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
           )
     );
-    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(spent));
-    retained := cardinality(holding) - cardinality(spent);
+    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(unneeded_source_ids));
+    retained := cardinality(source_ids) - cardinality(unneeded_source_ids);
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
@@ -278,7 +280,7 @@ BEGIN
             SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
             WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
         ) AS is_needed FROM file f
-    ), wanted AS (
+    ), selected AS (
         SELECT bucket, key, CASE WHEN is_shared THEN version END AS version,
                CASE WHEN starts_with(key, 'attachments/') THEN stale_until ELSE at END AS modified_before
         FROM needed WHERE NOT is_needed
@@ -286,37 +288,37 @@ BEGIN
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
         FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
         UNION
-        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
+        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, extension), NULL, at
         FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
-        CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
+        CROSS JOIN unnest(ARRAY['json', 'csv']) AS extension
         WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
     )
     INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
-    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM wanted
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM selected
     ON CONFLICT (bucket, key, version)
         DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
 
     DELETE FROM output_job j USING destination d
     WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
       AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
-          SELECT FROM unnest(ids) AS gone (id)
-          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
+          SELECT FROM unnest(ids) AS erased (id)
+          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', erased.id))
       ));
     DELETE FROM document_replacement
     WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
-        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
+        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
     -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = tenant;
-    DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
+    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = tenant;
     UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
-                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
-        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS listed (part, place)
-    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY ordinal)
+        FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
+    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
     -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
@@ -333,7 +335,7 @@ CREATE FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs tex
     WITH late AS (
         SELECT DISTINCT u.bucket, u.key FROM unnest(buckets, keys, slugs) AS u (bucket, key, slug)
         JOIN tenant_erasure e ON e.slug_hash = hash_of_slug(u.slug)
-    ), owed AS (
+    ), scheduled AS (
         INSERT INTO object_erasure (bucket, key, modified_before, due_at) SELECT bucket, key, at, at FROM late
         ON CONFLICT (bucket, key, version)
             DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at
@@ -350,99 +352,102 @@ CREATE FUNCTION public.erase_llm_judgments(ids uuid[]) RETURNS void
       AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
 $$;
 
-CREATE FUNCTION public.erase_tenant(erased uuid) RETURNS void
+CREATE FUNCTION public.erase_tenant(erased_tenant_id uuid) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     organization_id uuid;
 BEGIN
-    PERFORM FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    PERFORM FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM set_config('counterfoil.tenant', erased::text, true);
-    DELETE FROM tenant t WHERE t.id = erased RETURNING t.organization_id INTO organization_id;
+    PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
+    DELETE FROM tenant t WHERE t.id = erased_tenant_id RETURNING t.organization_id INTO organization_id;
     IF FOUND THEN
-        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased;
+        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased_tenant_id;
         DELETE FROM organization o WHERE o.id = organization_id
             AND NOT EXISTS (SELECT FROM tenant t WHERE t.organization_id = o.id);
     END IF;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
 END
 $$;
 
-CREATE FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) RETURNS boolean
+CREATE FUNCTION public.erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $_$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
     page bigint;
     pages bigint;
-    here text := 'tenant_id = $1';
+    row_filter text := 'tenant_id = $1';
     deleted bigint;
     is_locked boolean := false;
     is_finished boolean := true;
 BEGIN
-    SELECT CASE WHEN next_table = of_table THEN next_page ELSE 0 END INTO page
-    FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO page
+    FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN true;
     END IF;
-    IF of_table NOT IN (SELECT tenant_tables()) THEN
-        RAISE EXCEPTION 'table % has no column tenant_id', of_table;
+    IF target_table NOT IN (SELECT tenant_tables()) THEN
+        RAISE EXCEPTION 'table % has no column tenant_id', target_table;
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
-        RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasing') THEN
+        RAISE EXCEPTION 'table % has no policy "erasing"', target_table;
     END IF;
-    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
     IF NOT EXISTS (
         SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-        WHERE i.indrelid = format('%I', of_table)::regclass AND a.attname = 'tenant_id'
+        WHERE i.indrelid = format('%I', target_table)::regclass AND a.attname = 'tenant_id'
           AND i.indpred IS NULL AND i.indisvalid
     ) THEN
-        pages := pg_relation_size(format('%I', of_table)::regclass) / current_setting('block_size')::integer;
-        here := here || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + at_most);
-        is_finished := page + at_most >= pages;
+        pages := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
+        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + max_rows);
+        is_finished := page + max_rows >= pages;
     END IF;
-    IF of_table = 'destination' THEN
-        DELETE FROM breaker b USING destination d WHERE d.tenant_id = erased AND b.name = 'destination:' || d.id;
+    IF target_table = 'destination' THEN
+        DELETE FROM breaker b USING destination d
+        WHERE d.tenant_id = erased_tenant_id AND b.name = 'destination:' || d.id;
     END IF;
-    IF of_table = 'acquisition_job' THEN
-        WITH gone AS (
+    IF target_table = 'acquisition_job' THEN
+        WITH deleted_rows AS (
             DELETE FROM acquisition_job WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM acquisition_job WHERE tenant_id = erased LIMIT at_most FOR UPDATE SKIP LOCKED
+                SELECT ctid FROM acquisition_job WHERE tenant_id = erased_tenant_id LIMIT max_rows FOR UPDATE SKIP LOCKED
             )) RETURNING bucket, key
         ), mails AS (
-            SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
-                SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
-                  AND other.tenant_id <> erased AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
+            SELECT DISTINCT bucket, key FROM deleted_rows WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
+                SELECT FROM acquisition_job other
+                WHERE (other.bucket, other.key) = (deleted_rows.bucket, deleted_rows.key)
+                  AND other.tenant_id <> erased_tenant_id AND other.skip_reason IS DISTINCT FROM 'The file was erased.'
             )
-        ), owed AS (
+        ), scheduled AS (
             INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
             ON CONFLICT DO NOTHING
         ), unassigned AS (
             UPDATE acquisition_job j SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
             FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
         )
-        SELECT count(*) INTO deleted FROM gone;
+        SELECT count(*) INTO deleted FROM deleted_rows;
     ELSE
         EXECUTE format(
-            'WITH gone AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
-             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM gone', of_table, here
-        ) INTO deleted USING erased, at_most;
+            'WITH deleted_rows AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
+             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM deleted_rows', target_table, row_filter
+        ) INTO deleted USING erased_tenant_id, max_rows;
     END IF;
-    IF deleted < at_most THEN
-        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', of_table, here) INTO is_locked USING erased;
-        page := page + CASE WHEN is_locked THEN 0 ELSE at_most END;
+    IF deleted < max_rows THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', target_table, row_filter)
+            INTO is_locked USING erased_tenant_id;
+        page := page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
     ELSE
         is_finished := false;
     END IF;
-    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table,
-        next_page = page WHERE id = erased;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = target_table,
+        next_page = page WHERE id = erased_tenant_id;
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
 $_$;
@@ -542,16 +547,16 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
+CREATE FUNCTION public.promote_duplicate_file(removed_file_id uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     WITH heir AS (
         SELECT DISTINCT ON (c.document_id) c.*
         FROM document d JOIN document_duplicate_file c ON c.document_id = d.id
-        WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
+        WHERE d.parent_id = removed_file_id AND c.parent_id IS DISTINCT FROM removed_file_id
         ORDER BY c.document_id, c.id
-    ), taken AS (
+    ), deleted AS (
         DELETE FROM document_duplicate_file c USING heir WHERE c.id = heir.id
     )
     UPDATE document d
@@ -562,34 +567,34 @@ CREATE FUNCTION public.promote_duplicate_file(leaving uuid) RETURNS SETOF uuid
     RETURNING d.id;
 $$;
 
-CREATE FUNCTION public.record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) RETURNS void
+CREATE FUNCTION public.record_stage_change(changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 DECLARE
-    callers_tenant text := current_setting('counterfoil.tenant', true);
+    previous_tenant text := current_setting('counterfoil.tenant', true);
 BEGIN
     IF NOT EXISTS (SELECT FROM destination
-                   WHERE tenant_id = told_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
+                   WHERE tenant_id = changed_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
         RETURN;
     END IF;
-    PERFORM set_config('counterfoil.tenant', told_tenant::text, true);
-    WITH told AS (
+    PERFORM set_config('counterfoil.tenant', changed_tenant::text, true);
+    WITH content AS (
         SELECT jsonb_build_object(
             'id', id, 'type', type, 'file_name', file_name,
             'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-            'state', told_state, 'stage', told_stage, 'reason', why, 'structured_data', structured_data
+            'state', new_state, 'stage', changed_stage, 'reason', change_reason, 'structured_data', structured_data
         ) AS payload
-        FROM document WHERE id = told_document
-          AND (told_stage = 'matching' OR told_state <> 'succeeded' OR matching_status IS NULL)
-    ), owed AS (
+        FROM document WHERE id = changed_document
+          AND (changed_stage = 'matching' OR new_state <> 'succeeded' OR matching_status IS NULL)
+    ), enqueued AS (
         INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                        requested_at, created_at, status, revision, claim_token)
-        SELECT md5(format('document_output/%s/document/%s', destination.id, told_document))::uuid, told_tenant,
-               destination.id, 'document', told_document, 1, told.payload, now(), now(), 'pending', 1,
+        SELECT md5(format('document_output/%s/document/%s', destination.id, changed_document))::uuid, changed_tenant,
+               destination.id, 'document', changed_document, 1, content.payload, now(), now(), 'pending', 1,
                nextval('claim_token')
-        FROM destination CROSS JOIN told
-        WHERE destination.tenant_id = told_tenant AND destination.disabled_at IS NULL
+        FROM destination CROSS JOIN content
+        WHERE destination.tenant_id = changed_tenant AND destination.disabled_at IS NULL
           AND 'document' = ANY (destination.events)
         ORDER BY 1
         ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
@@ -599,23 +604,24 @@ BEGIN
             dlq_returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
-    ), settled AS (
+    ), closed AS (
         UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
             resolution = '{"action": "retried", "notes": "A newer result is delivered instead."}'
-        FROM owed
-        WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
-          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
+        FROM enqueued
+        WHERE enqueued.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
+          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = enqueued.id
         RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision,
             dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
         SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
-        FROM settled
+        FROM closed
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-    SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
+    SELECT changed_tenant, 'document_output', enqueued.id, enqueued.revision, enqueued.send_number, now(), now()
+    FROM enqueued
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
-    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
 END
 $$;
 
@@ -688,7 +694,7 @@ CREATE FUNCTION public.task_messages(ids uuid[]) RETURNS TABLE(id uuid, body jso
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     AS $_$
-    SELECT t.id, CASE WHEN owed.exists THEN jsonb_build_object(
+    SELECT t.id, CASE WHEN unsent.exists THEN jsonb_build_object(
         'schema_version', 1,
         'job_id', t.id,
         'task_type', t.task_type,
@@ -705,7 +711,7 @@ CREATE FUNCTION public.task_messages(ids uuid[]) RETURNS TABLE(id uuid, body jso
     FROM task t
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM outbox o WHERE o.worker = 'tasks' AND o.work_id = t.id AND o.sent_at IS NULL)
-    ) owed
+    ) unsent
     LEFT JOIN LATERAL (
         SELECT a.ended_at, jsonb_build_object('type', a.error_type, 'message', a.error, 'timestamp', a.ended_at,
                                               'context', jsonb_build_object('attempt', a.number)) AS error
@@ -733,24 +739,24 @@ CREATE FUNCTION public.tenant_tables() RETURNS SETOF name
     ORDER BY t.relname = 'payload_deletion', max(d.depth) DESC, t.relname
 $$;
 
-CREATE FUNCTION public.tokenize(said text) RETURNS SETOF text
+CREATE FUNCTION public.tokenize(value text) RETURNS SETOF text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     SELECT DISTINCT left(word, 64) COLLATE "default"
-    FROM regexp_split_to_table(lower(normalize(left(said, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
+    FROM regexp_split_to_table(lower(normalize(left(value, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
     WHERE word <> '' ORDER BY 1 LIMIT 64
 $$;
 
-CREATE FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) RETURNS TABLE(revision integer, number integer, started_at timestamp with time zone, ended_at timestamp with time zone, outcome text, error_type text, error text, next_attempt_at timestamp with time zone, trace_id text)
+CREATE FUNCTION public.unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer) RETURNS TABLE(revision integer, number integer, started_at timestamp with time zone, ended_at timestamp with time zone, outcome text, error_type text, error text, next_attempt_at timestamp with time zone, trace_id text)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     SELECT a.revision, a.number, a.started_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at,
         a.trace_id
     FROM work_attempt a
-    WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
-    ORDER BY a.ended_at DESC, a.id DESC LIMIT most
+    WHERE a.work_id = work_item_id AND a.worker = worker_name AND a.tenant_id IS NULL
+    ORDER BY a.ended_at DESC, a.id DESC LIMIT max_rows
 $$;
 
 CREATE TABLE public.acquisition_job (
@@ -2425,7 +2431,7 @@ CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FU
 
 CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.scrub_chat_tasks();
 
-CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.delete_orphaned_offers();
+CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs FOR EACH STATEMENT EXECUTE FUNCTION public.delete_orphaned_offers();
 
 CREATE TRIGGER immutable BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.reject_completed_offer_update();
 
@@ -3141,25 +3147,25 @@ GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.append_audit_head() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) TO counterfoil_maintenance;
+REVOKE ALL ON FUNCTION public.begin_object_erasure(erasure_id uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.begin_object_erasure(erasure_id uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) TO counterfoil_delivery;
 
-REVOKE ALL ON FUNCTION public.clear_expired_pools(at_most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.clear_expired_pools(at_most integer) TO counterfoil_maintenance;
+REVOKE ALL ON FUNCTION public.clear_expired_pools(max_rows integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.clear_expired_pools(max_rows integer) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.count_duplicate_offers(since timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.count_duplicate_offers(since timestamp with time zone) TO counterfoil_delivery;
 
-REVOKE ALL ON FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.delete_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
+REVOKE ALL ON FUNCTION public.delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
 
 REVOKE ALL ON FUNCTION public.delete_orphaned_offers() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) TO counterfoil_maintenance;
+REVOKE ALL ON FUNCTION public.end_object_erasure(erasure_id uuid, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.end_object_erasure(erasure_id uuid, at timestamp with time zone) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.enqueue_payload_deletion() FROM PUBLIC;
 
@@ -3175,11 +3181,11 @@ GRANT ALL ON FUNCTION public.erase_late_uploads(buckets text[], keys text[], slu
 REVOKE ALL ON FUNCTION public.erase_llm_judgments(ids uuid[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.erase_llm_judgments(ids uuid[]) TO counterfoil_worker;
 
-REVOKE ALL ON FUNCTION public.erase_tenant(erased uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.erase_tenant(erased uuid) TO counterfoil_maintenance;
+REVOKE ALL ON FUNCTION public.erase_tenant(erased_tenant_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_tenant(erased_tenant_id uuid) TO counterfoil_maintenance;
 
-REVOKE ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) TO counterfoil_maintenance;
+REVOKE ALL ON FUNCTION public.erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) TO counterfoil_maintenance;
 
 REVOKE ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_delivery;
@@ -3196,10 +3202,10 @@ REVOKE ALL ON FUNCTION public.on_ingestion_status_change() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.on_matching_status_change() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.promote_duplicate_file(leaving uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.promote_duplicate_file(leaving uuid) TO counterfoil_worker;
+REVOKE ALL ON FUNCTION public.promote_duplicate_file(removed_file_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.promote_duplicate_file(removed_file_id uuid) TO counterfoil_worker;
 
-REVOKE ALL ON FUNCTION public.record_stage_change(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION public.record_stage_change(changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.reject_audit_update() FROM PUBLIC;
 
@@ -3213,8 +3219,8 @@ GRANT ALL ON FUNCTION public.task_messages(ids uuid[]) TO counterfoil_delivery;
 REVOKE ALL ON FUNCTION public.tenant_tables() FROM PUBLIC;
 GRANT ALL ON FUNCTION public.tenant_tables() TO counterfoil_maintenance;
 
-REVOKE ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) TO counterfoil_delivery;
+REVOKE ALL ON FUNCTION public.unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer) TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 

@@ -74,17 +74,17 @@ def test_redirect_is_not_followed(scripted: Server):
 
 
 def test_response_within_limit_is_read_completely(scripted: Server):
-    assert call(scripted, Raw(body=b"x" * 1000), longest_body=1000).content == b"x" * 1000
+    assert call(scripted, Raw(body=b"x" * 1000), max_body_bytes=1000).content == b"x" * 1000
 
 
 def test_response_beyond_limit_is_rejected(scripted: Server):
     with pytest.raises(RejectedRequestError, match="more than 1000 bytes"):
-        call(scripted, Raw(body=b"x" * 1001), longest_body=1000)
+        call(scripted, Raw(body=b"x" * 1001), max_body_bytes=1000)
 
 
 def test_error_status_is_reported_despite_long_body(scripted: Server):
     with pytest.raises(ServiceUnavailableError, match="HTTP 500"):
-        call(scripted, Raw(500, body=b"x" * 100_000), longest_body=10)
+        call(scripted, Raw(500, body=b"x" * 100_000), max_body_bytes=10)
 
 
 def test_truncated_response_is_a_failure(scripted: Server):
@@ -111,7 +111,7 @@ def test_unrequested_gzip_response_is_read(scripted: Server, encoding: str):
     body = gzip.compress(b"x" * 1000) if "zip" in encoding.lower() else b"x" * 1000
     answer = Raw(body=body, headers={"Content-Encoding": encoding})
 
-    assert call(scripted, answer, longest_body=1000).content == b"x" * 1000
+    assert call(scripted, answer, max_body_bytes=1000).content == b"x" * 1000
 
 
 def test_empty_body_ignores_content_encoding(scripted: Server):
@@ -127,7 +127,7 @@ def test_decompression_is_bounded(scripted: Server, cut: bool):
     try:
         for _ in range(2):
             with suppress(RejectedRequestError):
-                http.send("GET", scripted.url, **LIMITS, longest_body=1000, cut=cut)
+                http.send("GET", scripted.url, **LIMITS, max_body_bytes=1000, truncate=cut)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -152,7 +152,9 @@ def test_accept_encoding_cannot_be_overridden(scripted: Server):
 
 @pytest.mark.parametrize("answer", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
 def test_cut_truncates_longer_response(scripted: Server, answer: Raw):
-    longer, whole = (call(scripted, item, longest_body=1000, cut=True) for item in (answer, Raw(body=b"x" * 1000)))
+    longer, whole = (
+        call(scripted, item, max_body_bytes=1000, truncate=True) for item in (answer, Raw(body=b"x" * 1000))
+    )
 
     assert (longer.content, http.is_truncated(longer)) == (b"x" * 1000, True)
     assert (whole.content, http.is_truncated(whole)) == (b"x" * 1000, False)
@@ -160,7 +162,11 @@ def test_cut_truncates_longer_response(scripted: Server, answer: Raw):
 
 def test_caller_can_replace_status_check(scripted: Server):
     seen: list[tuple[int, bytes]] = []
-    call(scripted, Raw(404, b"gone"), checked_by=lambda response: seen.append((response.status_code, response.content)))
+    call(
+        scripted,
+        Raw(404, b"gone"),
+        check_response=lambda response: seen.append((response.status_code, response.content)),
+    )
     assert seen == [(404, b"gone")]
 
 
@@ -173,7 +179,7 @@ def test_caller_can_replace_status_check(scripted: Server):
     ],
 )
 def test_cut_returns_readable_part_of_response(scripted: Server, answer: Raw, read: bytes):
-    response = call(scripted, answer, cut=True)
+    response = call(scripted, answer, truncate=True)
 
     assert (response.status_code, response.content, http.is_truncated(response)) == (200, read, True)
 
@@ -187,7 +193,7 @@ def test_cut_returns_readable_part_of_response(scripted: Server, answer: Raw, re
     ],
 )
 def test_cut_accepts_interrupted_body(scripted: Server, answer: Raw):
-    response = call(scripted, answer, cut=True)
+    response = call(scripted, answer, truncate=True)
 
     assert (response.status_code, http.is_truncated(response)) == (201, True)
     assert b"half".startswith(response.content)
@@ -197,7 +203,7 @@ def test_cut_accepts_interrupted_body(scripted: Server, answer: Raw):
 def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted: Server):
     began = monotonic()
     response = call(
-        scripted, Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"), cut=True, **limits
+        scripted, Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"), truncate=True, **limits
     )
 
     assert (response.status_code, http.is_truncated(response)) == (201, True)
@@ -205,7 +211,7 @@ def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted: Serve
 
 
 def test_cut_requires_response_headers(scripted: Server):
-    took = seconds_of(partial(call, scripted, Raw(how="slow_headers"), cut=True), read=30.0, total=0.3)
+    took = seconds_of(partial(call, scripted, Raw(how="slow_headers"), truncate=True), read=30.0, total=0.3)
     assert took < 1.5
 
 
@@ -218,7 +224,7 @@ def test_data_after_compressed_stream_is_discarded(scripted: Server):
     flood = Raw(body=gzip.compress(b"x") + bytes(30_000_000), headers={"Content-Encoding": "gzip"})
     tracemalloc.start()
     try:
-        response = call(scripted, flood, cut=True)
+        response = call(scripted, flood, truncate=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

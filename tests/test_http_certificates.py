@@ -68,9 +68,9 @@ def encrypted(certificate: Path) -> Iterator[str]:
 
 @pytest.fixture
 def trust() -> Iterator[Any]:
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
     yield
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
 
 
 def test_self_signed_certificate_is_rejected(encrypted: str, trust: Any):

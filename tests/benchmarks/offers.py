@@ -21,7 +21,7 @@ import psycopg
 import typer
 
 from cli.local.postgres import Server, temporary_server
-from counterfoil.offers.capped import LAST
+from counterfoil.offers.capped import MAX_INDEX
 from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
 from tests.offers.generated import DAY, NINE, RULES, generated, written
@@ -204,13 +204,13 @@ def sample(pool: Pool, count: int) -> Sample:
     kind_of = preference_groups(pool.people, Columns.of(pool.people, DAY).age)
     most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
     numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
-    before = pool.older_rows(ProfileArrays(pool.people.rows[numbers]))
+    before = pool.preceding_counts(ProfileArrays(pool.people.rows[numbers]))
     first = np.empty_like(numbers)
     for kind in most:
         near, mine = pool.eligible(kind), kind_of[numbers] == kind
         last = max(0, len(near) - RULES.candidates)
         first[mine] = (np.searchsorted(near, before[mine]) - RULES.candidates // 2).clip(0, last)
-    ready = {kind: LAST - pool.backwards[pool.eligible(kind)] for kind in most}
+    ready = {kind: MAX_INDEX - pool.reverse_order[pool.eligible(kind)] for kind in most}
     return Sample(pool.people, numbers, kind_of[numbers], first, ready)
 
 

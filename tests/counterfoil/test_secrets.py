@@ -21,7 +21,7 @@ STORED = Settings.from_environment({"SECRETS_ARN": ARN})
 def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     client: Any = boto3.client("secretsmanager", "eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr(aws, "client", {"secretsmanager": client}.__getitem__)
-    monkeypatch.setattr(aws, "_read", {})
+    monkeypatch.setattr(aws, "_secret_cache", {})
     with Stubber(client) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()

@@ -125,14 +125,14 @@ def test_retry_without_version_uses_concurrent_edit(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail(payload={"say": "hello"})
-    store = actions._store_edit
+    store = actions._store_edited_payload
 
     def edit_concurrently(*args: Any) -> str | None:
         if rows(admin, "dead_letter")[0]["version"] == 1:
             edit(job_id, {"say": "bye"})
         return store(*args)
 
-    monkeypatch.setattr(actions, "_store_edit", edit_concurrently)
+    monkeypatch.setattr(actions, "_store_edited_payload", edit_concurrently)
     done = actions.retry(database, tenant_id, ChangeRequest(job_id, None, "kim", NOON), bucket=BUCKET)
 
     assert done.version == 3
@@ -143,7 +143,7 @@ def test_retry_with_version_rejects_concurrent_edit(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail(payload={"say": "hello"})
-    monkeypatch.setattr(actions, "_store_edit", lambda *_: edit(job_id, {"say": "bye"}) and None)
+    monkeypatch.setattr(actions, "_store_edited_payload", lambda *_: edit(job_id, {"say": "bye"}) and None)
     with pytest.raises(VersionConflictError):
         actions.retry(database, tenant_id, change(job_id), bucket=BUCKET)
 

@@ -66,7 +66,7 @@ def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = ALL,
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "PAGE", 3)
+    monkeypatch.setattr(export, "PAGE_SIZE", 3)
 
 
 @pytest.mark.usefixtures("small_pages")

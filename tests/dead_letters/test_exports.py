@@ -169,7 +169,7 @@ def test_parts_have_size_required_by_s3(
 def test_last_part_is_not_empty(
     database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "PAGE", 8)
+    monkeypatch.setattr(export, "PAGE_SIZE", 8)
     monkeypatch.setattr(export, "PART_BYTES", 8 * LARGE)
     requested = request_()
 
@@ -325,7 +325,7 @@ def test_repeated_request_returns_export_in_progress(request_: Request) -> None:
 def test_exports_in_progress_are_limited_per_tenant(
     request_: Request, database: Database, s3: S3, tenant_id: UUID
 ) -> None:
-    started = [request_(str(number)) for number in range(export.MOST_ACTIVE)]
+    started = [request_(str(number)) for number in range(export.MAX_ACTIVE)]
     with pytest.raises(TooManyExportsError, match="3 exports"):
         request_("one more")
     run(database, started[0])

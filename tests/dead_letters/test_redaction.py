@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stdnum import iban
 
 from counterfoil.dead_letters.redaction import redact
-from counterfoil.dead_letters.text_redaction import MOST_LOOKED_AT, REDACTED
+from counterfoil.dead_letters.text_redaction import MAX_CANDIDATES, REDACTED
 from tests.dead_letters.business_payloads import HARMLESS
 from tests.dead_letters.secret_shapes import SHAPES, Shape
 from tools.sample_generator.generator import generate
@@ -286,9 +286,9 @@ def test_account_number_is_recognized_by_name() -> None:
 
 
 def test_text_after_many_account_candidates_is_hidden() -> None:
-    result = redact("AB12 " * MOST_LOOKED_AT * 50 + IBAN).value
+    result = redact("AB12 " * MAX_CANDIDATES * 50 + IBAN).value
 
-    assert (result.count("AB12"), result.endswith(REDACTED), IBAN in result) == (MOST_LOOKED_AT, True, False)
+    assert (result.count("AB12"), result.endswith(REDACTED), IBAN in result) == (MAX_CANDIDATES, True, False)
     assert redact(result) == (result, [])
 
 

@@ -217,7 +217,7 @@ def test_search_pages_equal_full_scan(database: Database, tenant_id: UUID, die: 
     monkeypatch.setattr(search, "RARE_WORD_LIMIT", 3)
     monkeypatch.setattr(search, "SCAN_LIMIT", (2, 5))
     monkeypatch.setattr(search, "RECENT_LIMIT", 7)
-    monkeypatch.setattr(search, "_GROUPS_AT_ONCE", 2)
+    monkeypatch.setattr(search, "_GROUP_BATCH_SIZE", 2)
     random = Random(7)
     vocabulary = ["alpha", "beta", "gamma", "delta"]
     dead_letters: list[tuple[UUID, set[str]]] = []

@@ -89,7 +89,7 @@ def test_slow_response_keeps_correct_clock() -> None:
     local = iter(NOW + timedelta(seconds=second) for second in (0, 9, 9))
     clock = DatabaseClock(lambda: next(local))
 
-    clock.set(NOW + timedelta(seconds=1), asked=clock.local())
+    clock.set(NOW + timedelta(seconds=1), requested_at=clock.local())
 
     assert clock() == NOW + timedelta(seconds=9)
 

@@ -545,10 +545,10 @@ def test_messages_are_protected_before_waiting_for_permits(
     consumer.gate.acquire(2)  # held by attempts of an earlier invocation
     take = consumer.gate.acquire
 
-    def wait(wanted: int, *, timeout: float = 0) -> int:
+    def wait(max_permits: int, *, timeout: float = 0) -> int:
         waits.append((timeout, set(sqs.visibility)))
         consumer.gate.release()
-        return take(wanted, timeout=timeout)
+        return take(max_permits, timeout=timeout)
 
     consumer.gate.acquire = wait  # type: ignore[method-assign]
     response = consumer.handle(

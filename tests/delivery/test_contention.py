@@ -224,10 +224,10 @@ def test_claimed_work_item_starts_before_lock_retry(
     consumer = make_consumer(database, work, clock)
     claim, waited = consumer.claims.claim, []
 
-    def claim_after_the_other_began(wanted: Any, *, take_over: bool) -> Any:
-        if list(wanted) == [locked]:
+    def claim_after_the_other_began(messages: Any, *, take_over: bool) -> Any:
+        if list(messages) == [locked]:
             waited.append(begun.wait(10))
-        return claim(wanted, take_over=take_over)
+        return claim(messages, take_over=take_over)
 
     consumer.claims.claim = claim_after_the_other_began  # type: ignore[method-assign]
     with psycopg.connect(admin_database_url) as other:
@@ -246,10 +246,10 @@ def test_late_invocation_does_not_wait_for_locks(
     consumer = make_consumer(database, lambda _attempt: DONE, clock)
     claim, requested = consumer.claims.claim, []
 
-    def claim_and_take_long(wanted: Any, *, take_over: bool) -> Any:
-        requested.append(len(wanted))
+    def claim_and_take_long(messages: Any, *, take_over: bool) -> Any:
+        requested.append(len(messages))
         try:
-            return claim(wanted, take_over=take_over)
+            return claim(messages, take_over=take_over)
         finally:
             context.left = 9
 

@@ -129,15 +129,15 @@ class Saturated:
         consumer.claims.claim = self.claim  # type: ignore[method-assign]
         consumer.run = self.work  # type: ignore[method-assign]
 
-    def take(self, wanted: int, *, timeout: float = 0) -> int:
+    def take(self, max_permits: int, *, timeout: float = 0) -> int:
         self.requested.set()
-        permits = self._take(wanted, timeout=timeout)
+        permits = self._take(max_permits, timeout=timeout)
         self._log.extend([("permit", None)] * permits)
         return permits
 
-    def claim(self, wanted: Any, **how: Any) -> Any:
-        self._log.extend(("claim", message.work_id) for message in wanted)
-        return self._claim(wanted, **how)
+    def claim(self, messages: Any, **options: Any) -> Any:
+        self._log.extend(("claim", message.work_id) for message in messages)
+        return self._claim(messages, **options)
 
     def work(self, attempt: Attempt) -> Outcome:
         with self._lock:

@@ -12,7 +12,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import outbox
-from counterfoil.delivery.outbox import BATCH, CALL_TIMEOUT_SECONDS, Outbox
+from counterfoil.delivery.outbox import BATCH_SIZE, CALL_TIMEOUT_SECONDS, Outbox
 from counterfoil.delivery.work import Message, OutboxMessage, enqueue, start_revision, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import WORK_KINDS
@@ -30,7 +30,7 @@ def test_rejected_batch_does_not_block_other_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
-    messages = [pending() for _ in range(BATCH + 2)]
+    messages = [pending() for _ in range(BATCH_SIZE + 2)]
     sends = start_revision(admin, "matching", [message.work_id for message in messages], clock())
     real = outbox._call
 
@@ -43,9 +43,9 @@ def test_rejected_batch_does_not_block_other_batches(
     monkeypatch.setattr(outbox, "_call", refuse_first)
 
     assert Outbox(database, {"matching": QUEUE_URL}, clock=clock).send(sends) == 2
-    assert calls == [BATCH, 2]
+    assert calls == [BATCH_SIZE, 2]
     ((unsent,),) = admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()
-    assert unsent == BATCH
+    assert unsent == BATCH_SIZE
 
 
 def enqueue_tasks(admin: Connection, tenant: UUID, *messages: Message) -> list[OutboxMessage]:

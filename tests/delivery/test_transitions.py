@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.batch import COUNTED
+from counterfoil.delivery.batch import METRICS_BY_OUTCOME
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION, RedeliverPolicy
 from counterfoil.delivery.sql import ClaimStatus
@@ -468,7 +468,7 @@ def test_every_transition_has_a_case() -> None:
 
 def test_table_covers_counted_outcomes_and_claim_answers() -> None:
     called = {row.called for row in TABLE.values()}
-    assert set(COUNTED) <= called
+    assert set(METRICS_BY_OUTCOME) <= called
     answers = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}
     assert {str(answer) for answer in answers} <= called
 

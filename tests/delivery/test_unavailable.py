@@ -215,7 +215,7 @@ def make_heartbeat(database: Database, clock: Clock, every: float = 3600) -> Hea
         visibility=Visibility(QUEUE_URL),
         min_visibility_seconds=lambda: 300,
         lease=timedelta(seconds=120),
-        every=every,
+        interval=every,
         clock=clock,
         concurrency=Threads(),
     )

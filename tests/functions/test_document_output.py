@@ -180,7 +180,7 @@ def test_status_of_an_endless_response_counts(world: World, server: Server):
 def test_certificate_for_another_name_is_rejected(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = certify(tmp_path / "other.pem", "other.example.com")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     with Server(Raw(200), tls=context) as other:
@@ -188,7 +188,7 @@ def test_certificate_for_another_name_is_rejected(world: World, tmp_path: Path, 
         world.result()
         world.run()
         assert other.requests == []
-    http._trust.cache_clear()
+    http._ssl_context.cache_clear()
     assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
 
 

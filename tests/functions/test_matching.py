@@ -175,7 +175,7 @@ def test_missing_or_changed_key_is_read_again(
     manager = Mock()
     monkeypatch.setattr(handler, "settings", lambda: chosen)
     monkeypatch.setattr(aws, "client", lambda _: manager)
-    monkeypatch.setattr(aws, "_read", {})
+    monkeypatch.setattr(aws, "_secret_cache", {})
     monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # always expired
 
     def stored(what: str | Exception) -> None:

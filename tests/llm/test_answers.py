@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from counterfoil.errors import InvalidLlmResponseError, safe_message
-from counterfoil.llm.answers import PREVIEW, read
+from counterfoil.llm.answers import PREVIEW_CHARS, read
 
 
 class Form(BaseModel):
@@ -75,8 +75,8 @@ def test_error_quotes_first_200_characters_of_the_answer():
     text = "".join(chr(ord("a") + n % 26) for n in range(500))
     with pytest.raises(InvalidLlmResponseError) as caught:
         read(text, Form)
-    assert str(caught.value) == f"The answer is not valid JSON: '{text[:PREVIEW]}'"
-    assert PREVIEW == 200
+    assert str(caught.value) == f"The answer is not valid JSON: '{text[:PREVIEW_CHARS]}'"
+    assert PREVIEW_CHARS == 200
 
 
 def test_quoted_preview_is_printable_and_unambiguous():

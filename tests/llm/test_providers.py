@@ -242,7 +242,7 @@ def test_missing_token_counts_become_zero(reply: Any):
 @of("openai")
 def test_openai_uses_max_completion_tokens(provider: str, configured: Configure):
     bounds = {
-        url: _provider(configured(provider, LLM_URL=url))._bound  # type: ignore[union-attr]
+        url: _provider(configured(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
         for url in (
             "",
             "https://api.openai.com/v1",

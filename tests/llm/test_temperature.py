@@ -28,9 +28,9 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _clear_cache() -> Iterator[None]:
-    answers._FIXED.clear()
+    answers._FIXED_TEMPERATURE.clear()
     yield
-    answers._FIXED.clear()
+    answers._FIXED_TEMPERATURE.clear()
 
 
 @pytest.fixture

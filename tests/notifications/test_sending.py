@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.notifications import store
-from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, LONGEST_WAIT, RETENTION, Notifier, backoff
+from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import Failing, FakeChannel, deliveries, metrics
@@ -199,7 +199,7 @@ def test_failed_delivery_is_retried_with_growing_delays(
 
 def test_retry_delays_double_up_to_an_hour():
     assert [backoff(n).total_seconds() for n in range(1, 10)] == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
-    assert backoff(10**6) == LONGEST_WAIT
+    assert backoff(10**6) == MAX_BACKOFF
 
 
 @pytest.mark.parametrize(("retry_after", "waited"), [(600, 600), (5, 30), (None, 30), (1e12, 3600)])

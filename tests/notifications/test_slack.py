@@ -152,7 +152,7 @@ REFUSED = RejectedRequestError("GetSecretValue was answered with AccessDeniedExc
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     secrets = Secrets("{}")
-    monkeypatch.setattr("counterfoil.aws._read", {})
+    monkeypatch.setattr("counterfoil.aws._secret_cache", {})
     monkeypatch.setattr(aws, "client", {"secretsmanager": secrets}.__getitem__)
     return secrets
 

@@ -6,7 +6,7 @@ from datetime import date
 from functools import cache
 from uuid import UUID
 
-from counterfoil.offers.compute import along, squared_line
+from counterfoil.offers.compute import curve_positions, squared_line
 from counterfoil.offers.schedule import Rules
 from tests.offers.people import Person, people
 
@@ -38,7 +38,7 @@ def has_invalid_trait(person: Person) -> bool:
 
 @cache
 def curve_order(person: Person) -> tuple[int, bytes]:
-    return int(along(people(person).rows["place"])[0]), person.id.bytes
+    return int(curve_positions(people(person).rows["place"])[0]), person.id.bytes
 
 
 def may_suit(candidate: Person, user: Person, day: date) -> bool:

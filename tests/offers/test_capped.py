@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.capped import LAST, NOBODY, apply_exposure_cap, assign_slots
+from counterfoil.offers.capped import MAX_INDEX, NO_CANDIDATE, apply_exposure_cap, assign_slots
 from counterfoil.offers.compute import Pool, compute
 from counterfoil.offers.pool import PACKED_EXCLUSION
 from counterfoil.offers.schedule import Rules
@@ -41,15 +41,15 @@ def propose_sequentially(scores: Scores, already: list[int], offers: int, most: 
 
 def capped_offers(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
     keys = np.array(
-        [[score << 32 | LAST - c if score >= 0 else NOBODY for c, score in enumerate(row)] for row in scores]
+        [[score << 32 | MAX_INDEX - c if score >= 0 else NO_CANDIDATE for c, score in enumerate(row)] for row in scores]
     )
 
     def next_candidates(some: np.ndarray, after: np.ndarray) -> np.ndarray:
-        left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
-        return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
+        left = np.where(keys[some] < after[:, None], keys[some], NO_CANDIDATE)
+        return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NO_CANDIDATE)[:, :depth]
 
     made = apply_exposure_cap(next_candidates, len(scores), np.array(already), offers, most)
-    return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
+    return [[MAX_INDEX - (key & MAX_INDEX) for key in row if key != NO_CANDIDATE] for row in made.tolist()]
 
 
 @settings(deadline=None)

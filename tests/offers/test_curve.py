@@ -5,7 +5,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from counterfoil.offers.compute import along, position
+from counterfoil.offers.compute import curve_positions, position
 from tests.offers.people import Person, people
 
 
@@ -31,7 +31,7 @@ def test_finer_curve_preserves_coarser_cell_order():
 
 @pytest.mark.parametrize(("latitude", "longitude"), [(0, 0), (90, 0), (-90, 0), (0, 180), (0, -180), (0, 90), (0, -90)])
 def test_poles_and_edges_have_a_position(latitude: float, longitude: float):
-    (place,) = along(people(Person(UUID(int=1), latitude, longitude)).rows["place"])
+    (place,) = curve_positions(people(Person(UUID(int=1), latitude, longitude)).rows["place"])
 
     assert 0 <= place < 1 << 48
 
@@ -39,4 +39,4 @@ def test_poles_and_edges_have_a_position(latitude: float, longitude: float):
 def test_both_sides_of_the_antimeridian_are_one_place():
     east, west = people(Person(UUID(int=1), 10, 180), Person(UUID(int=2), 10, -180)).rows["place"]
 
-    assert along(np.array([east])) == along(np.array([west]))
+    assert curve_positions(np.array([east])) == curve_positions(np.array([west]))

@@ -127,7 +127,7 @@ def hold(connection: Connection, shard: ShardInput) -> None:
     """Lock the shard's pool, or fail immediately."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
-    store.reserve_exposure(connection, shard, candidates, numbers, most=1)
+    store.reserve_exposure(connection, shard, candidates, numbers, max_users=1)
 
 
 def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):

@@ -173,7 +173,7 @@ def test_runs_add_up_within_a_minute(database: Database, ended: End, write: Writ
 def test_run_is_bounded_and_next_continues(
     database: Database, ended: End, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("counterfoil.queues.MAX_ENDS", 2)
+    monkeypatch.setattr("counterfoil.queues.MAX_FINISHED_ROWS", 2)
     ended(acme.id, times=5)
     write()
     assert sum(history(database).series.succeeded) == 2

@@ -106,17 +106,17 @@ class _PermitFirst(batch.Batch):
 class _DeletesAll(batch.Batch):
     """Deletes every message, regardless of its outcome."""
 
-    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
-        return super()._conclude(record, replace(verdict, acknowledged=True), claim)
+    def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
+        return super()._conclude(record, replace(disposition, acknowledged=True), claim)
 
 
 class _AcknowledgesStale(batch.Batch):
     """Acknowledges the message of a stale attempt."""
 
-    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
-        if verdict.outcome == "stale":
-            verdict = replace(verdict, acknowledged=True)
-        return super()._conclude(record, verdict, claim)
+    def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
+        if disposition.outcome == "stale":
+            disposition = replace(disposition, acknowledged=True)
+        return super()._conclude(record, disposition, claim)
 
 
 class _SkipsEarly(batch.Batch):
@@ -207,13 +207,13 @@ WHERE id = %(id)s RETURNING {attempts}, {claim_token}
 class _ChecksThenActs(claims.Claims):
     """Checks whether the work item is free in one transaction and claims it in the next."""
 
-    def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
+    def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
-            now = self._register(connection, wanted.values())
+            now = self._register(connection, messages.values())
             found = sql.claim(
                 connection,
                 self._kind,
-                list(wanted),
+                list(messages),
                 now=now,
                 lease=now,
                 max_attempts=self._max_attempts,
@@ -239,8 +239,8 @@ def _one_step_short() -> Any:
 
 
 def _other_delay(factor: float) -> Any:
-    real = outbox.Outbox._whole_seconds
-    return mock.patch.object(outbox.Outbox, "_whole_seconds", lambda self, wait: min(900, real(self, wait * factor)))
+    real = outbox.Outbox._round_to_seconds
+    return mock.patch.object(outbox.Outbox, "_round_to_seconds", lambda self, wait: min(900, real(self, wait * factor)))
 
 
 def _one_queue() -> Any:
@@ -264,8 +264,8 @@ def _numbered_by_attempts() -> Any:
 
 def _older_copies() -> Any:
     """Accept any message of the current revision."""
-    is_older = "WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'"
-    return _without(sql, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
+    is_older = "WHEN (r.revision, r.send_number) < (e.revision, e.send_number) THEN 'ended'"
+    return _without(sql, "_CLAIM", (is_older, "WHEN r.revision < e.revision THEN 'ended'"))
 
 
 def _many_failures(world: World) -> None:
@@ -280,7 +280,9 @@ def _pauses_and_duplicates(world: World) -> None:
 
 def _blames_the_worker() -> Any:
     """Report a work item without attempts left as lost with its worker, regardless of the last outcome."""
-    return mock.patch.object(settlement, "_exhausted", return_value=(sql.WORKER_LOST_ERROR_TYPE, "The worker ended"))
+    return mock.patch.object(
+        settlement, "_describe_exhaustion", return_value=(sql.WORKER_LOST_ERROR_TYPE, "The worker ended")
+    )
 
 
 def _process_clocks() -> Any:
@@ -304,30 +306,35 @@ _NEXT_VALUE = "nextval('claim_token')"
 
 
 def _no_claim_token() -> Any:
-    statements = ("_WAIT", "_PARK_FAILED", "_DEFER", "_FAIL")
+    statements = ("_SCHEDULE_RETRY", "_PARK_FAILED", "_RELEASE_ATTEMPT", "_FAIL")
     return _all(
-        _without(sql, "_END", ("t.{claim_token} = ended.token AND ", "")),
+        _without(sql, "_END", ("t.{claim_token} = outcomes.token AND ", "")),
         *(_without(sql, name, (_IF_LATEST, "")) for name in statements),
     )
 
 
 def _no_lease() -> Any:
-    return _without(sql, "_CLAIM", ("WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'", ""))
+    return _without(sql, "_CLAIM", ("WHEN e.status = 'in-progress' AND e.lease > %(now)s THEN 'running'", ""))
 
 
 def _attempts_as_token() -> Any:
-    others = ("_PARK_UNCLAIMED", "_TAKE_ABANDONED", "_RETURN")
+    others = ("_PARK_UNCLAIMED", "_CLAIM_ABANDONED", "_RETURN_TO_QUEUE")
     return _all(
         _without(sql, "_CLAIM", (_NEXT_VALUE, "t.{attempts} + 1")),
         *(_without(sql, name, (_NEXT_VALUE, "{attempts}")) for name in others),
-        _without(work, "_BEGIN", (_NEXT_VALUE, "0")),
+        _without(work, "_START_REVISION", (_NEXT_VALUE, "0")),
     )
 
 
 def _no_send_number() -> Any:
     """Keep the send number when a new message replaces the sent one."""
     raised = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
-    return _all(*(_without(sql, name, raised) for name in ("_PARK_FAILED", "_DEFER", "_PARK_UNCLAIMED", "_RETURN")))
+    return _all(
+        *(
+            _without(sql, name, raised)
+            for name in ("_PARK_FAILED", "_RELEASE_ATTEMPT", "_PARK_UNCLAIMED", "_RETURN_TO_QUEUE")
+        )
+    )
 
 
 # -- other rules -------------------------------------------------------------------------------------------------------
@@ -338,14 +345,14 @@ _SHORT_SECONDS = 30
 class _ShortVisibility(settlement.Settlement):
     """Defers with a short visibility timeout instead of a new message."""
 
-    def _deferred(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
+    def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         if self._kind.worker == "tasks":
-            return super()._deferred(record, claim, error)  # its messages are always new
+            return super()._defer(record, claim, error)  # its messages are always new
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
 
         def wait(connection: Any) -> Sequence[Any]:
             row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
-            returned = sql._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
+            returned = sql._SCHEDULE_RETRY.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
             if connection.execute(self._kind.sql(returned), row).rowcount == 0:
                 raise StaleClaimError("A newer claim exists")
             return ()
@@ -521,7 +528,7 @@ MUTANTS = (
     Mutant(
         "returns without an attempt counted",
         "failed without any attempt",
-        lambda: _without(sql, "_RETURN", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
+        lambda: _without(sql, "_RETURN_TO_QUEUE", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
         lambda world: world.faults.ensure(Fault.CRASHES_AT_START, 8),
         caught_at=52,
     ),

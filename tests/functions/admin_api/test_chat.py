@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from counterfoil.tasks.chat import MAX_BYTES
+from counterfoil.tasks.chat import MAX_TRANSCRIPT_BYTES
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows
@@ -147,7 +147,7 @@ def test_page_of_long_messages_fits_a_lambda_response(
     after: int | None = 0
     while after is not None:
         page = get(ask, f"/{session}", query={"after": str(after)})
-        assert len(page.text.encode()) < MAX_BYTES + 1000
+        assert len(page.text.encode()) < MAX_TRANSCRIPT_BYTES + 1000
         # Lambda encodes the body as JSON again, and some runtimes escape every character.
         assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
         seen += [item["number"] for item in page.body["messages"]]

@@ -91,7 +91,7 @@ def test_failed_and_canceled_turns_wake_the_next_immediately(simulation: Make, a
 
 def test_mutant_without_blocking_check_reorders_replies(simulation: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "_PENDING", chat._PENDING.replace(WAITS, "false"))
-    monkeypatch.setattr(chat, "_BLOCKED", chat._BLOCKED.replace(WAITS, "false"))
+    monkeypatch.setattr(chat, "_IS_BLOCKED", chat._IS_BLOCKED.replace(WAITS, "false"))
     world = simulation(1)
     world.run(sessions=6, messages=12, workers=5)
 
@@ -102,7 +102,9 @@ def test_mutant_without_unique_key_duplicates_replies(
     simulation: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute("ALTER TABLE chat_message DROP CONSTRAINT chat_message_job_id_role_key")
-    monkeypatch.setattr(chat, "_ADD", chat._ADD.replace("ON CONFLICT (job_id, role) DO NOTHING", ""))
+    monkeypatch.setattr(
+        chat, "_INSERT_MESSAGE", chat._INSERT_MESSAGE.replace("ON CONFLICT (job_id, role) DO NOTHING", "")
+    )
 
     def answer_first(attempt: TenantAttempt, payload: Any, services: Services) -> TaskResult:
         done = chat.complete(attempt, payload, services)

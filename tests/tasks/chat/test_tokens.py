@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.tasks.chat import OVERHEAD, estimate_tokens
+from counterfoil.tasks.chat import MESSAGE_OVERHEAD_TOKENS, estimate_tokens
 
 # Largest count among OpenAI's cl100k_base and o200k_base and Anthropic's public tokenizer.
 COUNTED = [
@@ -17,11 +17,11 @@ COUNTED = [
 
 @pytest.mark.parametrize(("text", "tokens"), COUNTED)
 def test_estimate_is_at_most_triple_the_count(text: str, tokens: int) -> None:
-    assert tokens <= estimate_tokens(text) - OVERHEAD <= 3 * tokens
+    assert tokens <= estimate_tokens(text) - MESSAGE_OVERHEAD_TOKENS <= 3 * tokens
 
 
 def test_every_message_has_overhead() -> None:
-    assert estimate_tokens("") == OVERHEAD
-    assert estimate_tokens("a") == OVERHEAD + 1
-    assert estimate_tokens("aaaaa") == OVERHEAD + 2
-    assert estimate_tokens("\ud800") > OVERHEAD  # half a surrogate pair
+    assert estimate_tokens("") == MESSAGE_OVERHEAD_TOKENS
+    assert estimate_tokens("a") == MESSAGE_OVERHEAD_TOKENS + 1
+    assert estimate_tokens("aaaaa") == MESSAGE_OVERHEAD_TOKENS + 2
+    assert estimate_tokens("\ud800") > MESSAGE_OVERHEAD_TOKENS  # half a surrogate pair

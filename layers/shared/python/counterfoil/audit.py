@@ -60,7 +60,7 @@ class AuditEntry:
 
     def expected_hash(self, tenant_id: UUID | None) -> bytes:
         """Return the expected `hash` of the stored content."""
-        said = {
+        content = {
             "tenant_id": None if tenant_id is None else str(tenant_id),
             "number": self.number,
             "recorded_at": self.recorded_at.astimezone(UTC).isoformat(timespec="microseconds"),
@@ -72,7 +72,7 @@ class AuditEntry:
             "note_hash": None if self.note_hash is None else self.note_hash.hex(),
             "detail": self.detail,
         }
-        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
 
 
@@ -136,18 +136,18 @@ class Change(NamedTuple):
 
 
 _SALT = "SELECT audit_salt FROM tenant WHERE id = %s"
-_SALT_OF_NOBODY = "SELECT salt FROM audit_salt_global"
+_UNASSIGNED_SALT = "SELECT salt FROM audit_salt_global"
 
 
-def hmac_digest(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
+def hmac_digest(connection: Connection, tenant_id: UUID | None, value: bytes) -> bytes:
     """Return the HMAC-SHA-256 of a value, keyed with the tenant's secret.
 
     Unassigned objects use a secret of the database. The audit trail can outlive its tenant, but the secret is deleted
     with the tenant. After that, the value cannot be found by guessing.
     """
-    asked = connection.execute(_SALT_OF_NOBODY) if tenant_id is None else connection.execute(_SALT, [tenant_id])
-    ((salt,),) = asked.fetchall()
-    return hmac.digest(salt, said, "sha256")
+    cursor = connection.execute(_UNASSIGNED_SALT) if tenant_id is None else connection.execute(_SALT, [tenant_id])
+    ((salt,),) = cursor.fetchall()
+    return hmac.digest(salt, value, "sha256")
 
 
 def page(
@@ -163,7 +163,7 @@ def page(
     Entries of a target are found by a scan, because users act rarely.
     """
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
+        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # names alone
         " AND (%(before)s::bigint IS NULL OR number < %(before)s)"
         " AND (%(target)s::text IS NULL OR %(target)s = ANY(targets)) ORDER BY number DESC LIMIT %(limit)s".encode(),
         {"tenant": tenant_id, "before": before, "target": target, "limit": limit},
@@ -173,9 +173,9 @@ def page(
 
 def chain_head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
     """Return number and hash of the last entry written, even if the entry is missing."""
-    return connection.execute(_HEAD.format(_of(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
+    return connection.execute(_HEAD.format(_tenant_condition(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
 
 
-def _of(tenant_id: UUID | None) -> str:
+def _tenant_condition(tenant_id: UUID | None) -> str:
     """Return a condition that permits the use of an index."""
     return "IS NULL" if tenant_id is None else "= %(tenant)s"

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 
-_CURABLE = (
+_TRANSIENT_ERRORS = (
     botocore.HTTPClientError,
     botocore.ConnectionError,
     botocore.IncompleteReadError,
@@ -35,8 +35,8 @@ _CURABLE = (
     botocore.MetadataRetrievalError,
     botocore.TokenRetrievalError,
 )
-_CURABLE_STATUS = {408, 425, 429}
-_CURABLE_CODES = {
+_TRANSIENT_STATUSES = {408, 425, 429}
+_TRANSIENT_CODES = {
     # Too many requests, in addition to all codes that contain "Throttl".
     "TooManyRequestsException",
     "ProvisionedThroughputExceededException",
@@ -75,14 +75,14 @@ def client(service: str) -> Any:
     the watchdog, which runs again in a minute. Calls to language models are slow, and their callers have their own
     retries and limits. OCR of a page takes seconds, with botocore's retries.
     """
-    once = service in {"bedrock-runtime", "lambda"}
-    make: Any = boto3.client
-    return make(
+    is_single_attempt = service in {"bedrock-runtime", "lambda"}
+    create_client: Any = boto3.client
+    return create_client(
         service,
         config=Config(
             connect_timeout=3,
             read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120, "textract": 30}.get(service, 20),
-            retries={"mode": "standard", "total_max_attempts": 1 if once else 3},
+            retries={"mode": "standard", "total_max_attempts": 1 if is_single_attempt else 3},
             # otherwise upload forms are signed in a way that most regions reject
             signature_version="s3v4" if service == "s3" else None,
         ),
@@ -100,10 +100,10 @@ def translate_error(error: Exception) -> CounterfoilError:
         code = str(error.response.get("Error", {}).get("Code", "unknown"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         message = f"{error.operation_name} was answered with {code} (HTTP {status})"
-        if code in _CURABLE_CODES or "Throttl" in code or status in _CURABLE_STATUS or status >= 500:
+        if code in _TRANSIENT_CODES or "Throttl" in code or status in _TRANSIENT_STATUSES or status >= 500:
             return ServiceUnavailableError(message)
         return RejectedRequestError(message)
-    if isinstance(error, botocore.BotoCoreError) and not isinstance(error, _CURABLE):
+    if isinstance(error, botocore.BotoCoreError) and not isinstance(error, _TRANSIENT_ERRORS):
         return RejectedRequestError(f"An AWS call could not be made: {type(error).__name__}")
     return ServiceUnavailableError(f"An AWS service did not answer as it should: {type(error).__name__}")
 
@@ -133,15 +133,15 @@ logger = Logger()
 
 
 @dataclass(frozen=True)
-class _Read:
+class _CachedSecret:
     """Values of a secret, with the time of reading."""
 
     values: Mapping[str, SecretStr]
     at: float
 
 
-_read: dict[str, _Read] = {}
-_reading = Lock()
+_secret_cache: dict[str, _CachedSecret] = {}
+_secret_cache_lock = Lock()
 
 
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
@@ -155,29 +155,31 @@ def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = t
         ServiceUnavailableError: Secrets Manager is unavailable.
         RejectedRequestError: permanently rejected, because the secret is missing or not readable.
     """
-    given: SecretStr | None = getattr(settings, name.lower())
-    if given is not None or settings.secrets_arn is None:
-        return given
-    with _reading:
-        known = _read.get(settings.secrets_arn)
-        if known is None or name not in known.values or not 0 <= clock() - known.at < SECRET_CACHE_SECONDS:
-            known = _read[settings.secrets_arn] = _Read(_fetch(settings.secrets_arn, name, known), clock())
-    return known.values.get(name)
+    configured: SecretStr | None = getattr(settings, name.lower())
+    if configured is not None or settings.secrets_arn is None:
+        return configured
+    with _secret_cache_lock:
+        cached = _secret_cache.get(settings.secrets_arn)
+        if cached is None or name not in cached.values or not 0 <= clock() - cached.at < SECRET_CACHE_SECONDS:
+            cached = _secret_cache[settings.secrets_arn] = _CachedSecret(
+                _fetch(settings.secrets_arn, name, cached), clock()
+            )
+    return cached.values.get(name)
 
 
-def _fetch(arn: str, name: Name, known: _Read | None) -> Mapping[str, SecretStr]:
+def _fetch(arn: str, name: Name, cached: _CachedSecret | None) -> Mapping[str, SecretStr]:
     try:
         with translate_errors():
-            answer: dict[str, Any] = client("secretsmanager").get_secret_value(SecretId=arn)
+            response: dict[str, Any] = client("secretsmanager").get_secret_value(SecretId=arn)
     except ServiceUnavailableError as error:
-        if known is None or name not in known.values:
+        if cached is None or name not in cached.values:
             raise
         logger.warning("A secret cannot be read. Its previous value is used", error=str(error))
-        return known.values
+        return cached.values
     try:
-        found = json.loads(answer.get("SecretString") or "")
+        values = json.loads(response.get("SecretString") or "")
     except ValueError:
-        found = None  # the error would quote the secret
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        values = None  # the error would quote the secret
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise InvalidSettingsError("SECRETS_ARN is wrong: its secret must be a JSON object of texts.")
-    return {name: SecretStr(value) for name, value in found.items() if value}
+    return {name: SecretStr(value) for name, value in values.items() if value}

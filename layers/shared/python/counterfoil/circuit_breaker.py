@@ -37,7 +37,7 @@ STATE_CACHE_SECONDS = timedelta(seconds=1)
 """Cache TTL, so that a series of quick calls needs only one query."""
 MAX_OPEN_SECONDS = 600.0
 """Maximum of the exponential growth."""
-LONGEST_RETRY_AFTER_SECONDS = 3600.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
 """Maximum pause requested by a service, so that a single header, possibly from a proxy, cannot block calls for a day.
 """
 OPEN_JITTER = 0.5
@@ -49,7 +49,7 @@ _READ = "SELECT generation, failures, open_count, opened_at, open_until, is_prob
 
 # The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. If two
 # processes try, the second one sees a future `open_until` when it gets the row lock.
-_PROBE = """
+_CLAIM_PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(until)s, is_probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
 RETURNING generation, failures, open_count, opened_at, open_until, is_probing
@@ -59,7 +59,7 @@ RETURNING generation, failures, open_count, opened_at, open_until, is_probing
 # an earlier generation.
 _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
 
-_COUNT = """
+_COUNT_FAILURE = """
 UPDATE breaker SET failures = failures + 1,
     generation = generation + (failures + 1 >= %(limit)s)::int, open_count = (failures + 1 >= %(limit)s)::int,
     opened_at = CASE WHEN failures + 1 >= %(limit)s THEN %(now)s::timestamptz END,
@@ -68,12 +68,12 @@ WHERE name = %(name)s AND generation = %(generation)s RETURNING opened_at IS NOT
 """
 
 # Writes nothing, not even a transaction id, if there are no failures to reset.
-_FORGET = """
+_RESET_FAILURES = """
 UPDATE breaker SET failures = 0
 WHERE name = %(name)s AND generation = %(generation)s AND failures > 0 RETURNING false
 """
 
-_OPEN_AGAIN = """
+_REOPEN = """
 UPDATE breaker SET generation = generation + 1, open_count = open_count + 1, open_until = %(until)s, is_probing = false
 WHERE name = %(name)s AND generation = %(generation)s RETURNING true
 """
@@ -84,7 +84,7 @@ UPDATE breaker SET generation = generation + 1, failures = 0, open_count = 0, op
 WHERE name = %(name)s AND generation = %(generation)s RETURNING false
 """
 
-_GIVE_PROBE_BACK = """
+_RELEASE_PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(now)s, is_probing = false
 WHERE name = %(name)s AND generation = %(generation)s RETURNING true
 """
@@ -120,8 +120,8 @@ def open_seconds(open_count: int, open_seconds: float, retry_after: float | None
 
     It is base * 2^(n-1) up to ten minutes, or Retry-After.
     """
-    own = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
-    return timedelta(seconds=max(own, min(LONGEST_RETRY_AFTER_SECONDS, retry_after or 0.0)))
+    backoff = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
+    return timedelta(seconds=max(backoff, min(MAX_RETRY_AFTER_SECONDS, retry_after or 0.0)))
 
 
 class Breakers:
@@ -148,7 +148,7 @@ class Breakers:
         self._open_seconds = open_seconds
         self._probe_seconds = probe_seconds
         self._spread = spread
-        self._known: dict[str, _State] = {}
+        self._cache: dict[str, _State] = {}
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database) -> "Breakers":
@@ -177,15 +177,15 @@ class Breakers:
         try:
             yield
         except ServiceUnavailableError as error:
-            self._failed(name, state, error.retry_after)
+            self._record_failure(name, state, error.retry_after)
             raise
         except (InvalidLlmResponseError, RejectedRequestError):
-            self._answered(name, state)
+            self._record_response(name, state)
             raise
         except BaseException:
-            self._ended_without_answer(name, state)
+            self._release_probe(name, state)
             raise
-        self._answered(name, state)
+        self._record_response(name, state)
 
     def open_breakers(self) -> dict[str, Outage]:
         """Return all breakers that are not closed.
@@ -202,8 +202,8 @@ class Breakers:
     def _enter(self, name: str) -> _State | None:
         """Return the state that permits a call; None if it could not be read."""
         now = self._clock()
-        state = self._remembered(name, now)
-        if state is None or _half_open(state, now):
+        state = self._cached_state(name, now)
+        if state is None or _is_half_open(state, now):
             try:
                 state, is_probe = self._read(name, now)
             except CounterfoilError as error:
@@ -212,7 +212,7 @@ class Breakers:
             if is_probe:
                 logger.info("A breaker permits one probe", breaker=name)
                 return state
-            self._known[name] = state
+            self._cache[name] = state
         if state.open_until is None:
             return state
         until = max(now, state.open_until)
@@ -222,50 +222,50 @@ class Breakers:
         message = f"The circuit breaker of {name} is open until {until:%Y-%m-%d %H:%M:%S} UTC"
         raise BreakerOpenError(message, until=until)
 
-    def _remembered(self, name: str, now: datetime) -> _State | None:
-        state = self._known.get(name)
+    def _cached_state(self, name: str, now: datetime) -> _State | None:
+        state = self._cache.get(name)
         return state if state is not None and timedelta() <= now - state.read_at < STATE_CACHE_SECONDS else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
         """Return the state, and whether the caller's call is the probe of a half-open breaker."""
         with self._database.delivery() as connection:
             state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
-            if not _half_open(state, now):
+            if not _is_half_open(state, now):
                 return state, False
             until = now + timedelta(seconds=self._probe_seconds)
-            claimed = _fetch(connection, _PROBE, {"name": name, "now": now, "until": until}, now)
+            claimed = _fetch(connection, _CLAIM_PROBE, {"name": name, "now": now, "until": until}, now)
             if claimed is not None:
                 return claimed, True
             return _fetch(connection, _READ, {"name": name}, now) or _State(now), False
 
     # -- after the call -----------------------------------------------------------------------------------------------
 
-    def _failed(self, name: str, state: _State | None, retry_after: float | None) -> None:
+    def _record_failure(self, name: str, state: _State | None, retry_after: float | None) -> None:
         if state is None:
             return
         now = self._clock()
         until = now + open_seconds(state.open_count + 1, self._open_seconds, retry_after)
         if state.open_count:
-            opened = self._write(name, state, _OPEN_AGAIN, until=until)
+            is_open = self._write(name, state, _REOPEN, until=until)
         else:
-            opened = self._write(name, state, _REGISTER, _COUNT, now=now, until=until, limit=self._failures)
-        if opened:
+            is_open = self._write(name, state, _REGISTER, _COUNT_FAILURE, now=now, until=until, limit=self._failures)
+        if is_open:
             logger.warning("A breaker opens", breaker=name, until=until.isoformat())
 
-    def _answered(self, name: str, state: _State | None) -> None:
+    def _record_response(self, name: str, state: _State | None) -> None:
         if state is None:
             return
         if state.open_count:
             if self._write(name, state, _CLOSE) is False:
                 logger.info("A breaker closes", breaker=name)
             return
-        known = self._remembered(name, self._clock())
-        if known is None or (known.generation, known.failures) != (state.generation, 0):
-            self._write(name, state, _FORGET)
+        cached = self._cached_state(name, self._clock())
+        if cached is None or (cached.generation, cached.failures) != (state.generation, 0):
+            self._write(name, state, _RESET_FAILURES)
 
-    def _ended_without_answer(self, name: str, state: _State | None) -> None:
+    def _release_probe(self, name: str, state: _State | None) -> None:
         if state is not None and state.open_count:
-            self._write(name, state, _GIVE_PROBE_BACK, now=self._clock())
+            self._write(name, state, _RELEASE_PROBE, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
         """Apply a transition. Return whether the breaker is open; None if the transition was not applied.
@@ -283,11 +283,11 @@ class Breakers:
             logger.warning("A breaker could not be changed", breaker=name, error=str(error))
             return None
         finally:
-            self._known.pop(name, None)
+            self._cache.pop(name, None)
         return None if row is None else bool(row[0])
 
 
-def _half_open(state: _State, now: datetime) -> bool:
+def _is_half_open(state: _State, now: datetime) -> bool:
     return state.open_until is not None and state.open_until <= now
 
 

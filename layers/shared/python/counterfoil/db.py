@@ -30,7 +30,7 @@ from counterfoil.settings import Settings
 Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T")
 
-CONFLICT_TRIES = 3
+CONFLICT_ATTEMPTS = 3
 """Maximum attempts at a transaction that fails with conflicts."""
 CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
@@ -51,7 +51,7 @@ _OPEN = SQL("""
 BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),
        set_config('lock_timeout', {lock}, true),
        set_config('idle_in_transaction_session_timeout', {idle}, true),
-       set_config('transaction_timeout', {whole}, true)""")
+       set_config('transaction_timeout', {total}, true)""")
 BY_INDEX = """
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
 set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
@@ -86,7 +86,7 @@ _UNAVAILABLE = {
     "58",  # a system error outside PostgreSQL
     "XX",  # an internal error of PostgreSQL
 }
-_REFUSED_BY_CLIENT = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError)
+_CLIENT_ERRORS = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError)
 """Errors of invalid statements that psycopg raises without the server, and so without a SQLSTATE."""
 
 
@@ -104,7 +104,7 @@ def translate_error(error: psycopg.Error) -> CounterfoilError:
     if state in _CONFLICTS or (state == "0A000" and error.diag.source_function == "RevalidateCachedQuery"):
         # 0A000: a migration changed the columns of a prepared statement, and psycopg prepares it again.
         return ConflictError(f"PostgreSQL ended the transaction: {name}")
-    if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _REFUSED_BY_CLIENT):
+    if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _CLIENT_ERRORS):
         return DatabaseUnavailableError(f"PostgreSQL is not available: {name}")
     constraint = error.diag.constraint_name
     return RejectedStatementError(f"PostgreSQL refused a statement: {name}{f', {constraint}' if constraint else ''}")
@@ -114,9 +114,9 @@ def retry_on_conflict(action: Callable[[], T]) -> T:
     """Run `action`, which opens a transaction, and repeat it after a conflict.
 
     Raises:
-        ConflictError: it failed with a conflict CONFLICT_TRIES times.
+        ConflictError: it failed with a conflict CONFLICT_ATTEMPTS times.
     """
-    for _ in range(CONFLICT_TRIES - 1):
+    for _ in range(CONFLICT_ATTEMPTS - 1):
         try:
             return action()
         except ConflictError:
@@ -145,16 +145,16 @@ class TransactionOptions(NamedTuple):
 
 
 @lru_cache(maxsize=1_000)
-def _statements(opening: TransactionOptions) -> bytes:
+def _statements(options: TransactionOptions) -> bytes:
     """Return the statements that begin a transaction. They repeat for each tenant."""
     composed = _OPEN.format(
-        setting=opening.setting,
-        value=opening.value,
-        lock=f"{opening.lock_seconds}s",
+        setting=options.setting,
+        value=options.value,
+        lock=f"{options.lock_seconds}s",
         idle=f"{IDLE_SECONDS}s",
-        whole=f"{opening.seconds}s",
+        total=f"{options.seconds}s",
     ).as_bytes()
-    return composed + (_BY_INDEX if opening.by_index else b"") + (b"" if opening.durable else _NOT_DURABLE)
+    return composed + (_BY_INDEX if options.by_index else b"") + (b"" if options.durable else _NOT_DURABLE)
 
 
 class _TextsDumper(Dumper):
@@ -167,18 +167,18 @@ class _TextsDumper(Dumper):
         return ('{"' + escaped.replace("\0", '","') + '"}').encode()
 
 
-class _PrintedDumper(Dumper):
+class _StrDumper(Dumper):
     """Dumps arrays of values whose Python text form is valid in PostgreSQL."""
 
     def dump(self, obj: list[Any]) -> bytes:
         return ("{" + ",".join(map(str, obj)) + "}").encode()
 
 
-class _IdsDumper(_PrintedDumper):
+class _IdsDumper(_StrDumper):
     oid = psycopg.adapters.types["uuid"].array_oid
 
 
-class _IntegersDumper(_PrintedDumper):
+class _IntegersDumper(_StrDumper):
     oid = psycopg.adapters.types["int4"].array_oid
 
 
@@ -186,10 +186,10 @@ class _BooleansDumper(Dumper):
     oid = psycopg.adapters.types["bool"].array_oid
 
     def dump(self, obj: list[bool]) -> bytes:
-        return ("{" + ",".join(["t" if one else "f" for one in obj]) + "}").encode()
+        return ("{" + ",".join(["t" if value else "f" for value in obj]) + "}").encode()
 
 
-_ALIKE: dict[type, type[Dumper]] = {
+_ELEMENT_DUMPERS: dict[type, type[Dumper]] = {
     str: _TextsDumper,
     UUID: _IdsDumper,
     int: _IntegersDumper,
@@ -198,12 +198,12 @@ _ALIKE: dict[type, type[Dumper]] = {
 _INTEGERS = range(-(2**31), 2**31)
 
 
-def _dumper_of(values: list[Any]) -> type[Dumper] | None:
+def _find_dumper(values: list[Any]) -> type[Dumper] | None:
     types = set(map(type, values))
-    found = _ALIKE.get(types.pop()) if len(types) == 1 else None
-    if found is _IntegersDumper and not (min(values) in _INTEGERS and max(values) in _INTEGERS):
+    dumper = _ELEMENT_DUMPERS.get(types.pop()) if len(types) == 1 else None
+    if dumper is _IntegersDumper and not (min(values) in _INTEGERS and max(values) in _INTEGERS):
         return None
-    return found
+    return dumper
 
 
 class _ListDumper(ListDumper):
@@ -215,12 +215,12 @@ class _ListDumper(ListDumper):
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
         """Return the dumper for all elements of such a list, or the key of psycopg."""
-        return _dumper_of(obj) or super().get_key(obj, format)
+        return _find_dumper(obj) or super().get_key(obj, format)
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
         """Return the dumper of such a list."""
-        found = _dumper_of(obj)
-        return super().upgrade(obj, format) if found is None else found(list, self._tx)
+        dumper = _find_dumper(obj)
+        return super().upgrade(obj, format) if dumper is None else dumper(list, self._tx)
 
 
 psycopg.adapters.register_dumper(list, _ListDumper)
@@ -238,9 +238,9 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
         Raises:
             psycopg.OperationalError: the deadline has passed, and the connection is closed.
         """
-        left = self.deadline - monotonic()
+        remaining = self.deadline - monotonic()
         try:
-            return super().wait(gen, interval, left if timeout is None else min(timeout, left))
+            return super().wait(gen, interval, remaining if timeout is None else min(timeout, remaining))
         except psycopg.OperationalError:
             if monotonic() >= self.deadline:
                 self.close()
@@ -257,18 +257,19 @@ class DatabaseClock:
         """`local` is the clock of this process. It is used as it is until the first transaction."""
         self.local = local
         self.is_set = False
-        self._ahead = timedelta()
+        self._offset = timedelta()
 
     def __call__(self) -> datetime:
         """Return the time."""
-        return self.local() - self._ahead
+        return self.local() - self._offset
 
-    def set(self, now: datetime, asked: datetime) -> None:
-        """Correct the clock by the server's time, if `now` was not read between `asked` and the local time.
+    def set(self, now: datetime, requested_at: datetime) -> None:
+        """Correct the clock by the server's time `now`, requested at local time `requested_at`.
 
-        This prevents a slow answer from making a correct clock wrong.
+        If the clock showed `now` at some moment since then, it does not change. This prevents a slow answer from making
+        a correct clock wrong.
         """
-        self._ahead = min(max(self._ahead, asked - now), self.local() - now)
+        self._offset = min(max(self._offset, requested_at - now), self.local() - now)
         self.is_set = True
 
 
@@ -365,9 +366,11 @@ class Database:
         by_index: bool = False,
         seconds: float | None = None,
     ) -> Iterator[Connection]:
-        bound = TRANSACTION_SECONDS if seconds is None else seconds
+        max_seconds = TRANSACTION_SECONDS if seconds is None else seconds
         try:
-            connection = self._opened(TransactionOptions(setting, value, lock_seconds, bound, durable, by_index))
+            connection = self._open_transaction(
+                TransactionOptions(setting, value, lock_seconds, max_seconds, durable, by_index)
+            )
         except psycopg.Error as error:
             raise translate_error(error) from error
         try:
@@ -391,34 +394,34 @@ class Database:
         finally:
             self._pool.putconn(connection)
 
-    def _opened(self, opening: TransactionOptions) -> BoundedConnection:
+    def _open_transaction(self, options: TransactionOptions) -> BoundedConnection:
         """Return a connection with a new transaction.
 
         The first statement fails on a connection that was lost in the pool, while the environment was frozen or the
         database was unavailable. Then the next connection is used. This saves a separate statement for the check.
         """
-        dead, deadline = 0, monotonic() + opening.seconds + ANSWER_SECONDS
+        lost_connections, deadline = 0, monotonic() + options.seconds + ANSWER_SECONDS
         while True:
             connection = self._pool.getconn(min(self._pool.timeout, deadline - monotonic()))
             connection.deadline = deadline
             try:
-                self._begin(connection, opening)
+                self._begin(connection, options)
             except BaseException as error:
                 self._roll_back(connection)
-                is_dead = connection.closed and isinstance(error, psycopg.OperationalError)
+                is_lost = connection.closed and isinstance(error, psycopg.OperationalError)
                 self._pool.putconn(connection)
-                dead += is_dead
-                if not is_dead or dead > self._pool.max_size:
+                lost_connections += is_lost
+                if not is_lost or lost_connections > self._pool.max_size:
                     raise
             else:
                 return connection
 
-    def _begin(self, connection: Connection, opening: TransactionOptions) -> None:
-        asked = self.clock.local()
-        cursor = connection.execute(_statements(opening), prepare=False)
+    def _begin(self, connection: Connection, options: TransactionOptions) -> None:
+        requested_at = self.clock.local()
+        cursor = connection.execute(_statements(options), prepare=False)
         cursor.nextset()  # skip the result of BEGIN
         (microseconds, *_) = cursor.fetchall()[0]
-        self.clock.set(datetime.fromtimestamp(microseconds / 1_000_000, UTC), asked)
+        self.clock.set(datetime.fromtimestamp(microseconds / 1_000_000, UTC), requested_at)
 
     @staticmethod
     def _roll_back(connection: Connection) -> None:
@@ -436,8 +439,8 @@ class Database:
 def maintenance_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
     """Open a transaction as counterfoil_maintenance, the user of `database`.
 
-    After `seconds`, PostgreSQL ends it. The delivery role is not sufficient, because workers can use it, and they must
-    not see addresses of people or delete expired rows. Raises like `Database.tenant`.
+    After `seconds`, PostgreSQL ends it. Raises like `Database.tenant`. The delivery role is not sufficient, because
+    workers can use it, and they must not see addresses of people or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_maintenance")

@@ -25,7 +25,7 @@ Network = IPv4Network | IPv6Network
 _UNICAST = ip_network("2000::/3")
 """All global IPv6 addresses assigned so far. Forms that map to IPv4 are outside this range, except those listed below.
 """
-_SPECIAL: tuple[Network, ...] = tuple(
+_SPECIAL_NETWORKS: tuple[Network, ...] = tuple(
     map(
         ip_network,
         (
@@ -43,7 +43,7 @@ _SPECIAL: tuple[Network, ...] = tuple(
 """
 
 MAX_URL_CHARS = 2048
-_NO_HTTPS = "The address must begin with https:// and name a host"
+_NOT_HTTPS = "The address must begin with https:// and name a host"
 
 Resolve = Callable[[str, int], Sequence[str]]
 
@@ -57,7 +57,7 @@ def is_public(address: str) -> bool:
     ip = ip_address(address)
     if ip.version == 6 and ip not in _UNICAST:
         return False
-    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL)
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL_NETWORKS)
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -67,11 +67,11 @@ def resolve_host(host: str, port: int) -> list[str]:
         ServiceUnavailableError: the name has no address at the moment.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ServiceUnavailableError(f"{host} could not be resolved: {type(error).__name__}") from None
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return [str(entry[4][0]) for entry in found]
+    entries.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [str(entry[4][0]) for entry in entries]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Egress:
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
         """`allowlist` contains `host:port` or networks (`10.1.0.0/16`). They may also be called over HTTP."""
-        self._places = {entry.lower() for entry in allowlist if "/" not in entry}
+        self._endpoints = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
 
@@ -106,7 +106,7 @@ class Egress:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
             ServiceUnavailableError: no response within `seconds`, or a transient status.
         """
-        return self.call("POST", url, content, headers, seconds=seconds, longest_body=None).status
+        return self.call("POST", url, content, headers, seconds=seconds, max_body_bytes=None).status
 
     def call(
         self,
@@ -116,11 +116,11 @@ class Egress:
         headers: Mapping[str, str],
         *,
         seconds: float = TOTAL_SECONDS,
-        longest_body: int | None,
+        max_body_bytes: int | None,
     ) -> EgressResponse:
         """Make one call and return its response, which is 2xx.
 
-        The body is not read if `longest_body` is None, and otherwise truncated to this number of bytes, because the
+        The body is not read if `max_body_bytes` is None, and otherwise truncated to this number of bytes, because the
         call has had its effect.
 
         Raises:
@@ -135,8 +135,8 @@ class Egress:
             connect=CONNECT_SECONDS,
             read=READ_SECONDS,
             total=min(seconds, TOTAL_SECONDS),
-            longest_body=longest_body,
-            cut=True,
+            max_body_bytes=max_body_bytes,
+            truncate=True,
             connect_to=self.address,
         )
         return EgressResponse(
@@ -152,18 +152,18 @@ class Egress:
             ServiceUnavailableError: the name cannot be resolved at the moment.
         """
         if scheme not in http.PORTS or not host:
-            raise RejectedRequestError(_NO_HTTPS)
-        found = self._resolve(host, port)
-        for ip in found:
+            raise RejectedRequestError(_NOT_HTTPS)
+        addresses = self._resolve(host, port)
+        for ip in addresses:
             if self._is_allowed(host, port, ip):
                 return ip
-        refusal = _refusal(scheme, host, port)
-        if refusal is not None:
-            raise RejectedRequestError(refusal)
-        for ip in found:
+        reason = _rejection(scheme, host, port)
+        if reason is not None:
+            raise RejectedRequestError(reason)
+        for ip in addresses:
             if is_public(ip):
                 return ip
-        raise RejectedRequestError(_not_public(host))
+        raise RejectedRequestError(_not_public_message(host))
 
     def rejection_reason(self, url: str) -> str | None:
         """Return the reason why a URL can never be called; None if permitted so far.
@@ -180,37 +180,39 @@ class Egress:
         if "@" in parts.netloc or "#" in url:
             return "It must not have a user, a password or a fragment"
         if parts.scheme not in http.PORTS or not host:
-            return _NO_HTTPS
-        ip = _literal(host)
+            return _NOT_HTTPS
+        ip = _parse_ip(host)
         if self._is_allowed(host, port, ip):
             return None
-        return _refusal(parts.scheme, host, port) or (None if ip is None or is_public(ip) else _not_public(host))
+        return _rejection(parts.scheme, host, port) or (
+            None if ip is None or is_public(ip) else _not_public_message(host)
+        )
 
     def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
         """Return whether the allowlist contains this address."""
-        if f"{host}:{port}" in self._places:
+        if f"{host}:{port}" in self._endpoints:
             return True
         return ip is not None and any(ip_address(ip) in network for network in self._networks)
 
 
-def _refusal(scheme: str, host: str, port: int) -> str | None:
+def _rejection(scheme: str, host: str, port: int) -> str | None:
     """Return the reason why an address outside the allowlist is not permitted."""
     if scheme != "https":
         return f"{host} may not be called: only https is"
     if port not in PORTS:
-        return f"{host} may not be called at port {port}: only {_listed(PORTS)} may"
+        return f"{host} may not be called at port {port}: only {_join_ports(PORTS)} may"
     return None
 
 
-def _not_public(host: str) -> str:
+def _not_public_message(host: str) -> str:
     return f"{host} may not be called: it leads to no public address"
 
 
-def _listed(ports: frozenset[int]) -> str:
+def _join_ports(ports: frozenset[int]) -> str:
     return " and ".join(map(str, sorted(ports)))
 
 
-def _literal(host: str) -> str | None:
+def _parse_ip(host: str) -> str | None:
     """Return the IP address that a host denotes in any notation; None for a name."""
     host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):

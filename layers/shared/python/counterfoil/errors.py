@@ -185,8 +185,8 @@ def code_of(error: BaseException) -> str | None:
     return error.code if isinstance(error, CounterfoilError) else None
 
 
-_OURS = ("counterfoil.", "functions.")
-_MOST_FRAMES = 40
+_OWN_PACKAGES = ("counterfoil.", "functions.")
+_MAX_FRAMES = 40
 """Frames of a traceback, counted from its innermost end."""
 
 
@@ -205,16 +205,16 @@ def own_frames(error: BaseException) -> str | None:
         if frames:
             lines = [*frames, type(cause).__name__, *(["", *lines] if lines else [])]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return "\n".join(lines[-_MOST_FRAMES:]) or None
+    return "\n".join(lines[-_MAX_FRAMES:]) or None
 
 
 def _frames(error: BaseException) -> list[str]:
-    found = []
+    frames = []
     for frame, line in walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(_OURS):
-            found.append(f"{module}:{line} in {frame.f_code.co_name}")
-    return found
+        if module.startswith(_OWN_PACKAGES):
+            frames.append(f"{module}:{line} in {frame.f_code.co_name}")
+    return frames
 
 
 def safe_message(error: BaseException, *, for_log: bool = False) -> str:
@@ -224,15 +224,15 @@ def safe_message(error: BaseException, *, for_log: bool = False) -> str:
     addresses are also omitted.
     """
     if isinstance(error, CounterfoilError):
-        said = (
+        message = (
             error.unquoted
             if isinstance(error, InvalidLlmResponseError | UnknownTenantError) and for_log
             else str(error)
         )
-        return said.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
-    place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        place = f" at {trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"Unexpected {type(error).__name__}{place}"
+        return message.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
+    location = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        location = f" at {traceback.tb_frame.f_globals.get('__name__', '?')}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return f"Unexpected {type(error).__name__}{location}"

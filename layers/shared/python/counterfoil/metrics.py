@@ -152,20 +152,20 @@ def emit(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) ->
     A list becomes an array, which CloudWatch needs for percentiles. Empty lists are skipped, and values beyond
     MAX_VALUES go to further lines. The function is thread-safe, because each line is one write.
     """
-    lists = {
-        metric: [float(value)] if isinstance(value, int | float) else [float(one) for one in value]
+    series = {
+        metric: [float(value)] if isinstance(value, int | float) else [float(item) for item in value]
         for metric, value in values.items()
     }
     # A new serializer, because Powertools adds the service to the dimensions of a shared one.
     serializer = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     if dimensions:
         serializer.dimension_sets.append({})
-    for start in range(0, max(map(len, lists.values()), default=0), MAX_VALUES):
-        part: dict[str, Any] = {
-            metric.value: {"Unit": metric.unit.value, "Value": numbers[start : start + MAX_VALUES]}
-            for metric, numbers in lists.items()
-            if numbers[start:]
+    for start in range(0, max(map(len, series.values()), default=0), MAX_VALUES):
+        chunk: dict[str, Any] = {
+            metric.value: {"Unit": metric.unit.value, "Value": points[start : start + MAX_VALUES]}
+            for metric, points in series.items()
+            if points[start:]
         }
-        line = serializer.serialize_metric_set(metrics=part, dimensions=dict(dimensions))
+        line = serializer.serialize_metric_set(metrics=chunk, dimensions=dict(dimensions))
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

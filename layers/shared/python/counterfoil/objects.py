@@ -47,22 +47,22 @@ def erase(
     s3 = aws.client("s3")
     erased = 0
 
-    def call(operation: Callable[..., Any], **wanted: Any) -> Page:
-        left = time_left()
-        if left < MIN_SECONDS_LEFT:
+    def call(operation: Callable[..., Any], **arguments: Any) -> Page:
+        remaining = time_left()
+        if remaining < MIN_SECONDS_LEFT:
             raise UnfinishedError(erased)
         with aws.translate_errors():
-            answer: Page = run_with_deadline(
-                min(CALL_TIMEOUT_SECONDS, left), partial(operation, Bucket=bucket, **wanted)
+            response: Page = run_with_deadline(
+                min(CALL_TIMEOUT_SECONDS, remaining), partial(operation, Bucket=bucket, **arguments)
             )
-        return answer
+        return response
 
-    def is_meant(one: Page) -> bool:
+    def is_selected(entry: Page) -> bool:
         return (
-            (key.endswith("/") or one["Key"] == key)
-            and (version is None or one["VersionId"] == version)
-            and one["VersionId"] not in kept
-            and (before is None or one["LastModified"] <= before)
+            (key.endswith("/") or entry["Key"] == key)
+            and (version is None or entry["VersionId"] == version)
+            and entry["VersionId"] not in kept
+            and (before is None or entry["LastModified"] <= before)
         )
 
     while uploads := [
@@ -75,20 +75,22 @@ def erase(
     after: dict[str, str] = {}
     while True:
         page = call(s3.list_object_versions, Prefix=key, **after)
-        versions = [one for name in ("Versions", "DeleteMarkers") for one in page.get(name, ()) if is_meant(one)]
+        versions = [
+            entry for name in ("Versions", "DeleteMarkers") for entry in page.get(name, ()) if is_selected(entry)
+        ]
         if not versions and not page.get("IsTruncated"):
             return erased
         if not versions:
-            after = _next(page, "KeyMarker", "VersionIdMarker")
+            after = _next_markers(page, "KeyMarker", "VersionIdMarker")
             continue
-        named = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in versions]
-        refused = call(s3.delete_objects, Delete={"Objects": named, "Quiet": True}).get("Errors", ())
-        if refused:
-            codes = ", ".join(sorted({failure.get("Code", "unknown") for failure in refused}))
-            raise ServiceUnavailableError(f"S3 did not erase {len(refused)} of {len(versions)} versions: {codes}")
+        identifiers = [{"Key": entry["Key"], "VersionId": entry["VersionId"]} for entry in versions]
+        failures = call(s3.delete_objects, Delete={"Objects": identifiers, "Quiet": True}).get("Errors", ())
+        if failures:
+            codes = ", ".join(sorted({failure.get("Code", "unknown") for failure in failures}))
+            raise ServiceUnavailableError(f"S3 did not erase {len(failures)} of {len(versions)} versions: {codes}")
         erased += len(versions)  # the same page is listed again, because a marker must not name an erased version
 
 
-def _next(page: Page, *markers: str) -> dict[str, str]:
+def _next_markers(page: Page, *markers: str) -> dict[str, str]:
     """Return the markers of the next page."""
     return {name: page[f"Next{name}"] for name in markers if page.get(f"Next{name}")}

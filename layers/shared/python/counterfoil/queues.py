@@ -80,53 +80,60 @@ class AlarmState:
 
 def queue_depths(urls: Mapping[str, Sequence[str]]) -> dict[str, Depth]:
     """Return the depth of each worker's queues, given by URL. A worker is missing if SQS does not answer."""
-    every = [(worker, url) for worker, of_worker in urls.items() for url in of_worker]
-    if not every:
+    worker_urls = [(worker, url) for worker, queue_urls in urls.items() for url in queue_urls]
+    if not worker_urls:
         return {}
     sqs = aws.client("sqs")
-    with ThreadPoolExecutor(min(CONCURRENT_REQUESTS, len(every))) as pool:
-        answers = list(pool.map(lambda one: _answer_in_time(lambda: _message_counts(sqs, one[1])), every))
-    found: dict[str, list[Sequence[int] | None]] = {worker: [] for worker in urls}
-    for (worker, _), answer in zip(every, answers, strict=True):
-        found[worker].append(answer)
-    return {worker: Depth(*map(sum, zip(*known, strict=True))) for worker, known in _complete(found)}
+    with ThreadPoolExecutor(min(CONCURRENT_REQUESTS, len(worker_urls))) as pool:
+        counts = list(
+            pool.map(lambda worker_url: _call_or_none(lambda: _message_counts(sqs, worker_url[1])), worker_urls)
+        )
+    counts_by_worker: dict[str, list[Sequence[int] | None]] = {worker: [] for worker in urls}
+    for (worker, _), count in zip(worker_urls, counts, strict=True):
+        counts_by_worker[worker].append(count)
+    return {
+        worker: Depth(*map(sum, zip(*available, strict=True)))
+        for worker, available in _complete_counts(counts_by_worker)
+    }
 
 
-def _complete(found: Mapping[str, list[Sequence[int] | None]]) -> Iterable[tuple[str, list[Sequence[int]]]]:
-    for worker, answers in found.items():
-        known = [answer for answer in answers if answer is not None]
-        if len(known) == len(answers) > 0:
-            yield worker, known
+def _complete_counts(
+    counts_by_worker: Mapping[str, list[Sequence[int] | None]],
+) -> Iterable[tuple[str, list[Sequence[int]]]]:
+    for worker, counts in counts_by_worker.items():
+        available = [count for count in counts if count is not None]
+        if len(available) == len(counts) > 0:
+            yield worker, available
 
 
 def _message_counts(client: Any, url: str) -> Sequence[int]:
-    answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=list(_ATTRIBUTES))
-    return [int(answer["Attributes"][name]) for name in _ATTRIBUTES]
+    response = client.get_queue_attributes(QueueUrl=url, AttributeNames=list(_ATTRIBUTES))
+    return [int(response["Attributes"][name]) for name in _ATTRIBUTES]
 
 
 def firing_alarms() -> list[AlarmState] | None:
     """Return the alarms in state ALARM by name; None if CloudWatch does not answer."""
 
-    def ask() -> list[AlarmState]:
+    def describe() -> list[AlarmState]:
         cloudwatch = aws.client("cloudwatch")
-        answer = cloudwatch.describe_alarms(AlarmNamePrefix=ALARM_PREFIX, StateValue="ALARM", MaxRecords=MAX_ALARMS)
+        response = cloudwatch.describe_alarms(AlarmNamePrefix=ALARM_PREFIX, StateValue="ALARM", MaxRecords=MAX_ALARMS)
         return [
             AlarmState(
-                str(one["AlarmName"]).removeprefix(ALARM_PREFIX),
-                one.get("StateUpdatedTimestamp"),
-                one.get("AlarmDescription"),
+                str(alarm["AlarmName"]).removeprefix(ALARM_PREFIX),
+                alarm.get("StateUpdatedTimestamp"),
+                alarm.get("AlarmDescription"),
             )
-            for one in answer["MetricAlarms"]
+            for alarm in response["MetricAlarms"]
         ]
 
-    found = _answer_in_time(ask)
-    return None if found is None else sorted(found, key=lambda alarm: alarm.name)
+    alarms = _call_or_none(describe)
+    return None if alarms is None else sorted(alarms, key=lambda alarm: alarm.name)
 
 
-def _answer_in_time(ask: Callable[[], T]) -> T | None:
+def _call_or_none(call: Callable[[], T]) -> T | None:
     try:
         with aws.translate_errors():
-            return run_with_deadline(REQUEST_TIMEOUT_SECONDS, ask)
+            return run_with_deadline(REQUEST_TIMEOUT_SECONDS, call)
     except CounterfoilError as error:
         logger.warning("AWS did not answer about queues", error=safe_message(error, for_log=True))
         return None
@@ -135,20 +142,20 @@ def _answer_in_time(ask: Callable[[], T]) -> T | None:
 DISPLAYED_MINUTES = timedelta(hours=1)
 RETENTION = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
-MAX_ENDS = 100_000
+MAX_FINISHED_ROWS = 100_000
 """Rows of `finished_work` that one run adds up."""
 _MINUTES = DISPLAYED_MINUTES // MINUTE
 
 # Work items of deleted tenants and unassigned ones count only in the total.
-_ADD_UP = """
-WITH taken AS (
+_ROLL_UP = """
+WITH finished AS (
     DELETE FROM finished_work WHERE ctid = ANY (ARRAY(SELECT ctid FROM finished_work LIMIT %(at_once)s))
     RETURNING worker, tenant_id, outcome, date_trunc('minute', ended_at) AS minute
 ), counted AS (
     SELECT tenant_id, worker, minute, count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded,
            count(*) FILTER (WHERE outcome = 'skipped') AS skipped, count(*) FILTER (WHERE outcome = 'failed') AS failed
-    FROM taken GROUP BY GROUPING SETS ((worker, minute), (tenant_id, worker, minute))
-    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = taken.tenant_id)
+    FROM finished GROUP BY GROUPING SETS ((worker, minute), (tenant_id, worker, minute))
+    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = finished.tenant_id)
 )
 INSERT INTO queue_minute_stats AS m (tenant_id, worker, minute, succeeded, skipped, failed)
 SELECT tenant_id, worker, minute, succeeded, skipped, failed FROM counted
@@ -158,7 +165,7 @@ SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded
 """
 
 # Work is due at the end of its delay, else from the creation of its message. LIMIT makes PostgreSQL probe the index.
-_WAITING = """
+_BACKLOG = """
 SELECT {worker} AS worker, t.tenant_id, count(*) AS pending,
        extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest_seconds
 FROM {table} t
@@ -170,21 +177,21 @@ LEFT JOIN LATERAL (
 WHERE t.{status} = 'pending' GROUP BY t.tenant_id
 """
 
-_RECORD = """
-WITH waiting AS ({waiting}), dying AS (
+_RECORD_BACKLOG = """
+WITH waiting AS ({waiting}), pending_dead_letters AS (
     SELECT g.worker, c.tenant_id, sum(c.delta) AS dead_letters FROM dead_letter_count c
     JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM c.tenant_id AND g.fingerprint = c.fingerprint
     WHERE c.status = 'pending' AND c.hour IS NULL GROUP BY g.worker, c.tenant_id HAVING sum(c.delta) > 0
-), seen AS (
+), combined AS (
     SELECT worker, tenant_id, pending, oldest_seconds, 0 AS dead_letters FROM waiting
-    UNION ALL SELECT worker, tenant_id, 0, NULL, dead_letters FROM dying
+    UNION ALL SELECT worker, tenant_id, 0, NULL, dead_letters FROM pending_dead_letters
     UNION ALL SELECT worker, NULL, 0, NULL, 0 FROM unnest(%(workers)s::text[]) AS w (worker)
 ), summed AS (
     SELECT tenant_id, worker, sum(pending) AS pending, max(oldest_seconds) AS oldest_seconds,
            sum(dead_letters) AS dead_letters
-    FROM seen WHERE worker = ANY(%(workers)s)
+    FROM combined WHERE worker = ANY(%(workers)s)
     GROUP BY GROUPING SETS ((worker), (tenant_id, worker))
-    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = seen.tenant_id)
+    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = combined.tenant_id)
 )
 INSERT INTO queue_minute_stats (tenant_id, worker, minute, pending, oldest_seconds, dead_letters, depth)
 SELECT s.tenant_id, s.worker, date_trunc('minute', %(now)s::timestamptz), s.pending, s.oldest_seconds, s.dead_letters,
@@ -241,9 +248,9 @@ class QueueHistory:
 
 def add_up_minutes(connection: Connection, now: datetime) -> int:
     """Add up ended work and delete old minutes, as counterfoil_maintenance. Returns the number of minutes."""
-    added = connection.execute(_ADD_UP, {"at_once": MAX_ENDS}).rowcount
+    count = connection.execute(_ROLL_UP, {"at_once": MAX_FINISHED_ROWS}).rowcount
     connection.execute(_DELETE_OLD, [now - RETENTION])
-    return added
+    return count
 
 
 def record_depths(connection: Connection, workers: Sequence[str], depths: Mapping[str, int], now: datetime) -> int:
@@ -254,7 +261,9 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
     kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return 0
-    statement = SQL(_RECORD).format(waiting=SQL(" UNION ALL ").join(_for_kind(_WAITING, kind) for kind in kinds))
+    statement = SQL(_RECORD_BACKLOG).format(
+        waiting=SQL(" UNION ALL ").join(_for_kind(_BACKLOG, kind) for kind in kinds)
+    )
     values = {
         "now": now,
         "workers": [kind.worker for kind in kinds],
@@ -267,8 +276,8 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
 def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
     """Return the minute of the last record within the hour, if any, in a transaction of the delivery role."""
     values = {"workers": list(workers), "from": first_minute(now)}
-    ((found,),) = connection.execute(_LAST_RECORDED, values).fetchall()
-    return found  # type: ignore[no-any-return]  # a timestamp
+    ((minute,),) = connection.execute(_LAST_RECORDED, values).fetchall()
+    return minute  # type: ignore[no-any-return]  # a timestamp
 
 
 def last_hour(
@@ -280,10 +289,10 @@ def last_hour(
     """
     values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
     rows = connection.execute(read_statement(tenant_id), values).fetchall()
-    of: dict[str, dict[datetime, tuple[int, ...]]] = {worker: {} for worker in workers}
-    for worker, minute, *numbers in rows:
-        of[worker][minute] = tuple(numbers)
-    return {worker: _history(minutes, first_minute(now), last) for worker, minutes in of.items()}
+    minutes_by_worker: dict[str, dict[datetime, tuple[int, ...]]] = {worker: {} for worker in workers}
+    for worker, minute, *counts in rows:
+        minutes_by_worker[worker][minute] = tuple(counts)
+    return {worker: _history(minutes, first_minute(now), last) for worker, minutes in minutes_by_worker.items()}
 
 
 def read_statement(tenant_id: UUID | None) -> Composed:
@@ -304,9 +313,9 @@ def first_minute(now: datetime) -> datetime:
     return now.replace(second=0, microsecond=0) - DISPLAYED_MINUTES
 
 
-def _history(minutes: Mapping[datetime, tuple[int, ...]], begins: datetime, last: datetime | None) -> QueueHistory:
+def _history(minutes: Mapping[datetime, tuple[int, ...]], first: datetime, last: datetime | None) -> QueueHistory:
     empty = (0, 0, 0, None, None, 0, None)
-    rows = [minutes.get(begins + MINUTE * number, empty) for number in range(_MINUTES)]
+    rows = [minutes.get(first + MINUTE * index, empty) for index in range(_MINUTES)]
     succeeded, skipped, failed, _, _, _, depth = (list(column) for column in zip(*rows, strict=True))
     series = MinuteSeries(succeeded, skipped, failed, depth)
     if last is None:
@@ -372,7 +381,7 @@ WHERE queue_pause.version = %(seen)s
 RETURNING {_PAUSE_COLUMNS}
 """  # noqa: S608  # names alone
 
-_MARK_IN_EFFECT = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND version = %s AND NOT is_applied"
+_MARK_APPLIED = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND version = %s AND NOT is_applied"
 
 
 def list_pauses(connection: Connection) -> dict[str, QueuePause]:
@@ -380,7 +389,7 @@ def list_pauses(connection: Connection) -> dict[str, QueuePause]:
     return {row[0]: QueuePause(*row) for row in connection.execute(_LIST_PAUSES.encode())}
 
 
-def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None:
+def request_pause(database: Database, request: PauseRequest) -> QueuePause | None:
     """Store a request with its audit entry. A request for the current state changes nothing.
 
     Returns the stored state; None if a queue that was never paused is resumed.
@@ -390,32 +399,32 @@ def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None
         DatabaseUnavailableError: the state is unknown.
     """
 
-    def once() -> QueuePause | None:
+    def run_once() -> QueuePause | None:
         with database.delivery() as connection:
-            row = connection.execute(_LOCK_PAUSE.encode(), [wanted.worker]).fetchone()
-            found = None if row is None else QueuePause(*row)
-            if wanted.is_paused == (found is not None and found.is_paused):
-                return found
-            if wanted.seen != (0 if found is None else found.version):
+            row = connection.execute(_LOCK_PAUSE.encode(), [request.worker]).fetchone()
+            current = None if row is None else QueuePause(*row)
+            if request.is_paused == (current is not None and current.is_paused):
+                return current
+            if request.seen != (0 if current is None else current.version):
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
-            put = connection.execute(_SAVE_PAUSE.encode(), vars(wanted)).fetchone()
-            if put is None:  # a concurrent request paused it first
+            saved_row = connection.execute(_SAVE_PAUSE.encode(), vars(request)).fetchone()
+            if saved_row is None:  # a concurrent request paused it first
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
-            now = QueuePause(*put)
+            saved = QueuePause(*saved_row)
             # A queue belongs to no tenant, so its entries are in the unassigned audit trail.
             operation = AuditRecord(
-                wanted.by,
-                "queue-paused" if wanted.is_paused else "queue-resumed",
-                [wanted.worker],
-                wanted.at,
-                note=wanted.reason,
-                version_before=wanted.seen,
-                version_after=now.version,
+                request.by,
+                "queue-paused" if request.is_paused else "queue-resumed",
+                [request.worker],
+                request.at,
+                note=request.reason,
+                version_before=request.seen,
+                version_after=saved.version,
             )
             audit.record(connection, None, operation)
-            return now
+            return saved
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(run_once)
 
 
 def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
@@ -424,7 +433,7 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
     Raises:
         DatabaseUnavailableError: the request is unknown.
     """
-    versions, are_so = set(), True
+    versions, all_applied = set(), True
     for mapping in mappings:
         with database.delivery() as connection:
             row = connection.execute(_LOCK_PAUSE.encode(), [worker]).fetchone()
@@ -432,11 +441,11 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
                 return True
             pause = QueuePause(*row)
             versions.add(pause.version)
-            are_so = _switch_mapping(worker, mapping, on=not pause.is_paused) and are_so
-    if not are_so or len(versions) != 1:  # the requester of a newer version applies that one
+            all_applied = _switch_mapping(worker, mapping, is_enabled=not pause.is_paused) and all_applied
+    if not all_applied or len(versions) != 1:  # the requester of a newer version applies that one
         return False
     with database.delivery() as connection:
-        connection.execute(_MARK_IN_EFFECT, [worker, *versions])
+        connection.execute(_MARK_APPLIED, [worker, *versions])
     return True
 
 
@@ -467,49 +476,49 @@ def reconcile_pauses(
         DatabaseUnavailableError: the requests are unknown.
     """
     with database.delivery() as connection:
-        known = list_pauses(connection)
-    found = []
-    for worker, pause in known.items():
-        of_worker = mappings.get(worker, ())
+        pauses = list_pauses(connection)
+    reconciled = []
+    for worker, pause in pauses.items():
+        worker_mappings = mappings.get(worker, ())
         if pause.is_applied and not pause.is_paused and pause.changed_at < now - LAMBDA_SETTLE_TIME:
             continue
-        if time_left() < MAPPING_TIMEOUT_SECONDS * len(of_worker):
+        if time_left() < MAPPING_TIMEOUT_SECONDS * len(worker_mappings):
             logger.warning("A queue was not reconciled: no time is left", worker=worker)
             continue
-        states = [_mapping_state(mapping) for mapping in of_worker]
-        is_wrong = ("Enabled" if pause.is_paused else "Disabled") in states
-        if is_wrong:
+        states = [_mapping_state(mapping) for mapping in worker_mappings]
+        differs = ("Enabled" if pause.is_paused else "Disabled") in states
+        if differs:
             logger.warning(
                 "The mappings of a queue do not follow the last request",
                 worker=worker,
                 paused=pause.is_paused,
                 mappings=states,
             )
-            found.append(worker)
-        if is_wrong or not pause.is_applied:
-            apply_pause(database, worker, of_worker)
-    return found
+            reconciled.append(worker)
+        if differs or not pause.is_applied:
+            apply_pause(database, worker, worker_mappings)
+    return reconciled
 
 
 def _mapping_state(mapping: UUID) -> str | None:
     """Return the state of a mapping from Lambda; None if Lambda does not answer."""
     try:
         with aws.translate_errors():
-            answer: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))
+            response: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))
     except CounterfoilError as error:
         logger.warning("A mapping could not be read", mapping=str(mapping), error=str(error))
         return None
-    return str(answer["State"])
+    return str(response["State"])
 
 
-def _switch_mapping(worker: str, mapping: UUID, *, on: bool) -> bool:
+def _switch_mapping(worker: str, mapping: UUID, *, is_enabled: bool) -> bool:
     """Enable or disable a mapping. Returns False if that failed or another change is in progress."""
     try:
         with aws.translate_errors():
-            aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=on)
+            aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=is_enabled)
     except CounterfoilError as error:
         cause = error.__cause__
         code = cause.response["Error"]["Code"] if isinstance(cause, ClientError) else None
-        logger.warning("A mapping could not be changed", worker=worker, on=on, code=code, error=str(error))
+        logger.warning("A mapping could not be changed", worker=worker, on=is_enabled, code=code, error=str(error))
         return False
     return True

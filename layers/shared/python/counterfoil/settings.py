@@ -24,7 +24,7 @@ def _from_json(value: Any) -> Any:
         raise ValueError("is not UTF-8") from None
 
 
-def _place(value: str) -> str:
+def _check_allowlist_entry(value: str) -> str:
     """Check a network such as `10.1.0.0/16`, or `host:port`."""
     if "/" in value:
         ip_network(value)  # raises ValueError with the reason
@@ -185,10 +185,12 @@ class Settings(BaseModel):
 
     webhooks_enabled: bool = False
     """Whether the network allows calls to webhooks."""
-    webhook_allowlist: Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)] = ()
+    webhook_allowlist: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_allowlist_entry)], ...], BeforeValidator(_from_json)
+    ] = ()
     """Private destinations that webhooks may call, also over http: networks or `host:port`."""
     http_request_allowlist: Annotated[
-        tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)
+        tuple[Annotated[str, AfterValidator(_check_allowlist_entry)], ...], BeforeValidator(_from_json)
     ] = ()
     """Private destinations of HTTP request tasks. Operators of every tenant can call them and read the responses."""
     uploads_bucket: str | None = None
@@ -243,7 +245,7 @@ class Settings(BaseModel):
     """Time before the queues of workers that need an unavailable service are paused."""
 
     @model_validator(mode="after")
-    def _a_lease_ends_first(self) -> "Settings":
+    def _check_lease_durations(self) -> "Settings":
         if self.lease_seconds >= self.min_visibility_seconds:
             raise ValueError("LEASE_SECONDS must be less than MIN_VISIBILITY_SECONDS, because a lease expires first")
         if self.heartbeat_interval_seconds >= self.lease_seconds:
@@ -257,10 +259,10 @@ class Settings(BaseModel):
         Raises:
             InvalidSettingsError: a variable is invalid. The message names it.
         """
-        given = {
+        values = {
             name: environment[name.upper()] for name in cls.model_fields if environment.get(name.upper(), "") != ""
         }
-        return validate(cls, given, _wrong)
+        return validate(cls, values, _invalid_setting)
 
     def require_worker(self) -> WorkerSettings:
         """Return the row of this function.
@@ -275,7 +277,7 @@ class Settings(BaseModel):
         return self.worker
 
 
-def _wrong(problem: ValidationProblem) -> InvalidSettingsError:
+def _invalid_setting(problem: ValidationProblem) -> InvalidSettingsError:
     name = f"{str(problem.place[0]).upper()} is wrong" if problem.place else "Settings contradict each other"
     return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 

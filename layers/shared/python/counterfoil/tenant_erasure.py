@@ -78,27 +78,27 @@ def find(connection: Connection, slug: str) -> TenantErasure | None:
     return None if row is None else TenantErasure(*row)
 
 
-_OPEN = """
+_DUE = """
 SELECT id, slug, slug_hash, next_table FROM tenant_erasure WHERE finished_at IS NULL AND due_at <= %s
 ORDER BY due_at, requested_at
 """
 _TABLES = "SELECT tenant_tables()"
-_ROWS = "SELECT erase_tenant_rows(%s, %s, %s)"
-_TENANT = "SELECT erase_tenant(%s)"
+_ERASE_ROWS = "SELECT erase_tenant_rows(%s, %s, %s)"
+_ERASE_TENANT = "SELECT erase_tenant(%s)"
 _QUEUE_LAST = "UPDATE tenant_erasure SET due_at = %s WHERE id = %s"
 _POSTPONE = f"UPDATE tenant_erasure SET {objects.POSTPONED} WHERE id = %(id)s"  # noqa: S608  # a constant
 _RESTART = "UPDATE tenant_erasure SET next_table = NULL WHERE id = %s"
-_COUNT = "UPDATE tenant_erasure SET object_count = object_count + %s WHERE id = %s"
+_ADD_OBJECT_COUNT = "UPDATE tenant_erasure SET object_count = object_count + %s WHERE id = %s"
 _CLEAR = """
 UPDATE tenant_erasure
-SET cleared_at = coalesce(cleared_at, %(now)s), due_at = %(again)s, failures = 0, next_table = NULL
+SET cleared_at = coalesce(cleared_at, %(now)s), due_at = %(due_at)s, failures = 0, next_table = NULL
 WHERE id = %(id)s
 """
 _FINISH = """
 UPDATE tenant_erasure SET finished_at = %(now)s, id = NULL, slug = NULL
 WHERE id = %(id)s AND cleared_at <= %(before)s RETURNING row_count, object_count
 """
-_FORGET = "DELETE FROM tenant_erasure WHERE finished_at < %s"
+_DELETE_EXPIRED = "DELETE FROM tenant_erasure WHERE finished_at < %s"
 
 
 def step(
@@ -118,24 +118,24 @@ def step(
         ServiceUnavailableError, RejectedRequestError, DatabaseUnavailableError, ConflictError: an erasure failed.
     """
     with maintenance_connection(database) as connection:
-        connection.execute(_FORGET, [clock() - SLUG_RETENTION])
-        found = connection.execute(_OPEN, [clock()]).fetchall()
+        connection.execute(_DELETE_EXPIRED, [clock() - SLUG_RETENTION])
+        tenants = connection.execute(_DUE, [clock()]).fetchall()
     finished = 0
-    failed: Exception | None = None
-    for tenant in found:
+    last_error: Exception | None = None
+    for tenant in tenants:
         if time_left() < STEP_SECONDS:
             break
         try:
             finished += _erase(database, bucket, clock, time_left, tenant, at_once)
         except Exception as error:  # noqa: BLE001  # the other tenants' erasures do not depend on it
-            failed = error
+            last_error = error
             logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=safe_message(error))
             with maintenance_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": tenant[0]})
                 if isinstance(error, RejectedStatementError):  # a late attempt wrote to a table that was finished
                     connection.execute(_RESTART, [tenant[0]])
-    if failed is not None:
-        raise failed
+    if last_error is not None:
+        raise last_error
     return finished
 
 
@@ -157,7 +157,7 @@ def _erase(
         return False
     now = clock()
     with maintenance_connection(database) as connection:
-        connection.execute(_CLEAR, {"now": now, "again": now + LONGEST_ATTEMPT, "id": id_})
+        connection.execute(_CLEAR, {"now": now, "due_at": now + LONGEST_ATTEMPT, "id": id_})
         row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - LONGEST_ATTEMPT}).fetchone()
         if row is None:
             return False
@@ -179,7 +179,7 @@ def _erase_rows(
             return False
         try:
             with maintenance_connection(database, seconds=STEP_SECONDS) as connection:
-                ((is_finished,),) = connection.execute(_ROWS, [id_, tables[0], at_once]).fetchall()
+                ((is_finished,),) = connection.execute(_ERASE_ROWS, [id_, tables[0], at_once]).fetchall()
         except DatabaseUnavailableError:
             at_once //= 10
             if at_once == 0 or time_left() < STEP_SECONDS:
@@ -189,11 +189,11 @@ def _erase_rows(
             return False
         if is_finished:
             del tables[0]
-    left = round(time_left(), 1)  # includes the cascade
-    if left < STEP_SECONDS:
+    remaining = round(time_left(), 1)  # includes the cascade
+    if remaining < STEP_SECONDS:
         return False
-    with maintenance_connection(database, seconds=left) as connection:
-        connection.execute(_TENANT, [id_])
+    with maintenance_connection(database, seconds=remaining) as connection:
+        connection.execute(_ERASE_TENANT, [id_])
     return True
 
 
@@ -203,13 +203,13 @@ def _erase_objects(database: Database, bucket: str, id_: UUID, slug: str, time_l
         try:
             erased = objects.erase(bucket, prefix.format(slug=slug, id=id_), time_left)
         except objects.UnfinishedError as error:
-            _count(database, id_, error.erased)
+            _add_object_count(database, id_, error.erased)
             return False
-        _count(database, id_, erased)
+        _add_object_count(database, id_, erased)
     return True
 
 
-def _count(database: Database, id_: UUID, erased: int) -> None:
+def _add_object_count(database: Database, id_: UUID, erased: int) -> None:
     if erased:
         with maintenance_connection(database) as connection:
-            connection.execute(_COUNT, [erased, id_])
+            connection.execute(_ADD_OBJECT_COUNT, [erased, id_])

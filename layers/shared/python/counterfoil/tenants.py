@@ -103,21 +103,21 @@ def add(
 
 def rename(connection: Connection, change: Change, name: str) -> None:
     """Change a tenant's full name. The slug never changes, because keys of uploads begin with it."""
-    renamed = connection.execute(
+    cursor = connection.execute(
         "UPDATE tenant SET name = %(name)s WHERE id = %(id)s AND name <> %(name)s",
         {"name": name, "id": change.tenant_id},
     )
-    if renamed.rowcount:
+    if cursor.rowcount:
         change.record(connection, "tenant renamed")
 
 
 def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -> None:
     """Disable or enable a tenant. A disabled tenant accepts no new work, but its data remains readable."""
-    changed = connection.execute(
+    cursor = connection.execute(
         "UPDATE tenant SET disabled_at = %(at)s WHERE id = %(id)s AND (disabled_at IS NULL) = %(disable)s",
         {"at": change.at if is_disabled else None, "id": change.tenant_id, "disable": is_disabled},
     )
-    if changed.rowcount:
+    if cursor.rowcount:
         change.record(connection, "tenant disabled" if is_disabled else "tenant enabled")
 
 
@@ -151,8 +151,8 @@ def change_admins(
         RejectedRequestError: one of `added` is not an address, or one of `removed` is not an admin's.
     """
     _remove(connection, change, _REMOVE_ADMIN, removed, "'{}' is not an admin of this tenant.")
-    new = _add(connection, change, _ADD_ADMIN, added)
-    _record(connection, change, "admins changed", new, removed)
+    new_emails = _add(connection, change, _ADD_ADMIN, added)
+    _record(connection, change, "admins changed", new_emails, removed)
     return admins(connection, change.tenant_id)
 
 
@@ -168,17 +168,17 @@ def change_addresses(
             not belong to this tenant.
     """
     _remove(connection, change, _REMOVE_ADDRESS, removed, "'{}' is not an address of this tenant.")
-    new = _add(connection, change, _ADD_ADDRESS, added)
-    known = addresses(connection, change.tenant_id)
+    new_addresses = _add(connection, change, _ADD_ADDRESS, added)
+    current = addresses(connection, change.tenant_id)
     for address in added:
         if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
             raise RejectedRequestError(
                 f"Mail to '{address}' would not be recognized: use an address like invoices@in.example.com."
             )
-        if address.lower() not in known:
+        if address.lower() not in current:
             raise RejectedRequestError(f"'{address}' belongs to another tenant: remove it there first.")
-    _record(connection, change, "mail addresses changed", new, removed)
-    return known
+    _record(connection, change, "mail addresses changed", new_addresses, removed)
+    return current
 
 
 def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
@@ -189,11 +189,11 @@ def _add(connection: Connection, change: Change, statement: LiteralString, added
 
 
 def _remove(
-    connection: Connection, change: Change, statement: LiteralString, removed: Sequence[str], absent: str
+    connection: Connection, change: Change, statement: LiteralString, removed: Sequence[str], message: str
 ) -> None:
     for address in removed:
         if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount == 0:
-            raise RejectedRequestError(absent.format(address))
+            raise RejectedRequestError(message.format(address))
 
 
 def _record(connection: Connection, change: Change, action: str, added: Sequence[str], removed: Sequence[str]) -> None:
@@ -201,7 +201,7 @@ def _record(connection: Connection, change: Change, action: str, added: Sequence
     if not added and not removed:
         return
     detail = {
-        name: [audit.hmac_digest(connection, change.tenant_id, address.lower().encode()).hex() for address in found]
-        for name, found in (("added", added), ("removed", removed))
+        name: [audit.hmac_digest(connection, change.tenant_id, address.lower().encode()).hex() for address in values]
+        for name, values in (("added", added), ("removed", removed))
     }
     change.record(connection, action, detail=detail)

@@ -20,20 +20,20 @@ DECEPTIVE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 
 
-def _written_out(value: object) -> object:
+def _require_date_text(value: object) -> object:
     if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
         return value
     raise ValueError("should be a date or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
 
 
-def _in_utc(found: datetime) -> datetime:
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+def _default_to_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 Moment = Annotated[
     datetime,
-    BeforeValidator(_written_out),
-    AfterValidator(_in_utc),
+    BeforeValidator(_require_date_text),
+    AfterValidator(_default_to_utc),
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
 ]
 """A time (RFC 3339), not a number. Without an offset it is in UTC; a date means its midnight."""
@@ -53,24 +53,24 @@ class ValidationProblem(NamedTuple):
     message: str
 
 
-def validate(form: type[M], value: Any, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
+def validate(form: type[M], value: Any, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
     """Return a validated value.
 
     Raises:
-        CounterfoilError: the result of `wrong` for the first problem.
+        CounterfoilError: the result of `to_error` for the first problem.
     """
-    return _checked(form.model_validate, value, wrong)
+    return _validate(form.model_validate, value, to_error)
 
 
-def validate_json(form: type[M], text: str, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
+def validate_json(form: type[M], text: str, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
     """Return a validated JSON text. Raises the same errors as `validate`."""
-    return _checked(form.model_validate_json, text, wrong)
+    return _validate(form.model_validate_json, text, to_error)
 
 
-def _checked(check: Callable[[Any], M], value: Any, wrong: Callable[[ValidationProblem], CounterfoilError]) -> M:
+def _validate(check: Callable[[Any], M], value: Any, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
     try:
         return check(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     # Raised outside the handler, because pydantic's error would keep the whole value as context.
-    raise wrong(ValidationProblem(first["loc"], first["type"], first["msg"]))
+    raise to_error(ValidationProblem(first["loc"], first["type"], first["msg"]))

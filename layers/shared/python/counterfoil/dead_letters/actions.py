@@ -22,8 +22,8 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.dead_letters.search import Status, transaction
-from counterfoil.delivery import dead_letter
-from counterfoil.delivery.dead_letter import ClosedStatus
+from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.dead_letter import audit as add_audit_entry
 from counterfoil.delivery.work import OutboxMessage, enqueue_raw_body, start_revision
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionConflictError
 from counterfoil.kinds import WORK_KINDS
@@ -89,7 +89,7 @@ class LockedDeadLetter:
     edited_payload: dict[str, Any] | None
 
 
-_LETTER = """
+_SELECT_DEAD_LETTER = """
 SELECT worker, work_id, revision, status, version, payload,
     CASE WHEN NOT edit_metadata ? 'settled' THEN edited_payload END
 FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
@@ -102,7 +102,7 @@ def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: 
     Raises:
         DeadLetterNotFoundError: the tenant has no dead letter with this id.
     """
-    statement = f"{_LETTER} FOR NO KEY UPDATE" if lock else _LETTER
+    statement = f"{_SELECT_DEAD_LETTER} FOR NO KEY UPDATE" if lock else _SELECT_DEAD_LETTER
     row = connection.execute(statement.encode(), [job_id, tenant_id]).fetchone()
     if row is None:
         raise DeadLetterNotFoundError("There is no such dead letter.")
@@ -117,12 +117,12 @@ def lock_for_change(
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError: it cannot be changed.
     """
-    letter = find(connection, tenant_id, request.job_id, lock=lock)
-    if request.version not in {None, letter.version}:
-        raise VersionConflictError(f"Someone else changed the dead letter: it is at version {letter.version}.")
-    if letter.status != "pending":
-        raise NotPendingError(f"The dead letter is already {letter.status}.")
-    return letter
+    dead_letter = find(connection, tenant_id, request.job_id, lock=lock)
+    if request.version not in {None, dead_letter.version}:
+        raise VersionConflictError(f"Someone else changed the dead letter: it is at version {dead_letter.version}.")
+    if dead_letter.status != "pending":
+        raise NotPendingError(f"The dead letter is already {dead_letter.status}.")
+    return dead_letter
 
 
 # -- retry ------------------------------------------------------------------------------------------------------------
@@ -140,23 +140,23 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: temporary, retry.
     """
 
-    def once() -> ChangeResult:
+    def run_once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
-            letter = lock_for_change(connection, tenant_id, request)
-        payload_s3_key = _store_edit(database, tenant_id, letter, bucket)
-        seen = replace(request, version=letter.version)
+            dead_letter = lock_for_change(connection, tenant_id, request)
+        payload_s3_key = _store_edited_payload(database, tenant_id, dead_letter, bucket)
+        expected = replace(request, version=dead_letter.version)
         try:
             with transaction(database, tenant_id) as connection:
-                done = enqueue_retry(connection, tenant_id, seen, letter, payload_s3_key=payload_s3_key)
-                revisions = {"revision": done.sends[0].message.revision}
-                audit.record(connection, tenant_id, seen.operation("retried", done.version, revisions))
-                return done
+                result = enqueue_retry(connection, tenant_id, expected, dead_letter, payload_s3_key=payload_s3_key)
+                revisions = {"revision": result.sends[0].message.revision}
+                audit.record(connection, tenant_id, expected.operation("retried", result.version, revisions))
+                return result
         except VersionConflictError as error:
             if request.version is not None:
                 raise
             raise ConflictError("The dead letter changed at the same time") from error
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(run_once)
 
 
 def store_large(database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None) -> str | None:
@@ -165,56 +165,60 @@ def store_large(database: Database, tenant_id: UUID | None, request: ChangeReque
     Raises the same errors as `retry`.
     """
     with transaction(database, tenant_id) as connection:
-        letter = lock_for_change(connection, tenant_id, request)
-    return _store_edit(database, tenant_id, letter, bucket)
+        dead_letter = lock_for_change(connection, tenant_id, request)
+    return _store_edited_payload(database, tenant_id, dead_letter, bucket)
 
 
-def _store_edit(database: Database, tenant_id: UUID | None, letter: LockedDeadLetter, bucket: str | None) -> str | None:
-    if letter.edited_payload is None or letter.work_id is None or tenant_id is None:
+def _store_edited_payload(
+    database: Database, tenant_id: UUID | None, dead_letter: LockedDeadLetter, bucket: str | None
+) -> str | None:
+    if dead_letter.edited_payload is None or dead_letter.work_id is None or tenant_id is None:
         return None
-    return tasks.store_large(database, tenant_id, letter.work_id, letter.edited_payload, bucket)
+    return tasks.store_large(database, tenant_id, dead_letter.work_id, dead_letter.edited_payload, bucket)
 
 
 def enqueue_retry(
     connection: Connection,
     tenant_id: UUID | None,
     request: ChangeRequest,
-    letter: LockedDeadLetter | None = None,
+    dead_letter: LockedDeadLetter | None = None,
     *,
     payload_s3_key: str | None = None,
     scheduled_at: datetime | None = None,
 ) -> ChangeResult:
     """Close a dead letter as retried, and start a new revision or resend its message.
 
-    Runs in the caller's transaction. The caller writes the audit entry. `letter` is the dead letter if the caller has
-    already read it. `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for
-    now. Raises the same errors as `retry`.
+    Runs in the caller's transaction. The caller writes the audit entry. Without `dead_letter`, it is read here.
+    `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now. Raises the
+    same errors as `retry`.
     """
-    if letter is None:
-        letter = lock_for_change(connection, tenant_id, request)
-    if letter.work_id is None:
-        body = _body(letter)
+    if dead_letter is None:
+        dead_letter = lock_for_change(connection, tenant_id, request)
+    if dead_letter.work_id is None:
+        body = _message_body(dead_letter)
         version = close(connection, tenant_id, request, "retried")
-        to = (letter.worker, tenant_id, request.job_id, version)
-        return ChangeResult(version, [enqueue_raw_body(connection, *to, body, request.now, scheduled_at=scheduled_at)])
-    work_id = letter.work_id
-    state, revision = _locked(connection, letter.worker, work_id)
-    letter = lock_for_change(connection, tenant_id, request, lock=True)
-    if (state, revision) != ("failed", letter.revision):
+        destination = (dead_letter.worker, tenant_id, request.job_id, version)
+        return ChangeResult(
+            version, [enqueue_raw_body(connection, *destination, body, request.now, scheduled_at=scheduled_at)]
+        )
+    work_id = dead_letter.work_id
+    state, revision = _lock_work_item(connection, dead_letter.worker, work_id)
+    dead_letter = lock_for_change(connection, tenant_id, request, lock=True)
+    if (state, revision) != ("failed", dead_letter.revision):
         raise NotRetryableError(not_failed_reason(state))
-    if letter.edited_payload is not None:
-        _check_form(connection, work_id, letter.edited_payload)
+    if dead_letter.edited_payload is not None:
+        _check_payload(connection, work_id, dead_letter.edited_payload)
     version = close(connection, tenant_id, request, "retried")
-    if letter.edited_payload is not None:
-        tasks.replace_payload(connection, work_id, letter.edited_payload, payload_s3_key)
+    if dead_letter.edited_payload is not None:
+        tasks.replace_payload(connection, work_id, dead_letter.edited_payload, payload_s3_key)
     return ChangeResult(
-        version, start_revision(connection, letter.worker, [work_id], request.now, scheduled_at=scheduled_at)
+        version, start_revision(connection, dead_letter.worker, [work_id], request.now, scheduled_at=scheduled_at)
     )
 
 
 DELETED_REASON = "gone"
 """State of a work item that no longer exists."""
-_IS_NOW = {
+_NOT_FAILED_REASONS = {
     DELETED_REASON: "Its work item no longer exists. Resolve or ignore the dead letter.",
     None: "The work item was canceled or skipped. Resolve or ignore the dead letter.",
     "pending": "The work item was restarted and is pending.",
@@ -225,32 +229,36 @@ _IS_NOW = {
 
 def not_failed_reason(state: str | None) -> str:
     """Return the user-facing reason why a work item in this state cannot be retried."""
-    return _IS_NOW.get(state, "The work item was restarted.")
+    return _NOT_FAILED_REASONS.get(state, "The work item was restarted.")
 
 
-_LOCK = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY UPDATE"
+_LOCK_WORK_ITEM = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY UPDATE"
 
 
-def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
+def _lock_work_item(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
     """Return state and revision of a work item, locked until the transaction ends."""
     kind = WORK_KINDS.get(worker)
-    row = None if kind is None else connection.execute(kind.sql(_LOCK), {"id": work_id}).fetchone()
+    row = None if kind is None else connection.execute(kind.sql(_LOCK_WORK_ITEM), {"id": work_id}).fetchone()
     return (DELETED_REASON, 0) if row is None else (row[0], row[1])
 
 
-def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
+def _check_payload(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
     """Validate the payload against the current schema of the task type."""
-    given = tasks.load_input(connection, task_id)
-    type_ = None if given is None else TYPES.get(given.task_type)
+    task_input = tasks.load_input(connection, task_id)
+    type_ = None if task_input is None else TYPES.get(task_input.task_type)
     if type_ is None:
         raise NotRetryableError("The task type no longer exists. Resolve or ignore the dead letter.")
     type_.read(payload)
 
 
-def _body(letter: LockedDeadLetter) -> str:
+def _message_body(dead_letter: LockedDeadLetter) -> str:
     """Return the dead letter's message for a queue."""
-    body = letter.payload.get("body")
-    if letter.worker not in WORK_KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
+    body = dead_letter.payload.get("body")
+    if (
+        dead_letter.worker not in WORK_KINDS
+        or not isinstance(body, str)
+        or dead_letter.payload.get("encoding") != "text"
+    ):
         raise NotRetryableError("The message cannot be sent to SQS. Resolve or ignore the dead letter.")
     return body
 
@@ -277,13 +285,13 @@ def ignore(database: Database, tenant_id: UUID | None, request: ChangeRequest) -
 def _close(
     database: Database, tenant_id: UUID | None, request: ChangeRequest, status: Literal["resolved", "ignored"]
 ) -> ChangeResult:
-    def once() -> ChangeResult:
+    def run_once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
             version = close(connection, tenant_id, request, status)
             audit.record(connection, tenant_id, request.operation(status, version, {}))
             return ChangeResult(version)
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(run_once)
 
 
 def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest, status: ClosedStatus) -> int:
@@ -293,16 +301,14 @@ def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest
 
     Writes no audit entry. Raises the same errors as `resolve`.
     """
-    _check_note(request.note, is_needed=status != "retried")
+    _check_note(request.note, is_required=status != "retried")
     lock_for_change(connection, tenant_id, request, lock=True)
-    settled = dead_letter.settle(
-        connection, [request.job_id], status, request.now, actor=request.actor, note=request.note
-    )
-    return settled[request.job_id]
+    versions = settle(connection, [request.job_id], status, request.now, actor=request.actor, note=request.note)
+    return versions[request.job_id]
 
 
-def _check_note(note: str | None, *, is_needed: bool) -> None:
-    if note is None and not is_needed:
+def _check_note(note: str | None, *, is_required: bool) -> None:
+    if note is None and not is_required:
         return
     if note is None or not note.strip():
         raise RejectedRequestError("A note is required: give a reason.")
@@ -367,40 +373,40 @@ def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: s
         ServiceUnavailableError, DatabaseUnavailableError: temporary, retry.
     """
     with database.tenant(tenant_id) as connection:
-        letter = find(connection, tenant_id, job_id)
-        given = _given(connection, letter)
-        history = _history(connection, job_id)
-    return _editable(letter, given, history, bucket)
+        dead_letter = find(connection, tenant_id, job_id)
+        task_input = _load_task_input(connection, dead_letter)
+        edits = _load_edits(connection, job_id)
+    return _to_editable(dead_letter, task_input, edits, bucket)
 
 
-def _editable(
-    letter: LockedDeadLetter, given: TaskInput | None, history: Sequence[JsonValue], bucket: str | None
+def _to_editable(
+    dead_letter: LockedDeadLetter, task_input: TaskInput | None, edits: Sequence[JsonValue], bucket: str | None
 ) -> EditablePayload:
-    type_ = None if given is None else TYPES.get(given.task_type)
-    if given is None or type_ is None:
+    type_ = None if task_input is None else TYPES.get(task_input.task_type)
+    if task_input is None or type_ is None:
         raise PayloadNotEditableError("The dead letter is not for a task. Only payloads of tasks can be edited.")
     if type_.private or type_.on_accept is not None:
         raise PayloadNotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
-    original, edited = _payload(given, bucket), letter.edited_payload
+    original, edited = _load_payload(task_input, bucket), dead_letter.edited_payload
     if edited is not None and not changed_fields(original, edited):
         edited = None  # the edit was undone
-    return EditablePayload(type_, original, edited, letter.version, [_made(one) for one in history])
+    return EditablePayload(type_, original, edited, dead_letter.version, [_to_edit(edit) for edit in edits])
 
 
-_HISTORY = "SELECT edit_metadata FROM dead_letter WHERE job_id = %s AND edit_metadata IS NOT NULL"
+_SELECT_EDITS = "SELECT edit_metadata FROM dead_letter WHERE job_id = %s AND edit_metadata IS NOT NULL"
 
 
-def _history(connection: Connection, job_id: UUID) -> list[JsonValue]:
+def _load_edits(connection: Connection, job_id: UUID) -> list[JsonValue]:
     """Return the stored edits of a dead letter, newest first. Each can be as large as a payload."""
-    row = connection.execute(_HISTORY, [job_id]).fetchone()
+    row = connection.execute(_SELECT_EDITS, [job_id]).fetchone()
     if row is None:
         return []
     latest = {name: value for name, value in row[0].items() if name not in {"earlier", "settled"}}
     return [latest, *row[0].get("earlier", ())]
 
 
-def _made(one: Any) -> PayloadEdit:
-    return PayloadEdit(**{**one, "at": datetime.fromisoformat(one["at"])})
+def _to_edit(stored: Any) -> PayloadEdit:
+    return PayloadEdit(**{**stored, "at": datetime.fromisoformat(stored["at"])})
 
 
 def edit_payload(
@@ -420,87 +426,87 @@ def edit_payload(
         PayloadNotEditableError: see `show_payload`.
     """
     with database.tenant(tenant_id) as connection:
-        letter = lock_for_change(connection, tenant_id, request)
-        given = _given(connection, letter)
-        history = _history(connection, request.job_id)
-    found = _editable(letter, given, history, bucket)
+        dead_letter = lock_for_change(connection, tenant_id, request)
+        task_input = _load_task_input(connection, dead_letter)
+        edits = _load_edits(connection, request.job_id)
+    editable = _to_editable(dead_letter, task_input, edits, bucket)
     payloads.validate_size(payload)
-    form = found.type.read(payload)
-    if found.type.check is not None:
-        found.type.check(form, settings)
-    fields = changed_fields(found.original, payload)
-    if not fields and found.edited is None:
+    form = editable.type.read(payload)
+    if editable.type.check is not None:
+        editable.type.check(form, settings)
+    fields = changed_fields(editable.original, payload)
+    if not fields and editable.edited is None:
         raise RejectedRequestError("The payload has no changes.")
-    kept: dict[str, JsonValue] = {
+    edit: dict[str, JsonValue] = {
         "by": request.actor,
         "at": request.now.isoformat(),
         "note": request.note,
-        "before": {name: found.original[name] for name in fields if name in found.original},
+        "before": {name: editable.original[name] for name in fields if name in editable.original},
         "after": {name: payload[name] for name in fields if name in payload},
-        "earlier": history[: MAX_EDITS - 1],
+        "earlier": edits[: MAX_EDITS - 1],
     }
 
-    def once() -> ChangeResult:
+    def run_once() -> ChangeResult:
         with database.tenant(tenant_id) as connection:
-            version = _store_payload_edit(connection, tenant_id, request, payload, kept)
-            hashed = partial(_hashed, partial(audit.hmac_digest, connection, tenant_id), found, payload)
-            detail = {"changes": [hashed(name) for name in fields]}
+            version = _save_edit(connection, tenant_id, request, payload, edit)
+            hash_field = partial(_hash_field, partial(audit.hmac_digest, connection, tenant_id), editable, payload)
+            detail = {"changes": [hash_field(name) for name in fields]}
             audit.record(connection, tenant_id, request.operation("edited", version, detail))
             return ChangeResult(version)
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(run_once)
 
 
-_STORE_EDIT = """
+_SAVE_EDIT = """
 UPDATE dead_letter SET edited_payload = %(payload)s, edit_metadata = %(edit)s, version = version + 1
 WHERE job_id = %(job_id)s AND version = %(version)s AND status = 'pending' AND purged_at IS NULL
 RETURNING version
 """
 
 
-def _store_payload_edit(
-    connection: Connection, tenant_id: UUID, request: ChangeRequest, payload: Payload, edit_: Mapping[str, JsonValue]
+def _save_edit(
+    connection: Connection, tenant_id: UUID, request: ChangeRequest, payload: Payload, edit: Mapping[str, JsonValue]
 ) -> int:
     values = {
         "job_id": request.job_id,
         "version": request.version,
         "payload": Jsonb(payload),
-        "edit": Jsonb(edit_),
+        "edit": Jsonb(edit),
     }
-    row = connection.execute(_STORE_EDIT, values).fetchone()
+    row = connection.execute(_SAVE_EDIT, values).fetchone()
     if row is None:
         lock_for_change(connection, tenant_id, request)
         raise VersionConflictError("The dead letter has changed since it was read.")
-    dead_letter.audit(connection, request.job_id, tenant_id, "edited", request.actor, {"version": row[0]}, request.now)
+    add_audit_entry(connection, request.job_id, tenant_id, "edited", request.actor, {"version": row[0]}, request.now)
     return int(row[0])
 
 
-def _hashed(
-    keyed: Callable[[bytes], bytes], found: EditablePayload, after: Payload, name: str
+def _hash_field(
+    hmac: Callable[[bytes], bytes], editable: EditablePayload, after: Payload, name: str
 ) -> dict[str, str | None]:
     """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
 
-    def of(value: JsonValue) -> str:
-        return keyed(payloads.canonical(value)).hex()
+    def digest(value: JsonValue) -> str:
+        return hmac(payloads.canonical(value)).hex()
 
-    before = found.original
+    before = editable.original
     return {
-        "path": f"/{name}" if name in found.type.payload.model_fields else f"hmac:{of(name)}",
-        "before_hash": of(before[name]) if name in before else None,
-        "after_hash": of(after[name]) if name in after else None,
+        "path": f"/{name}" if name in editable.type.payload.model_fields else f"hmac:{digest(name)}",
+        "before_hash": digest(before[name]) if name in before else None,
+        "after_hash": digest(after[name]) if name in after else None,
     }
 
 
-def _given(connection: Connection, letter: LockedDeadLetter) -> TaskInput | None:
-    if letter.worker != tasks.WORKER or letter.work_id is None:
+def _load_task_input(connection: Connection, dead_letter: LockedDeadLetter) -> TaskInput | None:
+    if dead_letter.worker != tasks.WORKER or dead_letter.work_id is None:
         return None
-    return tasks.load_input(connection, letter.work_id)
+    return tasks.load_input(connection, dead_letter.work_id)
 
 
-def _payload(given: TaskInput, bucket: str | None) -> Payload:
-    if given.payload is not None:
-        return given.payload
+def _load_payload(task_input: TaskInput, bucket: str | None) -> Payload:
+    if task_input.payload is not None:
+        return task_input.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
-    assert given.payload_s3_key is not None  # the row has one of the two
-    return payloads.read(bucket, given.payload_s3_key)
+    assert task_input.payload_s3_key is not None  # the row has one of the two
+    return payloads.read(bucket, task_input.payload_s3_key)

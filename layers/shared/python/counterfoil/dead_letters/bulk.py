@@ -47,7 +47,7 @@ from counterfoil.operations.engine import ACTOR, Applied, CanaryStatus, Definiti
 from counterfoil.operations.store import NewOperation, Operation, OperationItem, Result
 from counterfoil.tasks.task_type import InvalidPayloadError
 
-_BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
+_CLOSED_STATUSES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 MAX_NAMED_IDS = 1_000
 """Dead letters that a caller may list."""
 COUNT_LIMIT = 10_000
@@ -71,13 +71,13 @@ def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids:
     operation = store.insert(connection, tenant_id, new)
     if new.filter is None:
         values = {"operation": operation.id, "tenant": tenant_id, "ids": list(dict.fromkeys(job_ids)), "selected": 0}
-        number = connection.execute(_NAME, values).rowcount
-        operation = store.add_selected(connection, operation, number, None, is_all=True)
-        meant: dict[str, Any] = {"dead_letters": operation.selected}
+        count = connection.execute(_INSERT_LISTED, values).rowcount
+        operation = store.add_selected(connection, operation, count, None, is_all=True)
+        scope: dict[str, Any] = {"dead_letters": operation.selected}
     else:
         operation = _select(connection, operation)
-        meant = {"filter_hash": audit.hmac_digest(connection, tenant_id, DeadLetterFilter(**new.filter).hash).hex()}
-    detail = {"rate": new.rate, "canary": new.canary, **meant}
+        scope = {"filter_hash": audit.hmac_digest(connection, tenant_id, DeadLetterFilter(**new.filter).hash).hex()}
+    detail = {"rate": new.rate, "canary": new.canary, **scope}
     store.record(connection, operation, "request", new.requested_by, new.requested_at, detail)
     return operation
 
@@ -95,32 +95,32 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
 
 # -- selection --------------------------------------------------------------------------------------------------------
 
-_INSERT = """
+_INSERT_ITEMS = """
 INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
 SELECT %(operation)s, %(selected)s + row_number() OVER (ORDER BY dlq_timestamp DESC, job_id DESC), %(tenant)s, job_id
-FROM few
+FROM next_items
 """
-_MORE = f"""
-WITH few AS MATERIALIZED (
+_INSERT_NEXT = f"""
+WITH next_items AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
     WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL {{conditions}}
     ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
-), made AS ({_INSERT})
-SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM few
+), inserted AS ({_INSERT_ITEMS})
+SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM next_items
 """  # noqa: S608  # the statement above
 # Dead letters that were pending at the request and closed before they were selected. retain_until excludes dead letters
 # that were purged and restored, because they were closed earlier.
-_SETTLED_MEANWHILE = f"""
-WITH few AS MATERIALIZED (
+_INSERT_CLOSED = f"""
+WITH next_items AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
     WHERE d.status <> 'pending' AND d.resolved_at >= %(requested_at)s AND d.tenant_id = %(tenant)s
       AND d.purged_at IS NULL AND d.retain_until IS NULL {{conditions}}
       AND NOT EXISTS (
           SELECT FROM operation_item i WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id)
-), made AS ({_INSERT})
-SELECT count(*) FROM few
+), inserted AS ({_INSERT_ITEMS})
+SELECT count(*) FROM next_items
 """  # noqa: S608
-_NAME = """
+_INSERT_LISTED = """
 INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
 SELECT %(operation)s, %(selected)s + number, %(tenant)s, id
 FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
@@ -129,24 +129,24 @@ FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
 
 def _select(connection: Connection, operation: Operation) -> Operation:
     """Select the next dead letters of an operation, whose row is locked. It runs once all are selected."""
-    wanted = DeadLetterFilter(**operation.filter or {}).pending.before(operation.requested_at)
-    at, last = operation.cursor_at, operation.cursor_id
-    after = None if at is None or last is None else PageCursor(at, last)
+    filter_ = DeadLetterFilter(**operation.filter or {}).pending.before(operation.requested_at)
+    cursor_at, cursor_id = operation.cursor_at, operation.cursor_id
+    after = None if cursor_at is None or cursor_id is None else PageCursor(cursor_at, cursor_id)
     values = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
-    if wanted.text is not None:
-        found = search.page(connection, operation.tenant_id, wanted, limit=SEARCH_BATCH_SIZE, after=after)
-        connection.execute(_NAME, values | {"ids": [entry.job_id for entry in found.entries]})
+    if filter_.text is not None:
+        page = search.page(connection, operation.tenant_id, filter_, limit=SEARCH_BATCH_SIZE, after=after)
+        connection.execute(_INSERT_LISTED, values | {"ids": [entry.job_id for entry in page.entries]})
         return store.add_selected(
-            connection, operation, len(found.entries), found.next_cursor, is_all=found.next_cursor is None
+            connection, operation, len(page.entries), page.next_cursor, is_all=page.next_cursor is None
         )
-    values |= filter_values(operation.tenant_id, wanted, after) | {"limit": BATCH_SIZE}
-    ((number, at, last),) = connection.execute(with_conditions(_MORE, values), values).fetchall()
-    cursor = None if at is None else (at, last)
-    if number == BATCH_SIZE:
-        return store.add_selected(connection, operation, number, cursor, is_all=False)
-    values |= {"selected": operation.selected + number, "after_at": None, "requested_at": operation.requested_at}
-    ((settled,),) = connection.execute(with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
-    return store.add_selected(connection, operation, number + settled, cursor, is_all=True)
+    values |= filter_values(operation.tenant_id, filter_, after) | {"limit": BATCH_SIZE}
+    ((count, cursor_at, cursor_id),) = connection.execute(with_conditions(_INSERT_NEXT, values), values).fetchall()
+    cursor = None if cursor_at is None else (cursor_at, cursor_id)
+    if count == BATCH_SIZE:
+        return store.add_selected(connection, operation, count, cursor, is_all=False)
+    values |= {"selected": operation.selected + count, "after_at": None, "requested_at": operation.requested_at}
+    ((closed,),) = connection.execute(with_conditions(_INSERT_CLOSED, values), values).fetchall()
+    return store.add_selected(connection, operation, count + closed, cursor, is_all=True)
 
 
 # -- preview ----------------------------------------------------------------------------------------------------------
@@ -168,28 +168,28 @@ def preview(
 ) -> BulkPreview:
     """Estimate an operation on `selection` or on `job_ids`. Nothing is stored."""
     if selection is None:
-        found = search.of_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
-        return BulkPreview(len(found), True, found[:SAMPLE_SIZE])
-    wanted = selection.pending.before(now)
+        entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
+        return BulkPreview(len(entries), True, entries[:SAMPLE_SIZE])
+    filter_ = selection.pending.before(now)
     if selection.text is None:
-        newest = search.page(connection, tenant_id, wanted, limit=SAMPLE_SIZE)
-        return BulkPreview(search.count(connection, tenant_id, wanted), True, newest.entries)
-    number, sample, after = 0, list[DeadLetterEntry](), None
-    while number < COUNT_LIMIT:
-        part = search.page(connection, tenant_id, wanted, limit=SEARCH_BATCH_SIZE, after=after)
-        number += len(part.entries)
-        sample += part.entries[: SAMPLE_SIZE - len(sample)]
-        after = part.next_cursor
+        newest = search.page(connection, tenant_id, filter_, limit=SAMPLE_SIZE)
+        return BulkPreview(search.count(connection, tenant_id, filter_), True, newest.entries)
+    count, sample, after = 0, list[DeadLetterEntry](), None
+    while count < COUNT_LIMIT:
+        page = search.page(connection, tenant_id, filter_, limit=SEARCH_BATCH_SIZE, after=after)
+        count += len(page.entries)
+        sample += page.entries[: SAMPLE_SIZE - len(sample)]
+        after = page.next_cursor
         if after is None:
-            return BulkPreview(number, True, sample)
-    return BulkPreview(number, False, sample)
+            return BulkPreview(count, True, sample)
+    return BulkPreview(count, False, sample)
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Letter:
+class _DeadLetter:
     """Dead letter of an operation, without status if it no longer exists."""
 
     number: int
@@ -199,7 +199,7 @@ class _Letter:
     revision: int | None = None
     status: Status | None = None
     version: int = 0
-    died_at: datetime | None = None
+    failed_at: datetime | None = None
     is_edited: bool = False
 
     def item(self, result: Result, reason: str | None = None) -> OperationItem:
@@ -209,7 +209,7 @@ class _Letter:
         )
 
 
-Stored = Mapping[tuple[UUID, int], str | PermanentError | None]
+StoredPayloads = Mapping[tuple[UUID, int], str | PermanentError | None]
 """S3 keys of edited payloads by dead letter and version, or the error if a payload cannot be stored."""
 
 
@@ -229,9 +229,9 @@ class BulkSteps(Definition):
         now: datetime,
         at_once: int,
         _time_left: TimeLeft,
-    ) -> Stored:
+    ) -> StoredPayloads:
         """Store the large edited payloads of the next items."""
-        return _stored(database, operation_id, tenant_id, now, self.bucket, at_once)
+        return _store_payloads(database, operation_id, tenant_id, now, self.bucket, at_once)
 
     def select(self, connection: Connection, operation: Operation) -> None:
         """Select the next dead letters."""
@@ -239,38 +239,42 @@ class BulkSteps(Definition):
 
     def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
         """Return the status of a canary."""
-        return _watch(connection, operation, now)
+        return _canary_status(connection, operation, now)
 
     def apply(
-        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Stored
+        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: StoredPayloads
     ) -> Applied:
         """Process the next items."""
         is_retry = operation.action == "retry"
-        rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.processed, limit))
-        dead_letters, results = _not_refused(operation, [_Letter(*row) for row in rows])
-        dead_letters, refused = (_lock_with_work if is_retry else _lock)(connection, operation, dead_letters)
-        results += refused
+        rows = connection.execute(_NEXT_ITEMS.encode(), _item_range(operation.id, operation.processed, limit))
+        dead_letters, results = _filter_processable(operation, [_DeadLetter(*row) for row in rows])
+        dead_letters, skipped = (_lock_with_work_items if is_retry else _lock)(connection, operation, dead_letters)
+        results += skipped
         sends: list[OutboxMessage] = []
-        begun = 0
-        plain: list[_Letter] = []
+        started = 0
+        batch: list[_DeadLetter] = []
         for dead_letter in dead_letters:
             if is_retry and (dead_letter.is_edited or dead_letter.work_id is None):
-                item, owed = _retry_alone(connection, operation, dead_letter, turns, begun, prepared)
+                item, messages = _retry_single(connection, operation, dead_letter, turns, started, prepared)
                 results.append(item)
-                begun += item.result == "succeeded"
-                sends += owed
+                started += item.result == "succeeded"
+                sends += messages
             else:
-                plain.append(dead_letter)
-        if plain:
+                batch.append(dead_letter)
+        if batch:
             detail = {"operation": str(operation.id)}
-            becomes, by, note = _BECOMES[operation.action], operation.requested_by, operation.note
-            ids = [dead_letter.job_id for dead_letter in plain]
-            versions = settle(connection, ids, becomes, turns.now, actor=by, note=note, detail=detail)
-            works = [(one.worker, one.work_id) for one in plain if is_retry and one.worker and one.work_id]
-            owed = turns.begin(connection, works, begun)
-            revisions = {send.message.work_id: send.message.revision for send in owed}
-            sends += owed
-            for dead_letter in plain:
+            status, actor, note = _CLOSED_STATUSES[operation.action], operation.requested_by, operation.note
+            ids = [dead_letter.job_id for dead_letter in batch]
+            versions = settle(connection, ids, status, turns.now, actor=actor, note=note, detail=detail)
+            work_items = [
+                (dead_letter.worker, dead_letter.work_id)
+                for dead_letter in batch
+                if is_retry and dead_letter.worker and dead_letter.work_id
+            ]
+            messages = turns.begin(connection, work_items, started)
+            revisions = {send.message.work_id: send.message.revision for send in messages}
+            sends += messages
+            for dead_letter in batch:
                 revision = None if dead_letter.work_id is None else revisions.get(dead_letter.work_id)
                 results.append(
                     replace(dead_letter.item("succeeded"), version=versions[dead_letter.job_id], revision=revision)
@@ -282,18 +286,18 @@ class BulkSteps(Definition):
         """Close the group, if the operation covered all of it."""
         group = (operation.filter or {}).get("fingerprint")
         if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
-            settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
-            connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
+            values = {"as": _CLOSED_STATUSES[operation.action], "at": operation.requested_at}
+            connection.execute(_CLOSE_GROUP, values | {"tenant": operation.tenant_id, "fingerprint": group})
 
 
-_SETTLE_GROUP = """
+_CLOSE_GROUP = """
 UPDATE dead_letter_group SET closed_as = %(as)s, closed_at = %(at)s
 WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
 
 
 _IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'settled', false)"
-_LETTERS = f"""
+_NEXT_ITEMS = f"""
 SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
        {_IS_EDITED}
 FROM operation_item i
@@ -303,7 +307,7 @@ ORDER BY i.number
 """  # noqa: S608  # the expression above
 
 
-def _behind(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
+def _item_range(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
     """Return the number range of the next items.
 
     It is computed here because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
@@ -311,97 +315,104 @@ def _behind(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
     return {"id": operation_id, "after": processed, "last": processed + limit}
 
 
-def _not_refused(operation: Operation, dead_letters: Iterable[_Letter]) -> tuple[list[_Letter], list[OperationItem]]:
+def _filter_processable(
+    operation: Operation, dead_letters: Iterable[_DeadLetter]
+) -> tuple[list[_DeadLetter], list[OperationItem]]:
     """Return the dead letters that may be processed, and results for the others. Pure."""
-    good: list[_Letter] = []
+    processable: list[_DeadLetter] = []
     skipped: list[OperationItem] = []
     for dead_letter in dead_letters:
-        if dead_letter.status is None or dead_letter.died_at is None:
+        if dead_letter.status is None or dead_letter.failed_at is None:
             skipped.append(dead_letter.item("skipped", "There is no such dead letter."))
-        elif dead_letter.died_at >= operation.requested_at:
+        elif dead_letter.failed_at >= operation.requested_at:
             skipped.append(dead_letter.item("skipped", "It failed after the request."))
         elif dead_letter.status != "pending":
             skipped.append(dead_letter.item("skipped", f"It is already {dead_letter.status}."))
         else:
-            good.append(dead_letter)
-    return good, skipped
+            processable.append(dead_letter)
+    return processable, skipped
 
 
-_LOCK_WORKS = "SELECT id, {status}, {revision} FROM {table} WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
-_LOCK_LETTERS = f"""
+_LOCK_WORK_ITEMS = "SELECT id, {status}, {revision} FROM {table} WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_DEAD_LETTERS = f"""
 SELECT job_id, status, version, dlq_timestamp, revision, {_IS_EDITED}
 FROM dead_letter d WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND purged_at IS NULL
 ORDER BY job_id FOR NO KEY UPDATE
 """  # noqa: S608
 
 
-def _lock_with_work(
-    connection: Connection, operation: Operation, dead_letters: Sequence[_Letter]
-) -> tuple[list[_Letter], list[OperationItem]]:
+def _lock_with_work_items(
+    connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
+) -> tuple[list[_DeadLetter], list[OperationItem]]:
     """Lock the work items and then their dead letters, in the order of delivery.
 
     Returns the dead letters whose work item is failed, and results for the others. Dead letters without a work item
-    are also returned, because `_retry_alone` checks them.
+    are also returned, because `_retry_single` checks them.
     """
-    works: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
-    named: dict[str, list[UUID]] = defaultdict(list)
+    work_items: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
+    ids_by_worker: dict[str, list[UUID]] = defaultdict(list)
     for dead_letter in dead_letters:
         if dead_letter.work_id is not None and dead_letter.worker in WORK_KINDS:
-            named[dead_letter.worker].append(dead_letter.work_id)
-    for worker in sorted(named):
-        locked = connection.execute(WORK_KINDS[worker].sql(_LOCK_WORKS), {"ids": named[worker]})
-        works |= {(worker, id_): (status, revision) for id_, status, revision in locked}
-    good, refused = _lock(connection, operation, dead_letters)
-    failed: list[_Letter] = []
-    for dead_letter in good:
-        status, revision = works.get((dead_letter.worker, dead_letter.work_id), (actions.DELETED_REASON, 0))
+            ids_by_worker[dead_letter.worker].append(dead_letter.work_id)
+    for worker in sorted(ids_by_worker):
+        rows = connection.execute(WORK_KINDS[worker].sql(_LOCK_WORK_ITEMS), {"ids": ids_by_worker[worker]})
+        work_items |= {(worker, id_): (status, revision) for id_, status, revision in rows}
+    pending, results = _lock(connection, operation, dead_letters)
+    failed: list[_DeadLetter] = []
+    for dead_letter in pending:
+        status, revision = work_items.get((dead_letter.worker, dead_letter.work_id), (actions.DELETED_REASON, 0))
         if dead_letter.work_id is None or (status, revision) == ("failed", dead_letter.revision):
             failed.append(dead_letter)
         else:
-            refused.append(dead_letter.item("failed", actions.not_failed_reason(status)))
-    return failed, refused
+            results.append(dead_letter.item("failed", actions.not_failed_reason(status)))
+    return failed, results
 
 
 def _lock(
-    connection: Connection, operation: Operation, dead_letters: Sequence[_Letter]
-) -> tuple[list[_Letter], list[OperationItem]]:
+    connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
+) -> tuple[list[_DeadLetter], list[OperationItem]]:
     """Lock dead letters. Returns the pending ones, as they are now, and results for the others."""
     values = {"ids": [dead_letter.job_id for dead_letter in dead_letters], "tenant": operation.tenant_id}
-    rows = {row[0]: row[1:] for row in connection.execute(_LOCK_LETTERS.encode(), values)} if dead_letters else {}
-    found: list[_Letter] = []
+    rows = {row[0]: row[1:] for row in connection.execute(_LOCK_DEAD_LETTERS.encode(), values)} if dead_letters else {}
+    locked: list[_DeadLetter] = []
     for dead_letter in dead_letters:
-        status, version, died_at, revision, is_edited = rows.get(dead_letter.job_id, (None, 0, None, None, False))
-        found.append(
+        status, version, failed_at, revision, is_edited = rows.get(dead_letter.job_id, (None, 0, None, None, False))
+        locked.append(
             replace(
-                dead_letter, revision=revision, status=status, version=version, died_at=died_at, is_edited=is_edited
+                dead_letter, revision=revision, status=status, version=version, failed_at=failed_at, is_edited=is_edited
             )
         )
-    return _not_refused(operation, found)
+    return _filter_processable(operation, locked)
 
 
-def _retry_alone(
-    connection: Connection, operation: Operation, dead_letter: _Letter, turns: Turns, place: int, stored: Stored
+def _retry_single(
+    connection: Connection,
+    operation: Operation,
+    dead_letter: _DeadLetter,
+    turns: Turns,
+    turn: int,
+    stored: StoredPayloads,
 ) -> tuple[OperationItem, Sequence[OutboxMessage]]:
     """Retry a dead letter with an edited payload or without a work item. Its message is due at its turn."""
-    wish = ChangeRequest(dead_letter.job_id, dead_letter.version, operation.requested_by, turns.now, operation.note)
+    change = ChangeRequest(dead_letter.job_id, dead_letter.version, operation.requested_by, turns.now, operation.note)
     key: str | None = None
     if dead_letter.is_edited:
         if (dead_letter.job_id, dead_letter.version) not in stored:
             raise ConflictError("A payload was edited in between")
-        at = stored[dead_letter.job_id, dead_letter.version]
-        if isinstance(at, PermanentError):
+        stored_key = stored[dead_letter.job_id, dead_letter.version]
+        if isinstance(stored_key, PermanentError):
             return dead_letter.item("failed", "Its edited payload cannot be stored."), ()
-        key = at
+        key = stored_key
     try:
-        done = actions.enqueue_retry(
-            connection, operation.tenant_id, wish, payload_s3_key=key, scheduled_at=turns.due(place)
+        result = actions.enqueue_retry(
+            connection, operation.tenant_id, change, payload_s3_key=key, scheduled_at=turns.due(turn)
         )
     except NotRetryableError as error:
         return dead_letter.item("failed", str(error)), ()
     except InvalidPayloadError:
         return dead_letter.item("failed", "The edited payload no longer matches its task type."), ()
-    revision = done.sends[0].message.revision if done.sends and dead_letter.work_id is not None else None
-    return replace(dead_letter.item("succeeded"), version=done.version, revision=revision), done.sends
+    revision = result.sends[0].message.revision if result.sends and dead_letter.work_id is not None else None
+    return replace(dead_letter.item("succeeded"), version=result.version, revision=revision), result.sends
 
 
 # -- canary -----------------------------------------------------------------------------------------------------------
@@ -415,78 +426,78 @@ Time without an attempt, such as in a paused queue, does not count.
 
 
 # Success is unknown for a message that names no work item. It counts as failed if it is dead-lettered again.
-_BEGUN = """
+_CANARY_ITEMS = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
 WHERE i.operation_id = %(id)s AND i.result = 'succeeded'
 """
 
 
-def _watch(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
+def _canary_status(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
     """Return the status of a canary from the states of its work items."""
-    asked = {"id": operation.id, "requested_at": operation.requested_at}
-    begun = connection.execute(_BEGUN, asked).fetchall()
-    works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in WORK_KINDS]
-    are = _states(connection, works)
-    ends = Counter("failed" if is_dead else are.get((worker, id_)) for worker, id_, is_dead in begun)
+    values = {"id": operation.id, "requested_at": operation.requested_at}
+    items = connection.execute(_CANARY_ITEMS, values).fetchall()
+    work_items = [(worker, id_) for worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
+    states = _load_states(connection, work_items)
+    outcomes = Counter("failed" if failed_again else states.get((worker, id_)) for worker, id_, failed_again in items)
     since = operation.canary_begun_at or now
-    tried = sum(ends[end] for end in _TRIED)
-    if ends["failed"]:
-        return CanaryStatus("halted", since, f"{_some(ends['failed'], tried)} failed again.")
-    if ends["untried"]:
+    attempted = sum(outcomes[state] for state in _ATTEMPTED_STATES)
+    if outcomes["failed"]:
+        return CanaryStatus("halted", since, f"{_subject(outcomes['failed'], attempted)} failed again.")
+    if outcomes["unattempted"]:
         return CanaryStatus("canary", max(since, now))
-    if ends["tried"]:
+    if outcomes["attempted"]:
         if now < since + TIMEOUT_SECONDS:
             return CanaryStatus("canary", since)
-        which, minutes = _some(ends["tried"], tried), TIMEOUT_SECONDS // timedelta(minutes=1)
-        told = f"{which} did not succeed within {minutes} minutes of attempts."
+        subject, minutes = _subject(outcomes["attempted"], attempted), TIMEOUT_SECONDS // timedelta(minutes=1)
+        message = f"{subject} did not succeed within {minutes} minutes of attempts."
         return CanaryStatus(
-            "paused", since, f"{told} Check the cause. Resume the operation to wait again, or cancel it."
+            "paused", since, f"{message} Check the cause. Resume the operation to wait again, or cancel it."
         )
-    if works and not ends["succeeded"]:
-        which, is_one = _some("None", len(begun)), len(begun) == 1
-        told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
-        told += " canceled or had nothing to do. Cancel the operation and retry other dead letters."
-        return CanaryStatus("paused", since, told)
+    if work_items and not outcomes["succeeded"]:
+        subject, is_one = _subject("None", len(items)), len(items) == 1
+        message = f"{subject} did not succeed: it was" if is_one else f"{subject} succeeded: they were"
+        message += " canceled or had nothing to do. Cancel the operation and retry other dead letters."
+        return CanaryStatus("paused", since, message)
     return CanaryStatus("running", since)
 
 
-_TRIED = ("failed", "tried", "succeeded", "ended")
+_ATTEMPTED_STATES = ("failed", "attempted", "succeeded", "ended")
 """States of work items with an attempt."""
 
 
-def _some(number: int | Literal["None"], of: int) -> str:
+def _subject(count: int | Literal["None"], total: int) -> str:
     """Return the subject of a sentence about the retries of a canary."""
-    return "The first retry" if of == 1 else f"{number} of the first {of} retries"
+    return "The first retry" if total == 1 else f"{count} of the first {total} retries"
 
 
-_STATES = """
-SELECT id, CASE WHEN {status} = 'pending' AND {attempts} = 0 THEN 'untried'
-                WHEN {status} IN ('pending', 'in-progress') THEN 'tried'
+_WORK_ITEM_STATES = """
+SELECT id, CASE WHEN {status} = 'pending' AND {attempts} = 0 THEN 'unattempted'
+                WHEN {status} IN ('pending', 'in-progress') THEN 'attempted'
                 WHEN {status} IS NULL AND {attempts} > 0 THEN 'ended' ELSE {status} END
 FROM {table} WHERE id = ANY(%(ids)s)
 """
 
 
-def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
-    """Return untried, tried, succeeded, failed or ended for each existing work item.
+def _load_states(connection: Connection, work_items: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
+    """Return unattempted, attempted, succeeded, failed or ended for each existing work item.
 
     None: it was canceled before any attempt. Later revisions make no difference.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
-    for worker, id_ in works:
+    for worker, id_ in work_items:
         ids[worker].append(id_)
     return {
         (worker, id_): state
-        for worker, of_worker in ids.items()
-        for id_, state in connection.execute(WORK_KINDS[worker].sql(_STATES), {"ids": of_worker})
+        for worker, worker_ids in ids.items()
+        for id_, state in connection.execute(WORK_KINDS[worker].sql(_WORK_ITEM_STATES), {"ids": worker_ids})
     }
 
 
 # -- edited payloads --------------------------------------------------------------------------------------------------
 
-_SO_FAR = "SELECT processed FROM operation WHERE id = %s AND action = 'retry' AND selection_complete"
-_EDITED = f"""
+_PROCESSED = "SELECT processed FROM operation WHERE id = %s AND action = 'retry' AND selection_complete"
+_EDITED_ITEMS = f"""
 SELECT d.job_id, d.version FROM operation_item i
 JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
 WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
@@ -494,15 +505,15 @@ WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
 """  # noqa: S608
 
 
-def _stored(
-    database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, bucket: str | None, at_once: int
-) -> Stored:
+def _store_payloads(
+    database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, bucket: str | None, limit: int
+) -> StoredPayloads:
     """Store the large edited payloads of the next items."""
     with database.tenant(tenant_id) as connection:
-        row = connection.execute(_SO_FAR, [operation_id]).fetchone()
+        row = connection.execute(_PROCESSED, [operation_id]).fetchone()
         if row is None:
             return {}
-        edited = connection.execute(_EDITED.encode(), _behind(operation_id, row[0], at_once)).fetchall()
+        edited = connection.execute(_EDITED_ITEMS.encode(), _item_range(operation_id, row[0], limit)).fetchall()
     stored: dict[tuple[UUID, int], str | PermanentError | None] = {}
     for job_id, version in edited:
         try:

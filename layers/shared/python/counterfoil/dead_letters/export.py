@@ -77,7 +77,7 @@ COLUMNS = (
     ),
     "redacted_paths",
 )
-PAGE = 500
+PAGE_SIZE = 500
 """Number of dead letters whose cursors are read at once."""
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 """Maximum JSON returned by PostgreSQL at once, except for a single larger dead letter."""
@@ -94,21 +94,21 @@ class Batch(NamedTuple):
     """Cursor of the next batch."""
 
 
-Open = Callable[[], AbstractContextManager[Connection]]
+OpenTransaction = Callable[[], AbstractContextManager[Connection]]
 """Starts a transaction that can read the tenant's dead letters."""
 
 _SIZES = """
 SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(previous_failures::text)
 FROM dead_letter WHERE job_id = ANY(%s)
 """
-_WHOLE = f"""
+_SELECT_BY_IDS = f"""
 SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND purged_at IS NULL
 ORDER BY dlq_timestamp DESC, job_id DESC
 """  # noqa: S608  # the columns of the dataclass
 
 
 def iter_batches(
-    begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
+    open_transaction: OpenTransaction, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
 ) -> Iterator[Batch]:
     """Yield a tenant's dead letters after a cursor, newest first.
 
@@ -119,42 +119,42 @@ def iter_batches(
     """
     next_: PageCursor | None = after
     while True:
-        with begin() as connection:
-            found, next_ = search.page_cursors(connection, tenant_id, selection, limit=PAGE, after=next_)
-            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[place.id for place in found]]).fetchall())
-        for few in _portions(found, sizes):
-            with begin() as connection:
-                values = {"ids": [place.id for place in few], "tenant": tenant_id}
-                dead_letters = [DeadLetterDetails(*row) for row in connection.execute(_WHOLE.encode(), values)]
-            yield Batch(dead_letters, few[-1])
+        with open_transaction() as connection:
+            cursors, next_ = search.page_cursors(connection, tenant_id, selection, limit=PAGE_SIZE, after=next_)
+            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[cursor.id for cursor in cursors]]).fetchall())
+        for chunk in _split_by_size(cursors, sizes):
+            with open_transaction() as connection:
+                values = {"ids": [cursor.id for cursor in chunk], "tenant": tenant_id}
+                dead_letters = [DeadLetterDetails(*row) for row in connection.execute(_SELECT_BY_IDS.encode(), values)]
+            yield Batch(dead_letters, chunk[-1])
         if next_ is None:
             return
         yield Batch((), next_)
 
 
-def _portions(found: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterator[Sequence[PageCursor]]:
-    few: list[PageCursor] = []
+def _split_by_size(cursors: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterator[Sequence[PageCursor]]:
+    chunk: list[PageCursor] = []
     size = 0
-    for place in found:
-        more = sizes.get(place.id, 0)
-        if few and size + more > MAX_BATCH_BYTES:
-            yield few
-            few, size = [], 0
-        few.append(place)
-        size += more
-    if few:
-        yield few
+    for cursor in cursors:
+        bytes_ = sizes.get(cursor.id, 0)
+        if chunk and size + bytes_ > MAX_BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(cursor)
+        size += bytes_
+    if chunk:
+        yield chunk
 
 
 # -- format -----------------------------------------------------------------------------------------------------------
 
-_FROM_OUTSIDE = ("payload", "metadata", "resolution", "previous_failures", "file_name")
+_REDACTED_FIELDS = ("payload", "metadata", "resolution", "previous_failures", "file_name")
 """Fields of a dead letter that may contain secrets, including notes."""
 
 
 def head(format_: Format) -> bytes:
     """Return the start of a file."""
-    return b"" if format_ == "json" else _rows([COLUMNS])
+    return b"" if format_ == "json" else _to_csv([COLUMNS])
 
 
 def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, hides: bool) -> bytes:
@@ -162,48 +162,48 @@ def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Form
 
     `tenant` is the slug; with `hides`, secrets are redacted by `redact`.
     """
-    told = [_told(dead_letter, tenant, hides=hides) for dead_letter in dead_letters]
+    rows = [_to_row(dead_letter, tenant, hides=hides) for dead_letter in dead_letters]
     if format_ == "json":
-        return "".join(f"{_json(one)}\n" for one in told).encode()
-    return _rows(_cells(one) for one in told)
+        return "".join(f"{_to_json(row)}\n" for row in rows).encode()
+    return _to_csv(_to_cells(row) for row in rows)
 
 
-def _told(dead_letter: DeadLetterDetails, tenant: str, *, hides: bool) -> dict[str, Any]:
-    whole = {name: _plain(value) for name, value in vars(dead_letter).items()} | {
+def _to_row(dead_letter: DeadLetterDetails, tenant: str, *, hides: bool) -> dict[str, Any]:
+    fields = {name: _to_json_value(value) for name, value in vars(dead_letter).items()} | {
         "tenant": tenant,
         "redacted_paths": [],
     }
     if hides:
-        hidden = redact(without_traceback({name: whole[name] for name in _FROM_OUTSIDE}))
-        whole |= {**hidden.value, "redacted_paths": hidden.pointers}
-    return {name: whole[name] for name in FIELDS}
+        redacted = redact(without_traceback({name: fields[name] for name in _REDACTED_FIELDS}))
+        fields |= {**redacted.value, "redacted_paths": redacted.pointers}
+    return {name: fields[name] for name in FIELDS}
 
 
 _PATHS = [column.split(".") for column in COLUMNS]
 
 
-def _cells(told: Mapping[str, Any]) -> Iterator[str | int]:
-    for first, *rest in _PATHS:
-        value: Any = told[first]
-        for name in rest:
+def _to_cells(row: Mapping[str, Any]) -> Iterator[str | int]:
+    for field, *path in _PATHS:
+        value: Any = row[field]
+        for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, dict | list):  # JSON starts with a bracket
-            yield _json(value).replace(";", "\\u003b").replace("|", "\\u007c")
+            yield _to_json(value).replace(";", "\\u003b").replace("|", "\\u007c")
         else:
             yield value if isinstance(value, int) and not isinstance(value, bool) else cell(value)
 
 
-def _rows(rows: Iterable[Iterable[str | int]]) -> bytes:
+def _to_csv(rows: Iterable[Iterable[str | int]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n").writerows(rows)
     return text.getvalue().encode()
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert a value for JSON; times are in UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -220,7 +220,7 @@ KEPT = timedelta(days=7)
 """Retention of files after the request. A lifecycle rule of the bucket deletes them."""
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link."""
-MOST_ACTIVE = 3
+MAX_ACTIVE = 3
 """Maximum number of exports of a tenant in progress."""
 
 
@@ -246,36 +246,36 @@ class ExportFile:
 
 
 class TooManyExportsError(RejectedRequestError):
-    """The tenant has MOST_ACTIVE exports in progress."""
+    """The tenant has MAX_ACTIVE exports in progress."""
 
 
-_SAME = f"""
+_FIND_SAME = f"""
 SELECT {OPERATION_COLUMNS} FROM operation
 WHERE tenant_id = %(tenant)s AND action = 'export' AND ended_at IS NULL AND requested_by = %(by)s
   AND filter = %(filter)s AND file ->> 'format' = %(format)s AND (file -> 'redacted')::boolean = %(redacted)s LIMIT 1
 """  # noqa: S608  # the columns of the dataclass
-_ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND action = 'export' AND ended_at IS NULL"
+_COUNT_ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND action = 'export' AND ended_at IS NULL"
 
 
 def request(
-    connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
+    connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
 ) -> Operation:
     """Store an export in the tenant's transaction, or return the caller's identical export in progress.
 
     Raises:
         TooManyExportsError: the tenant has too many exports in progress.
     """
-    values = {"tenant": tenant_id, "by": by, "filter": Jsonb(wanted.stored), **vars(file)}
-    row = connection.execute(_SAME.encode(), values).fetchone()
+    values = {"tenant": tenant_id, "by": by, "filter": Jsonb(filter_.stored), **vars(file)}
+    row = connection.execute(_FIND_SAME.encode(), values).fetchone()
     if row is not None:
         return Operation(*row)
-    ((active,),) = connection.execute(_ACTIVE, values).fetchall()
-    if active >= MOST_ACTIVE:
+    ((active,),) = connection.execute(_COUNT_ACTIVE, values).fetchall()
+    if active >= MAX_ACTIVE:
         raise TooManyExportsError(f"{active} exports of this tenant are in progress. Retry when one is done.")
-    return store.insert(connection, tenant_id, NewOperation("export", wanted.stored, by, now, file=vars(file)))
+    return store.insert(connection, tenant_id, NewOperation("export", filter_.stored, by, now, file=vars(file)))
 
 
-_TAKE = """
+_RECORD_DOWNLOADER = """
 UPDATE operation SET file = jsonb_set(file, '{downloaded_by}', (file -> 'downloaded_by') || to_jsonb(%(by)s::text))
 WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 """
@@ -283,15 +283,15 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
     """Record a download in the tenant's transaction, with one audit entry per caller."""
-    if connection.execute(_TAKE, {"id": operation.id, "by": by}).rowcount == 1:
-        wanted, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
-        record_taken(connection, operation.tenant_id, wanted, file, operation.succeeded, by, now, operation.id)
+    if connection.execute(_RECORD_DOWNLOADER, {"id": operation.id, "by": by}).rowcount == 1:
+        filter_, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
+        record_taken(connection, operation.tenant_id, filter_, file, operation.succeeded, by, now, operation.id)
 
 
 def record_taken(
     connection: Connection,
     tenant_id: UUID,
-    wanted: DeadLetterFilter,
+    filter_: DeadLetterFilter,
     file: ExportFile,
     dead_letters: int,
     by: str,
@@ -300,7 +300,7 @@ def record_taken(
 ) -> None:
     """Record the download of a file in the audit trail."""
     detail = {
-        "filter": audit.hmac_digest(connection, tenant_id, wanted.hash).hex(),
+        "filter": audit.hmac_digest(connection, tenant_id, filter_.hash).hex(),
         "format": file.format,
         "dead_letters": dead_letters,
         "bytes": file.bytes,
@@ -326,8 +326,8 @@ def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
         "ResponseCacheControl": "no-store",
     }
     with aws.translate_errors():
-        found: str = aws.client("s3").generate_presigned_url("get_object", Params=values, ExpiresIn=URL_EXPIRY_SECONDS)
-    return found
+        url: str = aws.client("s3").generate_presigned_url("get_object", Params=values, ExpiresIn=URL_EXPIRY_SECONDS)
+    return url
 
 
 def key(operation: Operation) -> str:
@@ -352,7 +352,7 @@ MIN_SECONDS_LEFT = 6.0
 CALL_TIMEOUT_SECONDS = 15.0
 """Timeout of a call to S3."""
 
-_LEASE = f"""
+_ACQUIRE_LEASE = f"""
 UPDATE operation SET last_step_at = %(until)s WHERE id = %(id)s AND state = 'running' AND last_step_at <= %(now)s
 RETURNING {OPERATION_COLUMNS}, (SELECT slug FROM tenant WHERE id = tenant_id)
 """  # noqa: S608  # the columns of the dataclass
@@ -360,7 +360,7 @@ _RESTART = """
 UPDATE operation SET file = %(file)s, cursor_at = NULL, cursor_id = NULL, selected = 0, processed = 0, succeeded = 0
 WHERE id = %(id)s AND state = 'running' AND last_step_at = %(lease)s
 """
-_WRITTEN = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
+_SAVE_FILE = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
 
 
 class _Part(NamedTuple):
@@ -398,7 +398,7 @@ class ExportSteps(Definition):
         """Upload the next part. Returns None if another process is writing it."""
         with database.tenant(tenant_id) as connection:
             values = {"id": operation_id, "now": now, "until": now + LEASE}
-            row = connection.execute(_LEASE.encode(), values).fetchone()
+            row = connection.execute(_ACQUIRE_LEASE.encode(), values).fetchone()
         if row is None:
             return None
         operation, slug = Operation(*row[:-1]), row[-1]
@@ -425,7 +425,7 @@ class ExportSteps(Definition):
             return None
         if operation.last_step_at != prepared.lease:
             raise ConflictError("Another process is writing this export")
-        connection.execute(_WRITTEN, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
+        connection.execute(_SAVE_FILE, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
         counts: dict[Result, int] = {"succeeded": prepared.dead_letters}
         return Applied(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
 
@@ -437,12 +437,12 @@ class ExportSteps(Definition):
         Returns None if there is too little time to upload it.
         """
         file = ExportFile.of(operation)
-        wanted = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
-        at, id_ = operation.cursor_at, operation.cursor_id
-        cursor = None if at is None or id_ is None else PageCursor(at, id_)
+        filter_ = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
+        cursor_at, cursor_id = operation.cursor_at, operation.cursor_id
+        cursor = None if cursor_at is None or cursor_id is None else PageCursor(cursor_at, cursor_id)
         content, dead_letters = bytearray() if file.parts else bytearray(head(file.format)), 0
         tenant_id = operation.tenant_id
-        for batch in iter_batches(lambda: database.tenant(tenant_id), tenant_id, wanted, cursor):
+        for batch in iter_batches(lambda: database.tenant(tenant_id), tenant_id, filter_, cursor):
             if time_left() < MIN_SECONDS_LEFT:
                 return None
             content += encode(batch.dead_letters, slug, file.format, hides=file.redacted)
@@ -473,13 +473,13 @@ class ExportSteps(Definition):
             parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
             call("complete_multipart_upload", UploadId=upload_id, MultipartUpload={"Parts": parts})
             upload_id, etags = None, []
-        written = replace(file, bytes=file.bytes + len(content), upload_id=upload_id, parts=etags)
-        return _Part(operation.last_step_at, written, dead_letters, cursor, is_last)
+        updated = replace(file, bytes=file.bytes + len(content), upload_id=upload_id, parts=etags)
+        return _Part(operation.last_step_at, updated, dead_letters, cursor, is_last)
 
     def _call(self, key_: str, time_left: TimeLeft, name: str, **values: Any) -> dict[str, Any]:
         if self.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: exports are stored in it.")
         call = partial(getattr(aws.client("s3"), name), Bucket=self.bucket, Key=key_, **values)
         with aws.translate_errors():
-            answer: dict[str, Any] = run_with_deadline(min(CALL_TIMEOUT_SECONDS, time_left()), call)
-        return answer
+            response: dict[str, Any] = run_with_deadline(min(CALL_TIMEOUT_SECONDS, time_left()), call)
+        return response

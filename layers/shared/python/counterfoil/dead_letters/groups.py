@@ -100,12 +100,12 @@ def page(
         {"tenant": tenant_id, "statuses": list(statuses), "limit": limit, "after_at": at, "after": fingerprint},
     ).fetchall()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    hours = [this_hour - timedelta(hours=back) for back in reversed(range(HOURS))]
-    died: dict[str, dict[datetime, int]] = {}
-    asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
-    for key, hour, number in connection.execute(for_tenant(_TREND, tenant_id), asked):
-        died.setdefault(key, {})[hour] = number
-    return [DeadLetterGroup(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
+    hours = [this_hour - timedelta(hours=hours_ago) for hours_ago in reversed(range(HOURS))]
+    failures: dict[str, dict[datetime, int]] = {}
+    values = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
+    for failed_group, hour, count in connection.execute(for_tenant(_TREND, tenant_id), values):
+        failures.setdefault(failed_group, {})[hour] = count
+    return [DeadLetterGroup(*(*row, [failures.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
 
 
 _STATS = """
@@ -116,24 +116,24 @@ WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING 
 
 def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Status, int]]:
     """Return the number of dead letters by task type and state."""
-    found: dict[str, dict[Status, int]] = {}
-    for task_type, status, number in connection.execute(for_tenant(_STATS, tenant_id), {"tenant": tenant_id}):
-        found.setdefault(task_type, {})[status] = number
-    return found
+    counts: dict[str, dict[Status, int]] = {}
+    for task_type, status, count in connection.execute(for_tenant(_STATS, tenant_id), {"tenant": tenant_id}):
+        counts.setdefault(task_type, {})[status] = count
+    return counts
 
 
-_FORGET = "DELETE FROM dead_letter_count WHERE hour < %s"
-_ADD_UP = """
+_DELETE_OLD = "DELETE FROM dead_letter_count WHERE hour < %s"
+_ROLL_UP = """
 WITH due AS (
     SELECT tenant_id, fingerprint FROM dead_letter_count WHERE NOT is_rollup GROUP BY tenant_id, fingerprint LIMIT %s
-), gone AS (
+), deleted AS (
     DELETE FROM dead_letter_count c USING due
     WHERE c.fingerprint = due.fingerprint AND c.tenant_id IS NOT DISTINCT FROM due.tenant_id
     RETURNING c.*
 )
 INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, hour, delta, last_at, is_rollup)
 SELECT tenant_id, fingerprint, task_type, status, hour, sum(delta), max(last_at), true
-FROM gone GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(delta) <> 0
+FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(delta) <> 0
 """
 
 
@@ -143,5 +143,5 @@ def add_up(connection: Connection, now: datetime, *, groups: int) -> int:
     Concurrent writers add rows, which the next run adds up. No writer waits, and no count is lost. Returns the number
     of remaining rows of these groups.
     """
-    connection.execute(_FORGET, [now - TREND_RETENTION_HOURS])
-    return connection.execute(_ADD_UP, [groups]).rowcount
+    connection.execute(_DELETE_OLD, [now - TREND_RETENTION_HOURS])
+    return connection.execute(_ROLL_UP, [groups]).rowcount

@@ -12,7 +12,7 @@ from counterfoil.dead_letters.search import DeadLetterDetails
 EventKind = Literal["attempt", "dead_lettered", "change"]
 _ORDER: tuple[EventKind, ...] = ("attempt", "dead_lettered", "change")
 """Order of events at the same time."""
-_DIED = "dead"
+_DEAD_LETTERED_ACTION = "dead"
 """Action of a dead letter in the audit trail."""
 
 
@@ -40,13 +40,13 @@ class Event:
     """Detail of the audit entry: ids and short words."""
 
 
-_ATTEMPT = "revision, number, started_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
+_ATTEMPT_COLUMNS = "revision, number, started_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
 _ATTEMPTS = f"""
-SELECT {_ATTEMPT} FROM work_attempt
+SELECT {_ATTEMPT_COLUMNS} FROM work_attempt
 WHERE work_id = %(work)s AND worker = %(worker)s ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 """  # noqa: S608  # names alone
-_UNASSIGNED_ATTEMPTS = f"SELECT {_ATTEMPT} FROM unassigned_attempts(%(worker)s, %(work)s, %(limit)s)"  # noqa: S608
-_TRAIL = """
+_UNASSIGNED_ATTEMPTS = f"SELECT {_ATTEMPT_COLUMNS} FROM unassigned_attempts(%(worker)s, %(work)s, %(limit)s)"  # noqa: S608
+_AUDIT_ENTRIES = """
 SELECT action, actor, detail, recorded_at FROM dead_letter_audit
 WHERE job_id = %s ORDER BY recorded_at DESC, id DESC LIMIT %s
 """
@@ -59,11 +59,11 @@ def events(
 
     It returns at most the newest `limit` attempts, failures and audit entries each.
     """
-    found = [
+    merged = [
         *_attempts(connection, tenant_id, dead_letter, limit),
-        *_deaths_and_changes(connection, dead_letter, limit),
+        *_failures_and_changes(connection, dead_letter, limit),
     ]
-    return sorted(found, key=lambda event: (event.at, _ORDER.index(event.kind)))
+    return sorted(merged, key=lambda event: (event.at, _ORDER.index(event.kind)))
 
 
 def _attempts(
@@ -74,36 +74,47 @@ def _attempts(
     statement = _UNASSIGNED_ATTEMPTS if tenant_id is None else _ATTEMPTS
     values = {"work": dead_letter.work_id, "worker": dead_letter.worker, "limit": limit}
     rows = connection.execute(statement.encode(), values).fetchall()
-    for revision, number, started_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
-        said = None if error is None and error_type is None else {"type": error_type, "message": error}
+    for revision, number, started_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id in reversed(rows):
+        details = None if error is None and error_type is None else {"type": error_type, "message": error}
         yield Event(
-            ended_at, "attempt", outcome, dead_letter.worker, said, revision, number, started_at, again_at, trace
+            ended_at,
+            "attempt",
+            outcome,
+            dead_letter.worker,
+            details,
+            revision,
+            number,
+            started_at,
+            next_attempt_at,
+            trace_id,
         )
 
 
-def _deaths_and_changes(connection: Connection, dead_letter: DeadLetterDetails, limit: int) -> Iterator[Event]:
-    deaths = {death.at: death for death in _deaths(dead_letter)[-limit:]}
-    for action, actor, detail, at in reversed(connection.execute(_TRAIL, [dead_letter.job_id, limit]).fetchall()):
-        death = deaths.pop(at, None) if action == _DIED else None
-        if death is None:
+def _failures_and_changes(connection: Connection, dead_letter: DeadLetterDetails, limit: int) -> Iterator[Event]:
+    failures = {failure.at: failure for failure in _failures(dead_letter)[-limit:]}
+    for action, actor, detail, at in reversed(
+        connection.execute(_AUDIT_ENTRIES, [dead_letter.job_id, limit]).fetchall()
+    ):
+        failure = failures.pop(at, None) if action == _DEAD_LETTERED_ACTION else None
+        if failure is None:
             yield Event(at, "change", action, actor, detail=detail)
         else:  # the audit trail has the actor, and the dead letter the error
-            yield Event(at, "dead_lettered", death.outcome, actor, death.error, death.revision, death.attempt)
-    yield from deaths.values()
+            yield Event(at, "dead_lettered", failure.outcome, actor, failure.error, failure.revision, failure.attempt)
+    yield from failures.values()
 
 
-def _deaths(dead_letter: DeadLetterDetails) -> list[Event]:
-    before = [
+def _failures(dead_letter: DeadLetterDetails) -> list[Event]:
+    earlier = [
         Event(
-            datetime.fromisoformat(death["dlq_timestamp"]),
+            datetime.fromisoformat(failure["dlq_timestamp"]),
             "dead_lettered",
-            death["dlq_reason"],
+            failure["dlq_reason"],
             dead_letter.worker,
-            _error(death.get("last_error")),
-            death.get("revision"),
-            death.get("attempts"),
+            _error(failure.get("last_error")),
+            failure.get("revision"),
+            failure.get("attempts"),
         )
-        for death in dead_letter.previous_failures
+        for failure in dead_letter.previous_failures
     ]
     error = _error(dead_letter.metadata.get("last_error"))
     last = Event(
@@ -115,8 +126,8 @@ def _deaths(dead_letter: DeadLetterDetails) -> list[Event]:
         dead_letter.revision,
         dead_letter.attempts,
     )
-    return [*before, last]
+    return [*earlier, last]
 
 
-def _error(kept: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
-    return None if kept is None else {"type": kept.get("type"), "message": kept.get("message")}
+def _error(last_error: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
+    return None if last_error is None else {"type": last_error.get("type"), "message": last_error.get("message")}

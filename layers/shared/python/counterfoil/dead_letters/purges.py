@@ -37,14 +37,14 @@ def request(
     now: datetime,
 ) -> Operation:
     """Store a purge of dead letters with these statuses, in the tenant's transaction."""
-    wanted = purge_filter(failed_before, statuses).before(now)
-    operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, by, now))
+    filter_ = purge_filter(failed_before, statuses).before(now)
+    operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)
     return operation
 
 
-_RESTORED = """
+_MARK_RESTORED = """
 UPDATE operation SET restored_at = %(now)s, version = version + 1, ended_at = coalesce(ended_at, %(now)s),
     state = CASE WHEN ended_at IS NULL THEN 'canceled' ELSE state END
 WHERE id = %(id)s
@@ -70,7 +70,7 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
         raise OperationStateError("The purge was already undone.")
     if now >= purge.requested_at + RESTORE_WITHIN:
         raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
-    connection.execute(_RESTORED, {"id": purge_id, "now": now})
+    connection.execute(_MARK_RESTORED, {"id": purge_id, "now": now})
     new = NewOperation("restore", {"purge": str(purge_id)}, by, now)
     operation = store.insert(connection, purge.tenant_id, new)
     store.record(connection, operation, "request", by, now)
@@ -105,24 +105,24 @@ class PurgeSteps(Definition):
     def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
         """Hide the next dead letters, or show them again."""
         if operation.action == "purge":
-            wanted = DeadLetterFilter(**operation.filter or {})
-            if "pending" in wanted.status:
+            filter_ = DeadLetterFilter(**operation.filter or {})
+            if "pending" in filter_.status:
                 raise RejectedRequestError("Pending dead letters are never purged.")
             values = {
                 "id": operation.id,
                 "tenant": operation.tenant_id,
-                "statuses": list(wanted.status),
-                "before": wanted.to_date,
+                "statuses": list(filter_.status),
+                "before": filter_.to_date,
                 "requested_at": operation.requested_at,
                 "now": turns.now,
                 "most": limit,
             }
-            moved = connection.execute(_HIDE, values).rowcount
+            count = connection.execute(_HIDE, values).rowcount
         else:
             retain_until = operation.requested_at + RESTORE_WITHIN
             values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "most": limit}
-            moved = connection.execute(_RESTORE, values).rowcount
-        return Applied({"succeeded": moved}, (), is_last=moved < limit)
+            count = connection.execute(_RESTORE, values).rowcount
+        return Applied({"succeeded": count}, (), is_last=count < limit)
 
 
 # Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
@@ -135,18 +135,18 @@ WITH due AS (
      ORDER BY purged_at LIMIT %(most)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
-     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND retain_until IS NULL
+     WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until IS NULL
      ORDER BY resolved_at LIMIT %(most)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
-     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND retain_until < %(now)s
+     WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until < %(now)s
      ORDER BY retain_until LIMIT %(most)s)
-), gone AS (
+), deleted AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
-), gone_with_it AS (
-    DELETE FROM task WHERE status = 'failed' AND id IN (SELECT work_id FROM gone WHERE worker = 'tasks')
+), deleted_tasks AS (
+    DELETE FROM task WHERE status = 'failed' AND id IN (SELECT work_id FROM deleted WHERE worker = 'tasks')
 )
-SELECT count(*) FROM gone
+SELECT count(*) FROM deleted
 """
 
 
@@ -158,9 +158,9 @@ def delete(connection: Connection, now: datetime, retention: timedelta, *, at_on
     """
     values = {
         "purged_before": now - RESTORE_WITHIN,
-        "settled_before": now - retention,
+        "closed_before": now - retention,
         "now": now,
         "most": at_once,
     }
-    [(number,)] = connection.execute(_DELETE, values).fetchall()
-    return int(number)
+    [(count,)] = connection.execute(_DELETE, values).fetchall()
+    return int(count)

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from counterfoil.dead_letters.text_redaction import (
     CONVERSATION,
-    LAST,
     REDACTED,
+    VISIBLE_CHARS,
     is_fact,
     is_uuid,
     labels_secret,
@@ -45,44 +45,44 @@ class Redacted(NamedTuple):
 
 def without_traceback(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a dead letter without tracebacks, which only admins may read."""
-    shown = dict(fields)
+    visible = dict(fields)
     if "metadata" in fields:
-        shown["metadata"] = _untraced(fields["metadata"])
+        visible["metadata"] = _without_traceback(fields["metadata"])
     if "previous_failures" in fields:
-        shown["previous_failures"] = [_untraced(earlier) for earlier in fields["previous_failures"]]
-    return shown
+        visible["previous_failures"] = [_without_traceback(failure) for failure in fields["previous_failures"]]
+    return visible
 
 
-def _untraced(death: Mapping[str, Any]) -> dict[str, Any]:
-    error = death.get("last_error") or {}
+def _without_traceback(failure: Mapping[str, Any]) -> dict[str, Any]:
+    error = failure.get("last_error") or {}
     if "traceback" not in error.get("context", {}):
-        return dict(death)
+        return dict(failure)
     context = {name: value for name, value in error["context"].items() if name != "traceback"}
-    return {**death, "last_error": {**error, "context": context}}
+    return {**failure, "last_error": {**error, "context": context}}
 
 
 def redact(value: Any) -> Redacted:
     """Hide the secrets in a JSON value. Idempotent."""
     pointers: list[str] = []
-    return Redacted(_shown(value, "", _open, pointers), pointers)
+    return Redacted(_redact_value(value, "", _redact_text, pointers), pointers)
 
 
-def _shown(value: Any, pointer: str, rule: _Rule, pointers: list[str]) -> Any:
+def _redact_value(value: Any, pointer: str, rule: _Rule, pointers: list[str]) -> Any:
     if isinstance(value, Mapping):
-        marked = _marked_members(value) if rule is _open else set()
-        shown: dict[str, Any] = {}
-        for name, one in value.items():
-            visible = _visible_name(name, shown)
-            own_rule = _secret if name in marked else _rule_of(name, value, rule)
-            shown[visible] = _shown(one, f"{pointer}/{_escaped(visible)}", own_rule, pointers)
+        secret_names = _secret_members(value) if rule is _redact_text else set()
+        redacted: dict[str, Any] = {}
+        for name, item in value.items():
+            visible = _visible_name(name, redacted)
+            item_rule = _redact_leaf if name in secret_names else _rule_for(name, value, rule)
+            redacted[visible] = _redact_value(item, f"{pointer}/{_escape_name(visible)}", item_rule, pointers)
             if visible != name:
-                pointers.append(f"{pointer}/{_escaped(visible)}")
-        return shown
+                pointers.append(f"{pointer}/{_escape_name(visible)}")
+        return redacted
     if isinstance(value, list):
-        marked_items = _marked_items(value) if rule is _open else set()
+        secret_items = _secret_items(value) if rule is _redact_text else set()
         return [
-            _shown(one, f"{pointer}/{number}", _secret if number in marked_items else rule, pointers)
-            for number, one in enumerate(value)
+            _redact_value(item, f"{pointer}/{index}", _redact_leaf if index in secret_items else rule, pointers)
+            for index, item in enumerate(value)
         ]
     leaf = rule(value)
     if leaf != value:
@@ -90,22 +90,34 @@ def _shown(value: Any, pointer: str, rule: _Rule, pointers: list[str]) -> Any:
     return leaf
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
 # -- names next to their values ---------------------------------------------------------------------------------
 
-_NAMING = {"name", "key", "header", "headername", "field", "parameter", "param", "variable", "property", "label", "loc"}
-_VALUES = {"value", "values", "val", "content", "data", "input", "text", "string"}
-_PAIR = 2
+_NAME_MEMBERS = {
+    "name",
+    "key",
+    "header",
+    "headername",
+    "field",
+    "parameter",
+    "param",
+    "variable",
+    "property",
+    "label",
+    "loc",
+}
+_VALUE_MEMBERS = {"value", "values", "val", "content", "data", "input", "text", "string"}
+_PAIR_LENGTH = 2
 
 
 _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 """Private members of a JSON Web Key (RFC 7518, 6)."""
 
 
-def _marked_members(value: Mapping[str, Any]) -> set[str]:
+def _secret_members(value: Mapping[str, Any]) -> set[str]:
     """Return the members that are secrets because of other members of the object.
 
     They are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values whose name is another
@@ -115,23 +127,23 @@ def _marked_members(value: Mapping[str, Any]) -> set[str]:
         return _JWK
     if value.get("kind") == "Secret":
         return {"data", "stringData"}
-    plain = {name: _plain(name) for name in value}
+    normalized = {name: _normalize(name) for name in value}
     if not any(
-        labels_secret(one[-1] if isinstance(one, list) and one else one)
-        for name, one in value.items()
-        if plain[name] in _NAMING
+        labels_secret(member[-1] if isinstance(member, list) and member else member)
+        for name, member in value.items()
+        if normalized[name] in _NAME_MEMBERS
     ):
         return set()
-    return {name for name, one in plain.items() if one in _VALUES}
+    return {name for name, member in normalized.items() if member in _VALUE_MEMBERS}
 
 
-def _marked_items(value: list[Any]) -> set[int]:
+def _secret_items(value: list[Any]) -> set[int]:
     """Return items after the name of a secret: in pairs, after options, or in lists of names and values."""
     return {
-        number
-        for number in range(1, len(value))
-        if labels_secret(value[number - 1])
-        and (len(value) == _PAIR or value[number - 1].startswith("-") or (number % 2 and len(value) % 2 == 0))
+        index
+        for index in range(1, len(value))
+        if labels_secret(value[index - 1])
+        and (len(value) == _PAIR_LENGTH or value[index - 1].startswith("-") or (index % 2 and len(value) % 2 == 0))
     }
 
 
@@ -140,104 +152,104 @@ def _marked_items(value: list[Any]) -> set[int]:
 _MAIL_SUBJECT = "subject"
 _MAIL_PEOPLE = {"from", "to", "sender", "recipient", "recipients"}
 _MAIL_TEXTS = {"text", "html", "plain", "content", "parts", "message"}
-_SHORTEST_SECRET = 16
+_MIN_SECRET_CHARS = 16
 
 
-def _visible_name(name: str, others: Mapping[str, Any]) -> str:
+def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
     """Return a name without its secrets, different from the names before it."""
-    if len(name) < _SHORTEST_SECRET or name == (visible := without_secrets(name)):
+    if len(name) < _MIN_SECRET_CHARS or name == (visible := without_secrets(name)):
         return name
     number = 1
-    while (numbered := visible if number == 1 else f"{visible} {number}") in others:
+    while (numbered := visible if number == 1 else f"{visible} {number}") in existing:
         number += 1
     return numbered
 
 
-def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
+def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
     """Return the rule for a value under a name. Everything below a secret is a secret."""
-    if rule is not _open:
+    if rule is not _redact_text:
         return rule
-    plain, known = _cached(name) if len(name) <= _LONGEST_CACHED else _known(name)
-    if known is not None:
-        return known
-    if plain in _MAIL_TEXTS:
-        others = set(map(_plain, among))
-        return _secret if _MAIL_SUBJECT in others and others & _MAIL_PEOPLE else _open
-    return _open
+    normalized, name_rule = _cached_rule_by_name(name) if len(name) <= _MAX_CACHED_CHARS else _rule_by_name(name)
+    if name_rule is not None:
+        return name_rule
+    if normalized in _MAIL_TEXTS:
+        names = set(map(_normalize, members))
+        return _redact_leaf if _MAIL_SUBJECT in names and names & _MAIL_PEOPLE else _redact_text
+    return _redact_text
 
 
-def _known(name: str) -> tuple[str, _Rule | None]:
+def _rule_by_name(name: str) -> tuple[str, _Rule | None]:
     """Return a name in its plain form, and the rule for its value if the name alone determines it."""
-    plain = _plain(name)
+    normalized = _normalize(name)
     rule: _Rule | None = None
     if name == CONVERSATION:
-        rule = _unless_uuid
+        rule = _redact_unless_uuid
     elif names_secret(name):
-        rule = _redact_except_counts if plain.endswith("tokens") else partial(_unless_fact, name)
-    elif plain.startswith("body") or plain.endswith("body"):
+        rule = _redact_except_counts if normalized.endswith("tokens") else partial(_redact_unless_fact, name)
+    elif normalized.startswith("body") or normalized.endswith("body"):
         rule = _redact_except_counts
-    elif plain.endswith("iban"):
-        rule = _account
-    elif plain == "key":
-        rule = _unless_harmless
-    return plain, rule
+    elif normalized.endswith("iban"):
+        rule = _redact_account
+    elif normalized == "key":
+        rule = _redact_unless_harmless
+    return normalized, rule
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
-_LONGEST_CACHED = 64
+_MAX_CACHED_CHARS = 64
 """Longer names are rare and would take memory."""
-_cached = lru_cache(maxsize=2048)(_known)
+_cached_rule_by_name = lru_cache(maxsize=2048)(_rule_by_name)
 
 
-def _secret(value: Any) -> Any:
+def _redact_leaf(value: Any) -> Any:
     return value if value is None or isinstance(value, bool) or value == "" else REDACTED
 
 
 def _redact_except_counts(value: Any) -> Any:
     """Hide everything except numbers, which count tokens or the bytes of a body."""
-    return value if isinstance(value, int | float) else _secret(value)
+    return value if isinstance(value, int | float) else _redact_leaf(value)
 
 
-def _unless_fact(name: str, value: Any) -> Any:
-    return value if is_fact(name, value) else _secret(value)
+def _redact_unless_fact(name: str, value: Any) -> Any:
+    return value if is_fact(name, value) else _redact_leaf(value)
 
 
-def _unless_uuid(value: Any) -> Any:
-    return value if isinstance(value, str) and is_uuid(value) else _secret(value)
+def _redact_unless_uuid(value: Any) -> Any:
+    return value if isinstance(value, str) and is_uuid(value) else _redact_leaf(value)
 
 
-def _unless_harmless(value: Any) -> Any:
-    return REDACTED if isinstance(value, str) and looks_random(value) else _open(value)
+def _redact_unless_harmless(value: Any) -> Any:
+    return REDACTED if isinstance(value, str) and looks_random(value) else _redact_text(value)
 
 
-_HIDDEN_ACCOUNT = re.compile(rf"{re.escape(REDACTED)}(?: [A-Za-z0-9]{{4}})?")
-_SHORTEST_ACCOUNT = 12
+_REDACTED_ACCOUNT = re.compile(rf"{re.escape(REDACTED)}(?: [A-Za-z0-9]{{4}})?")
+_MIN_ACCOUNT_CHARS = 12
 
 
-def _account(value: Any) -> Any:
-    if not isinstance(value, str) or _HIDDEN_ACCOUNT.fullmatch(value):
-        return value if isinstance(value, str) else _secret(value)
+def _redact_account(value: Any) -> Any:
+    if not isinstance(value, str) or _REDACTED_ACCOUNT.fullmatch(value):
+        return value if isinstance(value, str) else _redact_leaf(value)
     letters = re.sub(r"[^A-Za-z0-9]", "", value)
-    return f"{REDACTED} {letters[-LAST:]}" if len(letters) >= _SHORTEST_ACCOUNT else _secret(value)
+    return f"{REDACTED} {letters[-VISIBLE_CHARS:]}" if len(letters) >= _MIN_ACCOUNT_CHARS else _redact_leaf(value)
 
 
 # -- texts ----------------------------------------------------------------------------------------------------------
 
 
-def _open(value: Any) -> Any:
+def _redact_text(value: Any) -> Any:
     """Return a text without secrets, and any other value unchanged."""
     if not isinstance(value, str):
         return value
-    if (parsed := _parsed(value)) is not None:
-        inside = redact(parsed)
-        return json.dumps(inside.value, ensure_ascii=False) if inside.pointers else value
+    if (parsed := _parse_json(value)) is not None:
+        redacted = redact(parsed)
+        return json.dumps(redacted.value, ensure_ascii=False) if redacted.pointers else value
     return without_secrets(value)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Return the JSON object, list or string that a text contains; None for other texts."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return None

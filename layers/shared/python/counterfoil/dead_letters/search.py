@@ -87,8 +87,8 @@ class DeadLetterFilter(BaseModel):
 
     @field_validator("status", mode="after")
     @classmethod
-    def _in_order(cls, given: tuple[Status, ...]) -> tuple[Status, ...]:
-        return tuple(status for status in STATUSES if status in given) if given else STATUSES
+    def _sort_statuses(cls, statuses: tuple[Status, ...]) -> tuple[Status, ...]:
+        return tuple(status for status in STATUSES if status in statuses) if statuses else STATUSES
 
     def before(self, now: datetime) -> Self:
         """Return this filter without dead letters from `now` on."""
@@ -123,7 +123,7 @@ def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 # Deceptive characters as escapes for PostgreSQL's regular expressions. PostgreSQL texts cannot contain NUL.
-_DECEPTIVE = "".join(one if one == "-" else f"\\u{max(1, ord(one)):04x}" for one in DECEPTIVE)
+_DECEPTIVE = "".join(char if char == "-" else f"\\u{max(1, ord(char)):04x}" for char in DECEPTIVE)
 _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
 
@@ -145,15 +145,15 @@ _CONDITIONS = {
 }
 
 
-def filter_values(tenant_id: UUID | None, wanted: DeadLetterFilter, after: PageCursor | None = None) -> dict[str, Any]:
+def filter_values(tenant_id: UUID | None, filter_: DeadLetterFilter, after: PageCursor | None = None) -> dict[str, Any]:
     """Return the parameters of `with_conditions`."""
     return {
         "tenant": tenant_id,
-        "statuses": list(wanted.status),
-        "task_type": wanted.task_type,
-        "fingerprint": wanted.fingerprint,
-        "since": wanted.from_date,
-        "until": wanted.to_date,
+        "statuses": list(filter_.status),
+        "task_type": filter_.task_type,
+        "fingerprint": filter_.fingerprint,
+        "since": filter_.from_date,
+        "until": filter_.to_date,
         "after_at": after and after.at,
         "after_id": after and after.id,
     }
@@ -166,49 +166,49 @@ def with_conditions(statement: str, values: Mapping[str, Any], columns: str = ""
 
 
 # The rows of a page come from an index only. The other columns are read for the page alone.
-_SHOWN = """
-SELECT {{columns}} FROM ({few}) AS shown JOIN dead_letter d USING (job_id)
+_SELECT_ENTRIES = """
+SELECT {{columns}} FROM ({page}) AS page JOIN dead_letter d USING (job_id)
 ORDER BY d.dlq_timestamp DESC, d.job_id DESC
 """
-_PAGE = _SHOWN.format(
-    few="""
-    SELECT few.job_id
-    FROM unnest(%(statuses)s::text[]) AS wanted (state)
+_PAGE = _SELECT_ENTRIES.format(
+    page="""
+    SELECT latest.job_id
+    FROM unnest(%(statuses)s::text[]) AS s (status)
     CROSS JOIN LATERAL (
         SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
-        WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+        WHERE d.tenant_id = %(tenant)s AND d.status = s.status AND d.purged_at IS NULL {conditions}
         ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s::bigint + %(offset)s
-    ) AS few
-    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s OFFSET %(offset)s"""
+    ) AS latest
+    ORDER BY latest.dlq_timestamp DESC, latest.job_id DESC LIMIT %(limit)s OFFSET %(offset)s"""
 )
-_OF_GROUPS = _SHOWN.format(
-    few="""
-    SELECT few.job_id
-    FROM unnest(%(statuses)s::text[]) AS wanted (state) CROSS JOIN unnest(%(fingerprints)s::text[]) AS alike (print)
+_BY_GROUP = _SELECT_ENTRIES.format(
+    page="""
+    SELECT latest.job_id
+    FROM unnest(%(statuses)s::text[]) AS s (status) CROSS JOIN unnest(%(fingerprints)s::text[]) AS f (fingerprint)
     CROSS JOIN LATERAL (
         SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
-        WHERE d.tenant_id = %(tenant)s AND d.fingerprint = alike.print AND d.status = wanted.state
+        WHERE d.tenant_id = %(tenant)s AND d.fingerprint = f.fingerprint AND d.status = s.status
           AND d.purged_at IS NULL {conditions}
         ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
-    ) AS few
-    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s"""
+    ) AS latest
+    ORDER BY latest.dlq_timestamp DESC, latest.job_id DESC LIMIT %(limit)s"""
 )
-_OF_GROUPS_AMONG_NEWEST = _SHOWN.format(
-    few="""
+_BY_GROUP_AMONG_NEWEST = _SELECT_ENTRIES.format(
+    page="""
     SELECT newest.job_id FROM (
-        SELECT few.*
-        FROM unnest(%(statuses)s::text[]) AS wanted (state)
+        SELECT latest.*
+        FROM unnest(%(statuses)s::text[]) AS s (status)
         CROSS JOIN LATERAL (
             SELECT d.job_id, d.dlq_timestamp, d.fingerprint FROM dead_letter d
-            WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+            WHERE d.tenant_id = %(tenant)s AND d.status = s.status AND d.purged_at IS NULL {conditions}
             ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(among)s
-        ) AS few
-        ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(among)s
+        ) AS latest
+        ORDER BY latest.dlq_timestamp DESC, latest.job_id DESC LIMIT %(among)s
     ) AS newest
     WHERE newest.fingerprint = ANY(%(fingerprints)s)
     ORDER BY newest.dlq_timestamp DESC, newest.job_id DESC LIMIT %(limit)s"""
 )
-_OF_IDS = """
+_BY_IDS = """
 SELECT {columns} FROM dead_letter d
 WHERE d.job_id = ANY(%(ids)s) AND d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at IS NULL
   {conditions}
@@ -228,7 +228,7 @@ class Page(NamedTuple):
 def page(
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: DeadLetterFilter,
+    filter_: DeadLetterFilter,
     *,
     limit: int,
     after: PageCursor | None = None,
@@ -238,41 +238,41 @@ def page(
 
     Each status is read in the order of its index, so the cost grows with `offset` only.
     """
-    query = _Query(connection, tenant_id, wanted, limit + 1, after)
-    text = wanted.text
+    query = _Query(connection, tenant_id, filter_, limit + 1, after)
+    text = filter_.text
     if text is None:
-        return _cut(query.entries(_PAGE, offset=offset), limit)
-    if (id_ := _id(text)) is not None:
-        return _cut(query.of_ids([id_, *(kind.job_id(id_) for kind in WORK_KINDS.values())]), limit)
-    found, until = query.with_words(sorted(search_words(text))[:MAX_WORDS])
-    merged = sorted({entry.job_id: entry for entry in found}.values(), key=_cursor, reverse=True)
+        return _to_page(query.entries(_PAGE, offset=offset), limit)
+    if (id_ := _parse_id(text)) is not None:
+        return _to_page(query.find_by_ids([id_, *(kind.job_id(id_) for kind in WORK_KINDS.values())]), limit)
+    entries, until = query.find_by_words(sorted(search_words(text))[:MAX_WORDS])
+    merged = sorted({entry.job_id: entry for entry in entries}.values(), key=_cursor, reverse=True)
     if until is not None:  # older ones may be among dead letters that were not read
         merged = [entry for entry in merged if entry.cursor >= until]
-    return _cut(merged, limit) if len(merged) > limit else Page(merged, until)
+    return _to_page(merged, limit) if len(merged) > limit else Page(merged, until)
 
 
 def page_cursors(
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: DeadLetterFilter,
+    filter_: DeadLetterFilter,
     *,
     limit: int,
     after: PageCursor | None = None,
 ) -> tuple[Sequence[PageCursor], PageCursor | None]:
     """Return the cursors of a `page` and of the next one. Without a text, only an index is read."""
-    if wanted.text is not None:
-        found, following = page(connection, tenant_id, wanted, limit=limit, after=after)
-        return [entry.cursor for entry in found], following
-    query = _Query(connection, tenant_id, wanted, limit, after)
-    more = [PageCursor(*row) for row in query.rows(_PAGE, "d.dlq_timestamp, d.job_id", offset=0)]
-    return more, more[-1] if len(more) == limit else None
+    if filter_.text is not None:
+        entries, next_cursor = page(connection, tenant_id, filter_, limit=limit, after=after)
+        return [entry.cursor for entry in entries], next_cursor
+    query = _Query(connection, tenant_id, filter_, limit, after)
+    cursors = [PageCursor(*row) for row in query.rows(_PAGE, "d.dlq_timestamp, d.job_id", offset=0)]
+    return cursors, cursors[-1] if len(cursors) == limit else None
 
 
-def of_ids(
-    connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, ids: Sequence[UUID]
+def find_by_ids(
+    connection: Connection, tenant_id: UUID | None, filter_: DeadLetterFilter, ids: Sequence[UUID]
 ) -> list[DeadLetterEntry]:
     """Return the dead letters with these ids that match the filter, the newest first."""
-    return _Query(connection, tenant_id, wanted, len(ids), None).of_ids(ids)
+    return _Query(connection, tenant_id, filter_, len(ids), None).find_by_ids(ids)
 
 
 _COUNT = """
@@ -281,23 +281,23 @@ WHERE d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at 
 """
 
 
-def count(connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter) -> int:
+def count(connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter) -> int:
     """Return the number of dead letters of a filter without a text, counted in an index."""
-    values = filter_values(tenant_id, wanted)
-    ((number,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
-    return int(number)
+    values = filter_values(tenant_id, filter_)
+    ((total,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
+    return int(total)
 
 
-def _cut(found: Sequence[DeadLetterEntry], limit: int) -> Page:
-    shown = found[:limit]
-    return Page(shown, shown[-1].cursor if len(found) > limit else None)
+def _to_page(entries: Sequence[DeadLetterEntry], limit: int) -> Page:
+    page_entries = entries[:limit]
+    return Page(page_entries, page_entries[-1].cursor if len(entries) > limit else None)
 
 
 def _cursor(entry: DeadLetterEntry) -> PageCursor:
     return entry.cursor
 
 
-def _id(text: str) -> UUID | None:
+def _parse_id(text: str) -> UUID | None:
     try:
         return UUID(text.strip())
     except ValueError:
@@ -314,14 +314,14 @@ SCAN_LIMIT = (100, 1_000, 5_000)
 """Dead letters read for a page if the word is more frequent. The next number is used if one does not fill the page."""
 RECENT_LIMIT = 500
 """Newest dead letters in which groups are looked up before each group is read."""
-_GROUPS_AT_ONCE = 100
+_GROUP_BATCH_SIZE = 100
 
 _GROUPS = """
-SELECT fingerprint, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(sought)s::text[]))
-FROM dead_letter_group WHERE tenant_id = %(tenant)s AND words && %(sought)s::text[]
+SELECT fingerprint, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(words)s::text[]))
+FROM dead_letter_group WHERE tenant_id = %(tenant)s AND words && %(words)s::text[]
 """
 # The newest dead letters are in the groups with the newest last failure.
-_LAST = """
+_LAST_FAILURES = """
 SELECT fingerprint, max(last_at) FROM dead_letter_count
 WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour IS NULL AND status = ANY(%(statuses)s)
 GROUP BY fingerprint ORDER BY 2 DESC
@@ -329,7 +329,7 @@ GROUP BY fingerprint ORDER BY 2 DESC
 _FREQUENCY = """
 SELECT word, count(*) FROM unnest(%(words)s::text[]) AS word CROSS JOIN LATERAL (
     SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(most)s
-) AS few GROUP BY word
+) AS matches GROUP BY word
 """
 _SCAN = """
 SELECT dlq_timestamp, job_id FROM dead_letter_word w
@@ -337,12 +337,12 @@ WHERE tenant_id = %(tenant)s AND word = %(word)s {after}
 ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(most)s
 """
 _AFTER = "AND (dlq_timestamp, job_id) < (%(after_at)s, %(after_id)s)"
-_LACKING = """
+_MISSING_WORDS = """
 SELECT DISTINCT d.job_id
 FROM dead_letter d LEFT JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = d.fingerprint
-CROSS JOIN unnest(%(words)s::text[]) AS sought (word)
-WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(sought.word = ANY(g.words), false)
-  AND NOT EXISTS (SELECT FROM dead_letter_word w WHERE w.job_id = d.job_id AND w.word = sought.word)
+CROSS JOIN unnest(%(words)s::text[]) AS required (word)
+WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(required.word = ANY(g.words), false)
+  AND NOT EXISTS (SELECT FROM dead_letter_word w WHERE w.job_id = d.job_id AND w.word = required.word)
 """
 
 
@@ -352,80 +352,82 @@ class _Query:
 
     connection: Connection
     tenant_id: UUID | None
-    wanted: DeadLetterFilter
+    filter: DeadLetterFilter
     limit: int
     after: PageCursor | None
 
     def rows(self, statement: str, columns: str = "", **values: object) -> list[tuple[Any, ...]]:
-        values = {**filter_values(self.tenant_id, self.wanted, self.after), "limit": self.limit, **values}
+        values = {**filter_values(self.tenant_id, self.filter, self.after), "limit": self.limit, **values}
         return self.connection.execute(with_conditions(statement, values, columns), values).fetchall()
 
     def entries(self, statement: str, **values: object) -> list[DeadLetterEntry]:
         return [DeadLetterEntry(*row) for row in self.rows(statement, _COLUMNS, **values)]
 
-    def of_ids(self, ids: Sequence[UUID]) -> list[DeadLetterEntry]:
-        return self.entries(_OF_IDS, ids=list(ids)) if ids else []
+    def find_by_ids(self, ids: Sequence[UUID]) -> list[DeadLetterEntry]:
+        return self.entries(_BY_IDS, ids=list(ids)) if ids else []
 
-    def with_words(self, sought: Sequence[str]) -> tuple[list[DeadLetterEntry], PageCursor | None]:
+    def find_by_words(self, words: Sequence[str]) -> tuple[list[DeadLetterEntry], PageCursor | None]:
         """Return dead letters that have all words, and the last cursor read if there are more."""
-        if not sought:
+        if not words:
             return [], None
-        shared: dict[str, list[str]] = dict(self.rows(_GROUPS, sought=list(sought)))
-        found = self._of_groups([fingerprint for fingerprint, has in shared.items() if set(has).issuperset(sought)])
+        group_words: dict[str, list[str]] = dict(self.rows(_GROUPS, words=list(words)))
+        entries = self._find_in_groups(
+            [fingerprint for fingerprint, shared in group_words.items() if set(shared).issuperset(words)]
+        )
         until: PageCursor | None = None
-        for word, is_rare in self._leads(sought, frozenset().union(*shared.values())):
-            for most in (RARE_WORD_LIMIT,) if is_rare else SCAN_LIMIT:
-                ids, end = self._having(sought, word, most)
-                more = self.of_ids(ids)
-                if is_rare or end is None or len(more) >= self.limit:
+        for word, is_rare in self._index_words(words, frozenset().union(*group_words.values())):
+            for max_rows in (RARE_WORD_LIMIT,) if is_rare else SCAN_LIMIT:
+                ids, last_read = self._find_by_word(words, word, max_rows)
+                matches = self.find_by_ids(ids)
+                if is_rare or last_read is None or len(matches) >= self.limit:
                     break
-            found += more
-            if end is not None and not is_rare:
-                until = end if until is None else max(until, end)
-        return found, until
+            entries += matches
+            if last_read is not None and not is_rare:
+                until = last_read if until is None else max(until, last_read)
+        return entries, until
 
-    def _of_groups(self, fingerprints: Sequence[str]) -> list[DeadLetterEntry]:
+    def _find_in_groups(self, fingerprints: Sequence[str]) -> list[DeadLetterEntry]:
         """Return the newest dead letters of groups.
 
         Reading by group costs a lookup per group; reading the newest dead letters costs one for each of them.
         """
-        if self.wanted.fingerprint is not None:
-            fingerprints = [one for one in fingerprints if one == self.wanted.fingerprint]
+        if self.filter.fingerprint is not None:
+            fingerprints = [fingerprint for fingerprint in fingerprints if fingerprint == self.filter.fingerprint]
         if not fingerprints:
             return []
-        newest = self.entries(_OF_GROUPS_AMONG_NEWEST, fingerprints=fingerprints, among=RECENT_LIMIT)
+        newest = self.entries(_BY_GROUP_AMONG_NEWEST, fingerprints=fingerprints, among=RECENT_LIMIT)
         if len(newest) == self.limit:
             return newest
-        last = self.rows(_LAST, fingerprints=fingerprints)
-        found: list[DeadLetterEntry] = []
-        for start in range(0, len(last), _GROUPS_AT_ONCE):
-            part = last[start : start + _GROUPS_AT_ONCE]
-            if len(found) >= self.limit and found[self.limit - 1].dlq_timestamp > part[0][1]:
+        groups = self.rows(_LAST_FAILURES, fingerprints=fingerprints)
+        entries: list[DeadLetterEntry] = []
+        for start in range(0, len(groups), _GROUP_BATCH_SIZE):
+            batch = groups[start : start + _GROUP_BATCH_SIZE]
+            if len(entries) >= self.limit and entries[self.limit - 1].dlq_timestamp > batch[0][1]:
                 break
-            found += self.entries(_OF_GROUPS, fingerprints=[row[0] for row in part])
-            found.sort(key=_cursor, reverse=True)
-        return found[: self.limit]
+            entries += self.entries(_BY_GROUP, fingerprints=[row[0] for row in batch])
+            entries.sort(key=_cursor, reverse=True)
+        return entries[: self.limit]
 
-    def _leads(self, sought: Sequence[str], shared: Collection[str]) -> Iterable[tuple[str, bool]]:
+    def _index_words(self, words: Sequence[str], group_words: Collection[str]) -> Iterable[tuple[str, bool]]:
         """Return the words whose dead letters must be read, and whether each is rare.
 
         A word without a group can only be in the index of dead letters. The rarest such word is enough.
         """
-        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(sought), most=RARE_WORD_LIMIT + 1))
-        own = [word for word in sought if word not in shared]
-        leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
-        return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in leads if word in frequency]
+        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), most=RARE_WORD_LIMIT + 1))
+        own_words = [word for word in words if word not in group_words]
+        selected = [min(own_words, key=lambda word: frequency.get(word, 0))] if own_words else list(frequency)
+        return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in selected if word in frequency]
 
-    def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], PageCursor | None]:
-        """Return dead letters with all words among the newest `most` with `word`, and the last cursor read."""
+    def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
+        """Search the newest `max_rows` with `word`. Return matches of all words and the last cursor."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
-        scanned = [PageCursor(*row) for row in self.rows(scan, word=word, most=most)]
-        ids = [cursor.id for cursor in scanned]
-        others = [other for other in sought if other != word]
-        if ids and others:
-            lacking = {id_ for (id_,) in self.rows(_LACKING, ids=ids, words=others)}
-            ids = [id_ for id_ in ids if id_ not in lacking]
-        return ids, scanned[-1] if len(scanned) == most else None
+        cursors = [PageCursor(*row) for row in self.rows(scan, word=word, most=max_rows)]
+        ids = [cursor.id for cursor in cursors]
+        other_words = [other for other in words if other != word]
+        if ids and other_words:
+            incomplete = {id_ for (id_,) in self.rows(_MISSING_WORDS, ids=ids, words=other_words)}
+            ids = [id_ for id_ in ids if id_ not in incomplete]
+        return ids, cursors[-1] if len(cursors) == max_rows else None
 
 
 # -- ids --------------------------------------------------------------------------------------------------------------
@@ -457,11 +459,11 @@ def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> DeadLe
 IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_END = 4
 """Minimum length of a partial id."""
-_INDEXED = 8
+_INDEXED_CHARS = 8
 """Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
 
 # The index comes first in every plan, so that the dead letters of a large tenant are not all read.
-_LETTERS_BY_END = """
+_DEAD_LETTERS_BY_END = """
 WITH ending AS MATERIALIZED (
     SELECT job_id, tenant_id FROM dead_letter
     WHERE reverse(right(job_id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
@@ -482,7 +484,7 @@ WHERE starts_with(g.fingerprint, %(part)s) AND (%(slugs)s::text[] IS NULL OR t.s
 GROUP BY g.fingerprint
 LIMIT 2
 """
-_BY_END: LiteralString = """
+_ROWS_BY_END: LiteralString = """
 WITH ending AS MATERIALIZED (
     SELECT id, tenant_id FROM {table}
     WHERE reverse(right(id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
@@ -490,14 +492,14 @@ WITH ending AS MATERIALIZED (
 )
 SELECT e.id, t.slug FROM ending e JOIN tenant t ON t.id = e.tenant_id
 WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
-LIMIT {most}
+LIMIT {limit}
 """
 _QUERIES: dict[IdKind, LiteralString] = {
-    "dead_letter": _LETTERS_BY_END,
+    "dead_letter": _DEAD_LETTERS_BY_END,
     "operation": _OPERATIONS_BY_END,
     "group": _GROUPS_BY_START,
-    "task": _BY_END.format(table="task", most="20"),
-    "document": _BY_END.format(table="document", most="2"),
+    "task": _ROWS_BY_END.format(table="task", limit="20"),
+    "document": _ROWS_BY_END.format(table="document", limit="2"),
 }
 
 
@@ -510,6 +512,6 @@ def find_by_end(
     characters. `slugs` None means all tenants and unassigned dead letters, which have no slug. Purged dead letters are
     not found.
     """
-    backwards = part[::-1][:_INDEXED]
-    values = {"part": part, "first": backwards, "last": f"{backwards}~", "slugs": slugs and [*slugs]}
+    reversed_end = part[::-1][:_INDEXED_CHARS]
+    values = {"part": part, "first": reversed_end, "last": f"{reversed_end}~", "slugs": slugs and [*slugs]}
     return connection.execute(_QUERIES[kind], values).fetchall()

@@ -17,7 +17,7 @@ from stdnum import iban, luhn
 REDACTED = "[hidden]"
 CONVERSATION = "session_id"
 """Name of a conversation's id. A UUID under it is not a secret."""
-LAST = 4
+VISIBLE_CHARS = 4
 """Characters of an account number that stay visible."""
 
 _UUID = re.compile(r"\W*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\W*")
@@ -74,11 +74,11 @@ _HINTS = (
     *("mosquitto", "zip", "7z", "redis-cli", "plink", "pscp", "psftp", "rdp", "openssl", "smb", "lftp", "http -a"),
 )
 """Parts of names and commands, in lower case. Most texts have none, and most patterns need one."""
-_WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
+_SECRET_WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
 """Last words of names. Only whole words count, because harmless words contain them: passed, spin, signal, author."""
 _NAME = re.compile(rf"{_NAMES}|authorization|cookie", re.IGNORECASE)
 _LAST_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*\Z)")
-_LONGEST_NAME = 64
+_MAX_NAME_CHARS = 64
 
 
 @lru_cache(maxsize=2048)
@@ -87,14 +87,14 @@ def names_secret(name: str) -> bool:
     if _NAME.search(name):
         return True
     last = _LAST_WORD.search(name)
-    return last is not None and last[0].casefold() in _WORDS
+    return last is not None and last[0].casefold() in _SECRET_WORDS
 
 
 def labels_secret(text: object) -> bool:
     """Return True if a text is only the name of a secret, such as an option (`--password`) or header."""
     return (
         isinstance(text, str)
-        and len(text) <= _LONGEST_NAME
+        and len(text) <= _MAX_NAME_CHARS
         and _LABEL.fullmatch(text) is not None
         and names_secret(text.rstrip(":"))
     )
@@ -140,29 +140,29 @@ def looks_random(text: str) -> bool:
 # -- tokens by their form -------------------------------------------------------------------------------------------
 
 _PREFIXES = Path(__file__).with_name("token_prefixes.json")
-_ENDED_BY_SIGN = re.compile(r".*[.~]")
-_DISTINCT = 5
+_ENDS_WITH_SIGN = re.compile(r".*[.~]")
+_DISTINCT_PREFIX_CHARS = 5
 """Length from which a prefix is unlikely to begin a file name."""
 _PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
 
 
 @cache
-def _tokens() -> re.Pattern[str]:
+def _token_pattern() -> re.Pattern[str]:
     """Return a pattern for tokens with an issuer's prefix. `tools.token_prefixes` generates the prefixes."""
-    known: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
+    prefixes: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
 
-    def rest(prefix: str, length: int) -> str:
-        if len(prefix) >= _DISTINCT or _ENDED_BY_SIGN.fullmatch(prefix):
+    def suffix(prefix: str, length: int) -> str:
+        if len(prefix) >= _DISTINCT_PREFIX_CHARS or _ENDS_WITH_SIGN.fullmatch(prefix):
             return rf"{_PLAIN_WORDS}[\w-]{{{length},}}(?:[.~+/=][\w-]+)*={{0,2}}"
         return rf"{_PLAIN_WORDS}[A-Za-z0-9]{{{length},}}[\w-]*={{0,2}}"
 
     # Grouped by first character, because Python tries alternatives one by one. Longer prefixes come first.
     groups = [
-        (first, [re.escape(one[1:]) + rest(one, known[one]) for one in group])
-        for first, group in groupby(sorted(known, reverse=True), key=lambda one: one[0])
+        (first, [re.escape(prefix[1:]) + suffix(prefix, prefixes[prefix]) for prefix in group])
+        for first, group in groupby(sorted(prefixes, reverse=True), key=lambda prefix: prefix[0])
     ]
-    begun = "|".join(f"{re.escape(first)}(?:{'|'.join(rests)})" for first, rests in groups)
-    return re.compile(rf"(?<![A-Za-z0-9_])(?:{begun}|{_MORE_TOKENS})")
+    alternatives = "|".join(f"{re.escape(first)}(?:{'|'.join(suffixes)})" for first, suffixes in groups)
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{alternatives}|{_MORE_TOKENS})")
 
 
 _MORE_TOKENS = "|".join(
@@ -193,13 +193,13 @@ _AWS_SECRET = re.compile(
 _PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
 
 
-def _aws_secret(match: re.Match[str]) -> str:
+def _redact_aws_secret(match: re.Match[str]) -> str:
     """Hide an AWS secret key. An S3 key may have the same length and letters, but has words."""
     return match[0] if _PATH.search(match[0]) else REDACTED
 
 
 _TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{30,}")
-_HOOK = re.compile(
+_WEBHOOK_URL = re.compile(
     r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
     r"|webhook\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/|api\.telegram\.org/bot)[\w/@-]+(?::[\w-]+)?"
 )
@@ -213,7 +213,7 @@ _LOGIN = re.compile(
     r"((?:\bjdbc:oracle:[a-z]{2,10}:|\bsqlplus\s(?:-\w+\s)*)[\w.$#]{1,64}/)[^\s\"']{1,128}?(?=@)", re.IGNORECASE
 )
 """Oracle: user/password@database."""
-_LINK = re.compile(
+_SIGN_IN_LINK = re.compile(
     r"(/(?:magic|log-?in|sign-?in|reset|recover|verify|verification|confirm|activate|invite|invitation)/(?:[a-z-]{1,20}/)?)"
     r"(?=[\w-]*[0-9])(?![0-9a-f]{8}-[0-9a-f]{4}-)[\w-]{20,}",
     re.IGNORECASE,
@@ -246,7 +246,7 @@ _JWK = re.compile(r"(\\?[\"'](?:d|p|q|dp|dq|qi|k)\\?[\"']\s?:\s?\\?[\"'])[\w-]{1
 _KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidden\])[^\n]*(?:\n[ \t]+[^\n]*)*")
 
 
-def _basic(match: re.Match[str]) -> str:
+def _redact_basic(match: re.Match[str]) -> str:
     """Hide credentials after the word `basic`: the Base64 form of a name, a colon and a password."""
     try:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
@@ -268,11 +268,12 @@ _VALUE = rf"""{_STRING}|{re.escape(REDACTED)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
 unchanged."""
 _QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
 
-_ERROR = r"(?<!error)(?<!exception)(?<!warning)"
+_NOT_ERROR_NAME = r"(?<!error)(?<!exception)(?<!warning)"
 """Endings of class names. Their colon is followed by a sentence, not a value."""
-_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_ERROR}{_SIGN})({_VALUE})", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_NOT_ERROR_NAME}{_SIGN})({_VALUE})", re.IGNORECASE)
 _ASSIGNED_SHORT = re.compile(
-    rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""", re.IGNORECASE
+    rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_SECRET_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""",
+    re.IGNORECASE,
 )
 """Before a colon in prose, the same words mean other things: "second pass: 3 pages"."""
 _PARAMETER = rf"[\w-]{{1,40}}\s*=\s*(?:{_STRING}|[^\s,\"']+)"
@@ -315,13 +316,13 @@ _FLAGS = {
     "https?": r"-a ?[\"']?[^\s:\"'/]{1,64}:",
 }
 """Flags of commands that precede a password."""
-_FLAGGED = "|".join(rf"(?:{command})[ ](?:[^\n]{{0,200}}?[ ])?{flag}" for command, flag in _FLAGS.items())
-_SHORT_OPTION = re.compile(rf"((?<![\w/.])(?:{_FLAGGED}))({_STRING}|[^\s\"']+)")
-_QUOTED_BEHIND = re.compile(
+_FLAG_PREFIX = "|".join(rf"(?:{command})[ ](?:[^\n]{{0,200}}?[ ])?{flag}" for command, flag in _FLAGS.items())
+_SHORT_OPTION = re.compile(rf"((?<![\w/.])(?:{_FLAG_PREFIX}))({_STRING}|[^\s\"']+)")
+_QUOTED_AFTER_NAME = re.compile(
     rf"((?:{_PASSWORDS}|identified by|securestring(?:\s+-string)?)\s+)({_STRING})", re.IGNORECASE
 )
 """SQL (PASSWORD 'x', IDENTIFIED BY 'x') and PowerShell (ConvertTo-SecureString "x")."""
-_STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_BEHIND)
+_STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_AFTER_NAME)
 
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
 """ODBC: a value in braces may contain any character, and a closing brace is doubled."""
@@ -336,7 +337,9 @@ _HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header va
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _END_OF_NAME = re.compile(r"([\w.-]{1,60})\W*\Z")
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
-_NAMED_BEHIND = re.compile(rf"((?:{_NAMES})s?\s[\"'`(]?)([\w.+=~/-]{{8,}})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))", re.IGNORECASE)
+_NAMED_IN_PROSE = re.compile(
+    rf"((?:{_NAMES})s?\s[\"'`(]?)([\w.+=~/-]{{8,}})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))", re.IGNORECASE
+)
 """A name and its value in prose: the API key x is invalid."""
 
 
@@ -348,22 +351,22 @@ _IN_SENTENCE = re.compile(
 """The same with words between: the password for ada is x."""
 
 
-def _random(match: re.Match[str]) -> str:
+def _redact_random(match: re.Match[str]) -> str:
     return f"{match[1]}{REDACTED}" if looks_random(match[2].rstrip(".")) else match[0]
 
 
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
-_SHORTEST_CODE = 6
+_MIN_CODE_CHARS = 6
 """Shorter codes are those of countries and currencies, not of sign-ins."""
 
 
-def _query_value(match: re.Match[str]) -> str:
+def _redact_query_value(match: re.Match[str]) -> str:
     """Hide a parameter of an address. Under `key` and `code` there may be harmless values."""
     name, value = match[1][1:-1].casefold(), match[2]
-    is_shown = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
-        name == "code" and len(value) < _SHORTEST_CODE
+    is_harmless = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
+        name == "code" and len(value) < _MIN_CODE_CHARS
     )
-    return match[0] if is_shown else f"{match[1]}{REDACTED}"
+    return match[0] if is_harmless else f"{match[1]}{REDACTED}"
 
 
 _CARD = re.compile(
@@ -373,9 +376,9 @@ _CARD = re.compile(
 """Numbers of payment cards (ISO/IEC 7812), of 15 or 16 digits."""
 
 
-def _card(match: re.Match[str]) -> str:
+def _redact_card(match: re.Match[str]) -> str:
     """Hide a card number except its last digits, if its check digit is valid."""
-    return f"{REDACTED} {match[0][-LAST:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
+    return f"{REDACTED} {match[0][-VISIBLE_CHARS:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
 _Replacement = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
@@ -384,8 +387,8 @@ _PATTERNS: tuple[_Replacement, ...] = (
     (_PRIVATE_KEY, REDACTED),
     (_JWT, REDACTED),
     (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{REDACTED}"),
-    (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _basic),
-    (_HOOK, rf"\1{REDACTED}"),
+    (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _redact_basic),
+    (_WEBHOOK_URL, rf"\1{REDACTED}"),
     (_TELEGRAM, REDACTED),
     (_OPENAI, REDACTED),
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{REDACTED}"),
@@ -401,15 +404,15 @@ _PATTERNS: tuple[_Replacement, ...] = (
     ),
     (re.compile(r"(?i)(\bhttps?://)(?!\[hidden\])[^\s/:@\"'<>]{6,256}(?=@)"), rf"\1{REDACTED}"),
     (re.compile(r"(?i)(%3A%2F%2F[^\s%&]{0,256}%3A)[^\s&]{1,256}?(?=%40)"), rf"\1{REDACTED}"),
-    (_IN_QUERY, _query_value),
+    (_IN_QUERY, _redact_query_value),
     (_AWS_ID, REDACTED),
-    (_AWS_SECRET, _aws_secret),
-    (_CARD, _card),
+    (_AWS_SECRET, _redact_aws_secret),
+    (_CARD, _redact_card),
 )
 _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = (
     (re.compile(r"\$"), _PASSWORD_HASH, REDACTED),
     (re.compile("oracle:|sqlplus"), _LOGIN, rf"\1{REDACTED}"),
-    (re.compile("://"), _LINK, rf"\1{REDACTED}"),
+    (re.compile("://"), _SIGN_IN_LINK, rf"\1{REDACTED}"),
     (re.compile("code|kennwort|tan"), _ONE_TIME_CODE, rf"\1{REDACTED}"),
     (re.compile("p[iu][nk]"), _PIN, rf"\1{REDACTED}"),
     (re.compile("auth|pass|login"), _COMMAND, rf"\1{REDACTED}"),
@@ -472,8 +475,8 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         ),
         rf"\1{REDACTED}",
     ),
-    (_NAMED_BEHIND, _random),
-    (_IN_SENTENCE, _random),
+    (_NAMED_IN_PROSE, _redact_random),
+    (_IN_SENTENCE, _redact_random),
     # HCL: variable "password" { default = "x" }.
     (
         re.compile(
@@ -511,25 +514,25 @@ def without_secrets(text: str) -> str:
     mail = _MAIL.match(text)
     if mail and _MAIL_HEADER.search(mail[1]):
         text = mail[1] + REDACTED
-    text = _tokens().sub(REDACTED, text)
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    text = _token_pattern().sub(REDACTED, text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     lowered = text.lower()
-    for word, pattern, instead in _PATTERNS_WITH_WORD:
+    for word, pattern, replacement in _PATTERNS_WITH_WORD:
         if word.search(lowered):
-            text = pattern.sub(instead, text)
+            text = pattern.sub(replacement, text)
     if any(hint in lowered for hint in _HINTS):
-        for pattern, instead in _PATTERNS_WITH_HINT:
-            text = pattern.sub(instead, text)
+        for pattern, replacement in _PATTERNS_WITH_HINT:
+            text = pattern.sub(replacement, text)
         for pattern in _STRINGS:
-            text = pattern.sub(_assigned, text)
+            text = pattern.sub(_redact_assigned, text)
         for pattern in (_AUTHORIZATION, _ASSIGNED):
-            text = _without_assigned(text, pattern)
-        text = _ELEMENT.sub(_element, text)
-    return _without_accounts(_without_assigned(text, _ASSIGNED_SHORT))
+            text = _redact_assignments(text, pattern)
+        text = _ELEMENT.sub(_redact_element, text)
+    return _redact_accounts(_redact_assignments(text, _ASSIGNED_SHORT))
 
 
-_LONGEST = 512
+_MAX_CONTEXT_CHARS = 512
 """Maximum number of characters before a value that are checked to find its context."""
 _START_OF_LINE = re.compile(r"\n|\\n")
 _REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
@@ -538,26 +541,26 @@ _REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
 _REST_OF_WORD = re.compile(r"""[^\s&"']*""")
 _REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
 _KEY = r"(?:[\w.-]{1,40}|(?:user|initial|data|integrated|application|connect(?:ion)?|persist) [a-z]{2,10})\s?="
-_NEXT_SETTING = re.compile(rf'[^;&\r\n"]{{0,{_LONGEST}}}?(?=[;&]\s?{_KEY})', re.IGNORECASE)
+_NEXT_SETTING = re.compile(rf'[^;&\r\n"]{{0,{_MAX_CONTEXT_CHARS}}}?(?=[;&]\s?{_KEY})', re.IGNORECASE)
 _NAME_OF_SETTING = re.compile(r"\s?[\w .-]{0,40}")
 _LINE_OF_HEADER = re.compile(r"(?:[ \t]*|[<>*][ \t]+)[\w-]{0,40}")
 _LINE_OF_YAML = re.compile(r"[ \t]+(?:-[ \t]+)?[\w.-]{0,40}")
 _QUOTED_HEADER = re.compile(r"""(?:-H|--header)[ =]?\\?["'][\w-]{0,40}\Z""")
 _LINE_OF_SETTINGS = re.compile(r"(?:export[ \t]+)?[\w.-]{0,40}")
-_ONE_MORE = re.compile(r"\s[\w.-]{1,40}[=:]")
+_ANOTHER_ASSIGNMENT = re.compile(r"\s[\w.-]{1,40}[=:]")
 
 
-def _without_assigned(text: str, pattern: re.Pattern[str]) -> str:
+def _redact_assignments(text: str, pattern: re.Pattern[str]) -> str:
     """Hide the values that a pattern finds: the second group, after a name in the first."""
     parts: list[str] = []
-    at = 0
-    while (match := pattern.search(text, at)) is not None:
-        parts += text[at : match.start()], _assigned(match)
-        at = _end_of_value(text, match)
-    return "".join([*parts, text[at:]])
+    position = 0
+    while (match := pattern.search(text, position)) is not None:
+        parts += text[position : match.start()], _redact_assigned(match)
+        position = _end_of_value(text, match)
+    return "".join([*parts, text[position:]])
 
 
-def _assigned(match: re.Match[str]) -> str:
+def _redact_assigned(match: re.Match[str]) -> str:
     name, value = match[1], match[2]
     if _is_harmless(match):
         return match[0]
@@ -568,7 +571,7 @@ def _assigned(match: re.Match[str]) -> str:
 def _is_harmless(match: re.Match[str]) -> bool:
     """Return True for a number of tokens, another fact about a secret, and the id of a conversation."""
     name, value = match[1], match[2]
-    if (named := _END_OF_NAME.search(name)) and is_fact(named[1], value.strip(".,;)]}\"'")):
+    if (last_name := _END_OF_NAME.search(name)) and is_fact(last_name[1], value.strip(".,;)]}\"'")):
         return True
     if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
         return True
@@ -580,82 +583,96 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
     name = match[1].rstrip()
     if _is_harmless(match) or _QUOTED.fullmatch(match[2]):
         return match.end()
-    before = _START_OF_LINE.split(text[max(0, match.start() - _LONGEST) : match.start()])[-1]
+    line_start = _START_OF_LINE.split(text[max(0, match.start() - _MAX_CONTEXT_CHARS) : match.start()])[-1]
     if name.endswith("="):
-        return _end_of_setting(text, match, before)
-    if name.endswith(":") and _QUOTED_HEADER.search(before):
-        return _rest(_REST_IN_QUOTES, text, match.end())
-    if name.endswith(":") and (_is_header(before, name) or _is_yaml(text, match, before)):
-        return _rest(_REST_OF_LINE, text, match.end())
-    return _rest_of_word(text, match.end())
+        return _end_of_setting(text, match, line_start)
+    if name.endswith(":") and _QUOTED_HEADER.search(line_start):
+        return _match_end(_REST_IN_QUOTES, text, match.end())
+    if name.endswith(":") and (_is_header(line_start, name) or _is_yaml(text, match, line_start)):
+        return _match_end(_REST_OF_LINE, text, match.end())
+    return _end_of_word(text, match.end())
 
 
-def _is_header(before: str, name: str) -> bool:
+def _is_header(line_start: str, name: str) -> bool:
     """Return True for a line that begins like a header: with a mark of curl, or with its name."""
-    if " " in name or not _LINE_OF_HEADER.fullmatch(before):
+    if " " in name or not _LINE_OF_HEADER.fullmatch(line_start):
         return False
-    return before[:1] in {"<", ">"} or "-" in before + name or name.casefold().startswith("authorization")
+    return line_start[:1] in {"<", ">"} or "-" in line_start + name or name.casefold().startswith("authorization")
 
 
-def _is_yaml(text: str, match: re.Match[str], before: str) -> bool:
+def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
     """Return True if the value's name starts an indented line that is not the first."""
-    return match.start() > len(before) and _LINE_OF_YAML.fullmatch(before) is not None and "\n" in text[: match.start()]
+    return (
+        match.start() > len(line_start)
+        and _LINE_OF_YAML.fullmatch(line_start) is not None
+        and "\n" in text[: match.start()]
+    )
 
 
-def _end_of_setting(text: str, match: re.Match[str], before: str) -> int:
+def _end_of_setting(text: str, match: re.Match[str], line_start: str) -> int:
     """Find the end of `name=value`: before the `;` or `&` of the next setting, or at the line's end."""
-    earlier, semicolon, own = before.rpartition(";")
-    if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(own):
-        return _rest(_REST_OF_SETTING, text, match.start(2))
-    if (found := _NEXT_SETTING.match(text, match.start(2))) is not None:
-        return found.end()
-    if _LINE_OF_SETTINGS.fullmatch(before):
-        rest = _rest(_REST_OF_LINE, text, match.end())
-        if not _ONE_MORE.search(text, match.end(), rest):
-            return rest
-    return _rest_of_word(text, match.end())
+    earlier, semicolon, setting = line_start.rpartition(";")
+    if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(setting):
+        return _match_end(_REST_OF_SETTING, text, match.start(2))
+    if (next_setting := _NEXT_SETTING.match(text, match.start(2))) is not None:
+        return next_setting.end()
+    if _LINE_OF_SETTINGS.fullmatch(line_start):
+        line_end = _match_end(_REST_OF_LINE, text, match.end())
+        if not _ANOTHER_ASSIGNMENT.search(text, match.end(), line_end):
+            return line_end
+    return _end_of_word(text, match.end())
 
 
-def _rest_of_word(text: str, at: int) -> int:
+def _end_of_word(text: str, position: int) -> int:
     """Return the end of a word that may contain a semicolon."""
-    return _rest(_REST_OF_WORD, text, at) if ";" in text[at - 1 : at + 1] else at
+    return _match_end(_REST_OF_WORD, text, position) if ";" in text[position - 1 : position + 1] else position
 
 
-def _rest(of: re.Pattern[str], text: str, at: int) -> int:
-    found = of.match(text, at)
-    return at if found is None else found.end()
+def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
 
 
-def _element(match: re.Match[str]) -> str:
+def _redact_element(match: re.Match[str]) -> str:
     return match[0] if _is_harmless(match) or not match[2].strip() else f"{match[1]}{REDACTED}"
 
 
 # -- account numbers ------------------------------------------------------------------------------------------------
 
-MOST_LOOKED_AT = 1000
+MAX_CANDIDATES = 1000
 """Maximum number of candidates checked as account numbers. Everything from the next candidate on is hidden."""
 _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
-_END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
+_END_OF_ALPHANUMERICS = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 
 
-def _without_accounts(text: str) -> str:
+def _redact_accounts(text: str) -> str:
     parts: list[str] = []
-    at = 0
-    for _ in range(MOST_LOOKED_AT):
-        match = _ACCOUNT.search(text, at)
+    position = 0
+    for _ in range(MAX_CANDIDATES):
+        match = _ACCOUNT.search(text, position)
         if match is None:
-            return "".join([*parts, text[at:]])
-        ends = [one.start() for one in _END.finditer(text, match.start(), min(match.end() + 1, len(text)))]
+            return "".join([*parts, text[position:]])
+        ends = [
+            boundary.start()
+            for boundary in _END_OF_ALPHANUMERICS.finditer(text, match.start(), min(match.end() + 1, len(text)))
+        ]
         numbers = [re.sub(r"[^A-Za-z0-9]", "", text[match.start() : end]) for end in ends]
-        found = next(
-            ((e, n) for e, n in zip(ends, numbers, strict=True) if iban.is_valid(n, check_country=False)), None
+        account = next(
+            (
+                (end, number)
+                for end, number in zip(ends, numbers, strict=True)
+                if iban.is_valid(number, check_country=False)
+            ),
+            None,
         )
-        if found is None:
-            parts.append(text[at : match.start() + 1])
-            at = match.start() + 1
+        if account is None:
+            parts.append(text[position : match.start() + 1])
+            position = match.start() + 1
         else:
-            end, number = found
-            parts.append(f"{text[at : match.start()]}{REDACTED} {number[-LAST:]}")
-            at = end
-    rest = _ACCOUNT.search(text, at)
-    return "".join([*parts, text[at:] if rest is None else text[at : rest.start()] + REDACTED])
+            end, number = account
+            parts.append(f"{text[position : match.start()]}{REDACTED} {number[-VISIBLE_CHARS:]}")
+            position = end
+    next_candidate = _ACCOUNT.search(text, position)
+    return "".join(
+        [*parts, text[position:] if next_candidate is None else text[position : next_candidate.start()] + REDACTED]
+    )

@@ -37,7 +37,7 @@ class Claims:
         self._max_attempts = max_attempts
         self._clock = clock
 
-    def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
+    def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         """Claim work items; with `take_over`, also those whose last attempt was never settled.
 
         Raises:
@@ -46,14 +46,14 @@ class Claims:
         """
         claims: dict[Message, Claim] = {}
 
-        def once() -> None:
+        def run_once() -> None:
             with self._transaction(by_index=True) as connection:
-                now = self._register(connection, wanted.values())
+                now = self._register(connection, messages.values())
                 claims.update(
                     sql.claim(
                         connection,
                         self._kind,
-                        list(wanted),
+                        list(messages),
                         now=now,
                         lease=now + self._lease,
                         max_attempts=self._max_attempts,
@@ -62,7 +62,7 @@ class Claims:
                 )
 
         try:
-            retry_on_conflict(once)
+            retry_on_conflict(run_once)
         except CommitUnknownError:
             # The tokens were read before the commit, so this transaction claimed any row that has one of them.
             with self._transaction() as connection:
@@ -73,7 +73,7 @@ class Claims:
                         raise
         return claims
 
-    def park(self, wanted: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
+    def park(self, messages: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
         """Schedule new messages for unclaimed work items: after `wait`, or when due if that is later.
 
         Reading and parking are one transaction. Otherwise another delivery of the message could claim the work item in
@@ -82,52 +82,52 @@ class Claims:
 
         Raises the same errors as `claim`.
         """
-        answers: dict[Message, Claim | None] = {}
+        results: dict[Message, Claim | None] = {}
 
-        def once() -> list[OutboxMessage]:
+        def run_once() -> list[OutboxMessage]:
             sends: list[OutboxMessage] = []
             with self._transaction() as connection:
-                now = self._register(connection, wanted.values())
+                now = self._register(connection, messages.values())
                 due = now + wait
-                for message, claim in self._look(connection, list(wanted), now).items():
+                for message, claim in self._read_status(connection, list(messages), now).items():
                     is_parked = claim.answer in PARKABLE_STATUSES and message.send_number < MAX_MESSAGES_PER_REVISION
-                    answers[message] = None if is_parked else claim
+                    results[message] = None if is_parked else claim
                     if is_parked:
                         sends += sql.park_unclaimed(
                             connection, self._kind, claim, due=max(due, claim.until or due), now=now
                         )
             return sends
 
-        self._outbox.send(retry_on_conflict(once))
-        return answers
+        self._outbox.send(retry_on_conflict(run_once))
+        return results
 
     def split_message(self, intake: ParsedMessage) -> None:
         """Enqueue a separate message for each work item of one message. Raises the same errors as `claim`."""
 
-        def once() -> list[OutboxMessage]:
+        def run_once() -> list[OutboxMessage]:
             with self._transaction() as connection:
                 now = self._register(connection, [intake])
-                looked_up = self._look(connection, intake.messages, now)
+                claims = self._read_status(connection, intake.messages, now)
                 rows = [
                     (message.work_id, claim.tenant_id, message.revision, message.send_number)
-                    for message, claim in looked_up.items()
+                    for message, claim in claims.items()
                     if claim.answer is ClaimStatus.CLAIMED
                 ]
                 return enqueue(connection, self._kind, rows, now, now)
 
-        self._outbox.send(retry_on_conflict(once))
+        self._outbox.send(retry_on_conflict(run_once))
 
     def _transaction(self, *, by_index: bool = False) -> AbstractContextManager[Connection]:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
 
     def _register(self, connection: Connection, intakes: Iterable[ParsedMessage]) -> datetime:
         """Insert the work items of messages in the lock order of claims. Returns the time after that."""
-        for intake in sorted(intakes, key=lambda one: one.messages[0].work_id):
+        for intake in sorted(intakes, key=lambda parsed: parsed.messages[0].work_id):
             if intake.register is not None:
                 intake.register(connection, self._clock())
         return self._clock()
 
-    def _look(self, connection: Connection, messages: Sequence[Message], now: datetime) -> dict[Message, Claim]:
+    def _read_status(self, connection: Connection, messages: Sequence[Message], now: datetime) -> dict[Message, Claim]:
         return sql.claim(
             connection,
             self._kind,

@@ -47,18 +47,18 @@ class Threads:
             RuntimeError: the process cannot start another thread.
         """
         try:
-            given = self._idle.pop()
+            calls = self._idle.pop()
         except IndexError:
-            given = SimpleQueue()
-            Thread(target=self._run, args=(given,), daemon=True).start()
-        given.put((name, function))
+            calls = SimpleQueue()
+            Thread(target=self._run, args=(calls,), daemon=True).start()
+        calls.put((name, function))
 
-    def _run(self, given: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
+    def _run(self, calls: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
         while True:
-            current_thread().name, function = given.get()
+            current_thread().name, function = calls.get()
             Context().run(function)  # in a new context, like a new thread
             del function  # release its objects
-            self._idle.append(given)
+            self._idle.append(calls)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait for `predicate`, which must be fast and must not wait for locks."""
@@ -97,16 +97,16 @@ class PermitPool:
         """True if a permit is free."""
         return self._free > 0
 
-    def acquire(self, wanted: int, *, timeout: float = 0) -> int:
-        """Take up to `wanted` permits and return how many were taken.
+    def acquire(self, max_permits: int, *, timeout: float = 0) -> int:
+        """Take up to `max_permits` permits and return how many were taken.
 
         Wait up to `timeout` seconds for the first one.
         """
         self._concurrency.wait_for(lambda: self.has_capacity, timeout)
         with self._lock:
-            taken = min(wanted, self._free)
-            self._free -= taken
-            return taken
+            permits = min(max_permits, self._free)
+            self._free -= permits
+            return permits
 
     def release(self, permits: int = 1) -> None:
         """Return permits."""

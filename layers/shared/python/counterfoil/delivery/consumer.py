@@ -54,9 +54,9 @@ class Consumer:
         self.concurrency = concurrency or Threads()
         self.gate = PermitPool(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
-        requeues = self.worker.retries == "requeue"
+        is_requeue = self.worker.retries == "requeue"
         self.policy: RetryPolicy = (
-            retry.requeue_policy(settings, self.worker.name) if requeues else retry.redeliver_policy(settings)
+            retry.requeue_policy(settings, self.worker.name) if is_requeue else retry.redeliver_policy(settings)
         )
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
@@ -72,10 +72,14 @@ class Consumer:
         read: Callable[[str], ParsedMessage] = read_message,
     ) -> "Consumer":
         """Create the consumer of a function, with connections for every permit, the heartbeat and claims."""
-        row = settings.require_worker()
-        urls = [of[row.name] for of in (settings.queue_urls, settings.retry_queue_urls) if row.name in of]
+        worker_settings = settings.require_worker()
+        urls = [
+            urls_by_worker[worker_settings.name]
+            for urls_by_worker in (settings.queue_urls, settings.retry_queue_urls)
+            if worker_settings.name in urls_by_worker
+        ]
         visibility = Visibility(*urls)
-        database = Database.from_settings(settings, max_connections=row.permits + 2)
+        database = Database.from_settings(settings, max_connections=worker_settings.permits + 2)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
         return cls(settings, worker, database=database, outbox=outbox, visibility=visibility, read=read)
 

@@ -22,7 +22,7 @@ ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
 """Maximum number of search words per dead letter, not counting those of its group."""
 MAX_WORD_CHARS = 64
-_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
+_VARIABLE_PART = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -41,7 +41,7 @@ class FailureDetails:
     max_attempts: int
     actor: str
     """The worker, or dead_letters."""
-    told: str | None = None
+    public_error: str | None = None
     """Error message for notifications, which does not quote model output. None: `error`."""
     traceback: str | None = None
     """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
@@ -68,14 +68,14 @@ class DeadLetter:
     @property
     def sentence(self) -> str:
         """The error without numbers and quoted names, which differ between dead letters of a group."""
-        return _PARTICULAR.sub("#", self.failure.told or self.failure.error)
+        return _VARIABLE_PART.sub("#", self.failure.public_error or self.failure.error)
 
     @property
     def fingerprint(self) -> str:
         """Hash of worker and code, or of worker, error type and `sentence` without a code."""
-        what = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
-        kind = f"{self.worker}\n{what}"
-        return hashlib.sha256(kind.encode()).hexdigest()[:16]
+        reason = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
+        identity = f"{self.worker}\n{reason}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @property
     def group_words(self) -> list[str]:
@@ -86,11 +86,11 @@ class DeadLetter:
     def search_words(self) -> list[str]:
         """Other search words: from the file name, and the numbers and quoted names in the error."""
         file = self.payload.get("file") or {}
-        particulars = _PARTICULAR.findall(self.failure.told or self.failure.error)
-        return sorted(search_words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
+        variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
+        return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_OWN_WORDS]
 
 
-_DEAD_LETTER = """
+_UPSERT_DEAD_LETTER = """
 INSERT INTO dead_letter AS d (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                               fingerprint, dlq_reason, dlq_timestamp)
 VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(task_type)s, %(payload)s, %(metadata)s,
@@ -128,8 +128,8 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
             "context": context | ({"traceback": failure.traceback} if failure.traceback else {}),
         },
     }
-    written = connection.execute(
-        _DEAD_LETTER,
+    cursor = connection.execute(
+        _UPSERT_DEAD_LETTER,
         {
             "job_id": dead_letter.job_id,
             "tenant_id": dead_letter.tenant_id,
@@ -145,9 +145,9 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
             "now": now,
         },
     )
-    if written.rowcount == 0:
+    if cursor.rowcount == 0:
         return
-    _describe(connection, dead_letter, now)
+    _write_search_data(connection, dead_letter, now)
     audit(
         connection,
         dead_letter.job_id,
@@ -160,30 +160,35 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
     work_id, revision = (
         (dead_letter.message.work_id, dead_letter.message.revision) if dead_letter.message else (None, 0)
     )
-    told = notice.Failure(
-        work_id, dead_letter.job_id, dead_letter.worker, failure.told or failure.error, dead_letter.attempts
+    failure_notice = notice.Failure(
+        work_id, dead_letter.job_id, dead_letter.worker, failure.public_error or failure.error, dead_letter.attempts
     )
     enqueue_notification(
-        connection, told, now, tenant_id=dead_letter.tenant_id, revision=revision, fingerprint=dead_letter.fingerprint
+        connection,
+        failure_notice,
+        now,
+        tenant_id=dead_letter.tenant_id,
+        revision=revision,
+        fingerprint=dead_letter.fingerprint,
     )
 
 
-_GROUP = """
+_INSERT_GROUP = """
 INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
 VALUES (%(tenant_id)s, %(fingerprint)s, %(worker)s, %(error_type)s, %(sentence)s, %(words)s, %(now)s)
 ON CONFLICT (tenant_id, fingerprint) DO NOTHING
 """
-_FORGET_WORDS = "DELETE FROM dead_letter_word WHERE job_id = %s"
-_WORDS = """
+_DELETE_WORDS = "DELETE FROM dead_letter_word WHERE job_id = %s"
+_INSERT_WORDS = """
 INSERT INTO dead_letter_word (job_id, tenant_id, word, dlq_timestamp)
 SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) AS word
 """
 
 
-def _describe(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
+def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
     """Write the group and the search words of a dead letter, and replace earlier words."""
     connection.execute(
-        _GROUP,
+        _INSERT_GROUP,
         {
             "tenant_id": dead_letter.tenant_id,
             "fingerprint": dead_letter.fingerprint,
@@ -194,18 +199,18 @@ def _describe(connection: Connection, dead_letter: DeadLetter, now: datetime) ->
             "now": now,
         },
     )
-    connection.execute(_FORGET_WORDS, [dead_letter.job_id])
-    named = {
+    connection.execute(_DELETE_WORDS, [dead_letter.job_id])
+    values = {
         "job_id": dead_letter.job_id,
         "tenant_id": dead_letter.tenant_id,
         "words": dead_letter.search_words,
         "now": now,
     }
-    connection.execute(_WORDS, named)
+    connection.execute(_INSERT_WORDS, values)
 
 
 # A pending edit of the payload becomes history.
-_SETTLE = """
+_CLOSE = """
 WITH settled AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
         resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('settled', %(status)s::text)
@@ -243,7 +248,7 @@ def settle(
         "resolution": Jsonb({"action": status, "notes": note}),
         "detail": Jsonb(dict(detail)),
     }
-    return dict(connection.execute(_SETTLE, values).fetchall())
+    return dict(connection.execute(_CLOSE, values).fetchall())
 
 
 def renew(
@@ -273,7 +278,7 @@ def strip_payload(kind: WorkKind, body: str) -> str:
     return json.dumps(from_json(body) | {"payload": OMITTED_PAYLOAD})
 
 
-_JOIN = """
+_ATTACH_MESSAGE = """
 UPDATE dead_letter SET payload = payload || jsonb_build_object('dead_letter_queue_message', %(message_id)s::text,
                                                                'dead_letter_queue_body', %(body)s::text),
     version = version + (payload ->> 'dead_letter_queue_message' IS DISTINCT FROM %(message_id)s)::int
@@ -286,7 +291,9 @@ def attach_message(connection: Connection, job_id: UUID, revision: int, message_
 
     `body` is the result of `strip_payload` for a readable body, so PostgreSQL can store it.
     """
-    cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body})
+    cursor = connection.execute(
+        _ATTACH_MESSAGE, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body}
+    )
     return cursor.rowcount == 1
 
 

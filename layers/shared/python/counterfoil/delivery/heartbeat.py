@@ -62,10 +62,10 @@ class ReceivedMessage:
         return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
 
 
-LONGEST = timedelta(hours=12)
+MAX_VISIBILITY_TIMEOUT = timedelta(hours=12)
 """Maximum visibility timeout of SQS, counted from the receive."""
-MARGIN = timedelta(seconds=60)
-BATCH = 10
+RECEIVE_MARGIN = timedelta(seconds=60)
+BATCH_SIZE = 10
 
 logger = Logger()
 
@@ -73,19 +73,19 @@ logger = Logger()
 class Visibility:
     """ChangeMessageVisibility on the queues of one worker."""
 
-    def __init__(self, queue_url: str, *others: str) -> None:
+    def __init__(self, queue_url: str, *other_urls: str) -> None:
         """Use these queues. Messages of any other queue are treated as messages of the first."""
         self._queue_url = queue_url
-        self._others = {_name(url): url for url in others}
+        self._other_urls = {_queue_name(url): url for url in other_urls}
 
     def protect(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
         """Extend the visibility timeout of `records` to at least `seconds` from now, with one retry.
 
         Returns the messages whose timeout could not be extended.
         """
-        failed = self._change(records, seconds, now)
+        failed = self._change_visibility(records, seconds, now)
         if failed:
-            failed = self._change([record for record in records if record in failed], seconds, now)
+            failed = self._change_visibility([record for record in records if record in failed], seconds, now)
         return failed
 
     def set_delay(self, record: ReceivedMessage, seconds: float, now: datetime) -> None:
@@ -93,21 +93,27 @@ class Visibility:
 
         A failure is logged. It delays the message but does not lose it.
         """
-        if self._change([record], int(seconds), now):
+        if self._change_visibility([record], int(seconds), now):
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
 
-    def _change(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
+    def _change_visibility(
+        self, records: Sequence[ReceivedMessage], seconds: int, now: datetime
+    ) -> set[ReceivedMessage]:
         by_queue: dict[str, list[ReceivedMessage]] = {}
         for record in records:
-            by_queue.setdefault(self._others.get(record.queue, self._queue_url), []).append(record)
-        return {record for url, those in by_queue.items() for record in self._change_in(url, those, seconds, now)}
+            by_queue.setdefault(self._other_urls.get(record.queue, self._queue_url), []).append(record)
+        return {
+            record
+            for url, queue_records in by_queue.items()
+            for record in self._change_queue_visibility(url, queue_records, seconds, now)
+        }
 
-    def _change_in(
+    def _change_queue_visibility(
         self, url: str, records: Sequence[ReceivedMessage], seconds: int, now: datetime
     ) -> set[ReceivedMessage]:
         failed: set[ReceivedMessage] = set()
-        for start in range(0, len(records), BATCH):
-            batch = records[start : start + BATCH]
+        for start in range(0, len(records), BATCH_SIZE):
+            batch = records[start : start + BATCH_SIZE]
             entries = [
                 {
                     "Id": str(index),
@@ -118,23 +124,23 @@ class Visibility:
             ]
             try:
                 with aws.translate_errors():
-                    answer = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
+                    response = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
             except Exception as error:  # noqa: BLE001  # a failure delays messages and does not lose them
                 logger.warning("Visibility was not changed", error=safe_message(error))
                 failed |= set(batch)
             else:
-                failed |= set(batch) - {batch[int(entry["Id"])] for entry in answer.get("Successful", [])}
+                failed |= set(batch) - {batch[int(entry["Id"])] for entry in response.get("Successful", [])}
         return failed
 
 
-def _name(queue_url: str) -> str:
+def _queue_name(queue_url: str) -> str:
     return queue_url.rsplit("/", 1)[-1]
 
 
 def clamp_visibility(seconds: int, received_at: datetime, now: datetime) -> int:
     """Limit a visibility timeout to 12 hours after the receive."""
-    left = received_at + LONGEST - MARGIN - now
-    return max(0, min(seconds, int(left.total_seconds())))
+    remaining = received_at + MAX_VISIBILITY_TIMEOUT - RECEIVE_MARGIN - now
+    return max(0, min(seconds, int(remaining.total_seconds())))
 
 
 RENEW_TIMEOUT_SECONDS = 2
@@ -152,7 +158,7 @@ class Heartbeat:
         visibility: Visibility,
         min_visibility_seconds: Callable[[], int],
         lease: timedelta,
-        every: float,
+        interval: float,
         clock: Callable[[], datetime],
         concurrency: Concurrency,
     ) -> None:
@@ -161,7 +167,7 @@ class Heartbeat:
         self._visibility = visibility
         self._protection_seconds = min_visibility_seconds
         self._lease = lease
-        self._every = every
+        self._interval = interval
         self._clock = clock
         self._concurrency = concurrency
         self._unfinished: set[ReceivedMessage] = set()
@@ -201,7 +207,7 @@ class Heartbeat:
 
     def _beat_until_stopped(self) -> None:
         try:
-            while not self._concurrency.wait_for(lambda: self._stopping, self._every):
+            while not self._concurrency.wait_for(lambda: self._stopping, self._interval):
                 try:
                     self.renew_once()
                 except Exception as error:  # noqa: BLE001  # if the heartbeat stopped, every lease would expire
@@ -216,13 +222,13 @@ class Heartbeat:
             records = list(self._unfinished)
             self._renewing = set(self._unfinished)
         try:
-            exposed = self._visibility.protect(records, self._protection_seconds(), self._clock())
+            unprotected = self._visibility.protect(records, self._protection_seconds(), self._clock())
         finally:
             with self._lock:
                 self._renewing = set()
                 running = {record: attempt for record, attempt in self._running.items() if record in self._unfinished}
             self._concurrency.notify()
-        running = {record: attempt for record, attempt in running.items() if record not in exposed}
+        running = {record: attempt for record, attempt in running.items() if record not in unprotected}
         by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
         if not by_work:
             return

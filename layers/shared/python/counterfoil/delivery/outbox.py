@@ -20,14 +20,14 @@ from counterfoil.metrics import Metric, emit
 
 MAX_DELAY = timedelta(seconds=900)
 """Maximum DelaySeconds of SQS. Messages due later stay in the outbox until then."""
-BATCH = 10
+BATCH_SIZE = 10
 """Maximum number of messages in a SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
 """Maximum total size of their bodies. Even with trace headers, it is below every limit that SQS has had."""
 CALL_TIMEOUT_SECONDS = 5.0
 """Timeout of a call if the caller has a deadline."""
 
-_TRIED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
+_ATTEMPTED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
 
 TimeLeft = Callable[[], float]
 
@@ -74,15 +74,15 @@ class Outbox:
             if send.scheduled_at <= now + MAX_DELAY and send.worker in self._queue_urls:
                 by_worker[send.worker].append(send)
         sent: list[UUID] = []
-        for url, owed in self._by_queue(by_worker, now):
-            worker = owed[0].worker
+        for url, messages in self._by_queue(by_worker, now):
+            worker = messages[0].worker
             try:
-                for first in range(0, len(owed), BATCH):  # limits the bodies in memory
+                for start in range(0, len(messages), BATCH_SIZE):  # limits the bodies in memory
                     if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
-                    some = owed[first : first + BATCH]
-                    sent += self._send_some(url, some, now, trace, is_short=time_left is not None)
+                    chunk = messages[start : start + BATCH_SIZE]
+                    sent += self._send_batches(url, chunk, now, trace, is_short=time_left is not None)
             except CounterfoilError as error:  # continue with the other queues
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -100,34 +100,34 @@ class Outbox:
         parked work item without an attempt also goes to the main queue, because a first attempt must not wait behind
         retries.
         """
-        for worker, owed in by_worker.items():
-            first, retries = self._queue_urls[worker], self._retry_queue_urls.get(worker)
-            if retries is None:
-                yield first, owed
+        for worker, messages in by_worker.items():
+            main_url, retry_url = self._queue_urls[worker], self._retry_queue_urls.get(worker)
+            if retry_url is None:
+                yield main_url, messages
                 continue
             try:
-                untried = self._untried(worker, owed, now)
+                unattempted = self._find_unattempted(worker, messages, now)
             except CounterfoilError as error:
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
                 continue
             by_queue: dict[str, list[OutboxMessage]] = defaultdict(list)
-            for send in owed:
-                is_first = send.message.send_number == 0 or send.id in untried
-                by_queue[first if is_first else retries].append(send)
+            for send in messages:
+                is_first = send.message.send_number == 0 or send.id in unattempted
+                by_queue[main_url if is_first else retry_url].append(send)
             yield from by_queue.items()
 
-    def _untried(self, worker: str, owed: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the due rows of parked work items without an attempt. Raises the same errors as `_bodies`."""
-        again = [send for send in owed if send.message.send_number > 0 and send.scheduled_at <= now]
-        if not again:
+    def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
+        """Return the due rows of parked work items without an attempt. Raises as `_load_bodies`."""
+        parked = [send for send in messages if send.message.send_number > 0 and send.scheduled_at <= now]
+        if not parked:
             return set()
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            ids = [send.message.work_id for send in again]
-            tried = {id_ for (id_,) in connection.execute(WORK_KINDS[worker].sql(_TRIED), {"ids": ids})}
-        return {send.id for send in again if send.message.work_id not in tried}
+            ids = [send.message.work_id for send in parked]
+            attempted = {id_ for (id_,) in connection.execute(WORK_KINDS[worker].sql(_ATTEMPTED), {"ids": ids})}
+        return {send.id for send in parked if send.message.work_id not in attempted}
 
-    def _send_some(
-        self, url: str, owed: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
+    def _send_batches(
+        self, url: str, messages: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
         """Send messages to one queue. Returns the ids of rows that do not need to be sent again.
 
@@ -136,52 +136,52 @@ class Outbox:
         Raises:
             CounterfoilError: SQS or the database is unavailable. The messages may have been sent.
         """
-        worker = owed[0].worker
-        bodies, done = self._bodies(worker, owed)
-        for batch in _batches([send for send in owed if send.id in bodies], bodies):
+        worker = messages[0].worker
+        bodies, sent_ids = self._load_bodies(worker, messages)
+        for batch in _batches([send for send in messages if send.id in bodies], bodies):
             entries = [self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)]
             try:
-                done += [batch[index].id for index in _call(url, entries, is_short=is_short)]
+                sent_ids += [batch[index].id for index in _call(url, entries, is_short=is_short)]
             except PermanentError as error:
                 log.error("%d messages to %s are refused: %s", len(batch), worker, error)
-        return done
+        return sent_ids
 
-    def _bodies(self, worker: str, owed: Sequence[OutboxMessage]) -> tuple[dict[UUID, str], list[UUID]]:
+    def _load_bodies(self, worker: str, messages: Sequence[OutboxMessage]) -> tuple[dict[UUID, str], list[UUID]]:
         """Return the bodies of messages by row, and the rows whose work item no longer exists.
 
         Raises:
             DatabaseUnavailableError: the bodies could not be read.
         """
-        whole = {send.id: send.body for send in owed if send.body is not None}
-        owed = [send for send in owed if send.body is None]
+        raw_bodies = {send.id: send.body for send in messages if send.body is not None}
+        messages = [send for send in messages if send.body is None]
         envelope = WORK_KINDS[worker].envelope
-        if envelope is None or not owed:
-            return whole | {send.id: send.message.model_dump_json() for send in owed}, []
+        if envelope is None or not messages:
+            return raw_bodies | {send.id: send.message.model_dump_json() for send in messages}, []
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            ids = list({send.message.work_id for send in owed})
-            found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
+            ids = list({send.message.work_id for send in messages})
+            envelopes = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # A row without a body was sent by another sender, which marks it.
-        bodies = whole | {
-            send.id: _body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
-            for send in owed
-            if (body := found.get(send.message.work_id)) is not None
+        bodies = raw_bodies | {
+            send.id: _encode_body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
+            for send in messages
+            if (body := envelopes.get(send.message.work_id)) is not None
         }
-        gone = [send.id for send in owed if send.message.work_id not in found]
-        if gone:
-            log.warning("%d messages to %s are not sent: their work items no longer exist", len(gone), worker)
-            emit({Metric.ORPHANED_MESSAGES: len(gone)}, worker=worker)
-        return bodies, gone
+        orphaned = [send.id for send in messages if send.message.work_id not in envelopes]
+        if orphaned:
+            log.warning("%d messages to %s are not sent: their work items no longer exist", len(orphaned), worker)
+            emit({Metric.ORPHANED_MESSAGES: len(orphaned)}, worker=worker)
+        return bodies, orphaned
 
     def _entry(self, index: int, send: OutboxMessage, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
         """Return the entry of a message for SendMessageBatch."""
-        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.scheduled_at - now)}
+        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._round_to_seconds(send.scheduled_at - now)}
         if send.tenant_id is not None:
             entry["MessageGroupId"] = str(send.tenant_id)  # fair queue: a burst does not delay other tenants
         if trace is not None:
             entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
         return entry
 
-    def _whole_seconds(self, wait: timedelta) -> int:
+    def _round_to_seconds(self, wait: timedelta) -> int:
         """Round a delay up or down at random, because SQS takes whole seconds. The mean stays the same."""
         return max(0, floor(wait.total_seconds() + self.random()))
 
@@ -190,8 +190,10 @@ class Outbox:
             with self._database.delivery(durable=False, seconds=SHORT_SECONDS) as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
-    def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
-        """Send rows that a crash left unsent or that have become due, up to `each` per worker.
+    def send_unsent(
+        self, *, created_before: datetime, max_per_worker: int = 1000, time_left: TimeLeft | None = None
+    ) -> int:
+        """Send rows that a crash left unsent or that have become due, up to `max_per_worker` per worker.
 
         Superseded rows are marked as sent without being sent, because their receiver would drop them. Returns the
         number of sent and superseded rows.
@@ -209,10 +211,10 @@ class Outbox:
                     SELECT FROM outbox n WHERE n.worker = o.worker AND n.work_id = o.work_id
                       AND (n.revision, n.send_number) > (o.revision, o.send_number)
                 )
-                FROM unnest(%(workers)s::text[]) AS known (worker)
+                FROM unnest(%(workers)s::text[]) AS w (worker)
                 CROSS JOIN LATERAL (
                     SELECT * FROM outbox
-                    WHERE worker = known.worker AND sent_at IS NULL AND scheduled_at <= %(due)s
+                    WHERE worker = w.worker AND sent_at IS NULL AND scheduled_at <= %(due)s
                       AND (created_at <= %(created_before)s OR scheduled_at > created_at + %(max_delay)s)
                     ORDER BY scheduled_at LIMIT %(each)s
                 ) o
@@ -222,7 +224,7 @@ class Outbox:
                     "due": now + MAX_DELAY,
                     "created_before": created_before,
                     "max_delay": MAX_DELAY,
-                    "each": each,
+                    "each": max_per_worker,
                 },
             ).fetchall()
         superseded = [row[0] for row in rows if row[-1]]
@@ -230,21 +232,23 @@ class Outbox:
             self._mark_sent(superseded, now)
         except CounterfoilError as error:
             log.warning("Superseded messages stay in the outbox: %s", error)
-        owed = [
-            OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due, body)
-            for id_, worker, tenant, work, revision, send, due, body, is_superseded in rows
+        messages = [
+            OutboxMessage(
+                id_, worker, tenant_id, Message(work_id=work_id, revision=revision, send_number=send_number), due, body
+            )
+            for id_, worker, tenant_id, work_id, revision, send_number, due, body, is_superseded in rows
             if not is_superseded
         ]
-        return self.send(owed, time_left=time_left) + len(superseded)
+        return self.send(messages, time_left=time_left) + len(superseded)
 
 
-_NOT_CARRIED = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+_REJECTED_CHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 """Characters that SQS rejects, apart from those that JSON escapes or PostgreSQL cannot store."""
 
 
-def _body(carried: Mapping[str, Any]) -> str:
+def _encode_body(content: Mapping[str, Any]) -> str:
     """Return JSON with characters that SQS accepts, and as few escapes as possible to save space."""
-    return json.dumps(carried, ensure_ascii=False, separators=(",", ":")).translate(_NOT_CARRIED)
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(_REJECTED_CHARACTERS)
 
 
 def _batches(sends: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> Iterator[list[OutboxMessage]]:
@@ -253,7 +257,7 @@ def _batches(sends: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> Iter
     size = 0
     for send in sends:
         bytes_ = len(bodies[send.id].encode())
-        if batch and (len(batch) == BATCH or size + bytes_ > BATCH_BYTES):
+        if batch and (len(batch) == BATCH_SIZE or size + bytes_ > BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(send)
@@ -269,11 +273,11 @@ def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> l
     """
 
     def send() -> dict[str, Any]:
-        answer: dict[str, Any] = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)
-        return answer
+        response: dict[str, Any] = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)
+        return response
 
     with aws.translate_errors():
-        answer = run_with_deadline(CALL_TIMEOUT_SECONDS, send) if is_short else send()
-    for failure in answer.get("Failed", []):
+        response = run_with_deadline(CALL_TIMEOUT_SECONDS, send) if is_short else send()
+    for failure in response.get("Failed", []):
         log.warning("A message stays in the outbox: SQS answered %s", failure.get("Code"))
-    return [int(success["Id"]) for success in answer.get("Successful", [])]
+    return [int(success["Id"]) for success in response.get("Successful", [])]

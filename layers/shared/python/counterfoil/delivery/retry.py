@@ -89,7 +89,7 @@ class RedeliverPolicy:
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
-        at = now + max(self.wait(attempts), _asked_for(error, spread * self.jitter))
+        at = now + max(self.wait(attempts), _requested_delay(error, spread * self.jitter))
         return Park(at) if receives >= MAX_RECEIVES else Redeliver(at)
 
 
@@ -139,7 +139,7 @@ class RequeuePolicy:
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
-        return Requeue(now + max(self.wait(attempts, spread), _asked_for(error, spread * self.jitter)))
+        return Requeue(now + max(self.wait(attempts, spread), _requested_delay(error, spread * self.jitter)))
 
 
 RetryPolicy = RedeliverPolicy | RequeuePolicy
@@ -151,7 +151,7 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
     return not isinstance(error, PermanentError) and unknown_is_transient
 
 
-def _asked_for(error: BaseException, jitter: float) -> timedelta:
+def _requested_delay(error: BaseException, jitter: float) -> timedelta:
     """Return the delay from Retry-After plus `jitter` seconds, or zero without one.
 
     The service returns the same time to all clients. Without jitter, all retries would start together.

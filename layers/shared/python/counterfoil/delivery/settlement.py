@@ -79,7 +79,7 @@ class Settlement:
                 sql.skip(connection, self._kind, claim, outcome.reason)
             else:
                 sql.succeed(connection, self._kind, [(claim, effects.remark)])
-            self._note_end(connection, record, claim, name)
+            self._record_success(connection, record, claim, name)
             return effects.messages
 
         try:
@@ -97,34 +97,34 @@ class Settlement:
             CounterfoilError, StaleClaimError: no attempt is settled.
             Exception: `run` raised it; no attempt is settled.
         """
-        ended: list[tuple[ReceivedMessage, Claim]] = []
+        settled: list[tuple[ReceivedMessage, Claim]] = []
 
         def settle(connection: Connection) -> Sequence[OutboxMessage]:
             effects = run(connection)
-            ended[:] = [(record, claim) for record, claim in attempts if claim.message.work_id in effects]
-            if ended:
-                done = [(claim, effects[claim.message.work_id].remark) for _, claim in ended]
-                sql.succeed(connection, self._kind, done)
-            for record, claim in ended:
-                self._note_end(connection, record, claim, "succeeded")
-            return [message for one in effects.values() for message in one.messages]
+            settled[:] = [(record, claim) for record, claim in attempts if claim.message.work_id in effects]
+            if settled:
+                remarks = [(claim, effects[claim.message.work_id].remark) for _, claim in settled]
+                sql.succeed(connection, self._kind, remarks)
+            for record, claim in settled:
+                self._record_success(connection, record, claim, "succeeded")
+            return [message for result in effects.values() for message in result.messages]
 
         try:
             self._transact(*attempts[0], settle, by_index=True)
         except CommitUnknownError:
-            if ended and not self._is_settled(ended[0][1]):  # one transaction for all
+            if settled and not self._is_settled(settled[0][1]):  # one transaction for all
                 raise
-        return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in ended}
+        return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in settled}
 
     def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
         """Commit the retry policy's decision about a failed attempt before its message is changed."""
         if isinstance(error, StaleClaimError):
-            return self._unsettled(record, error)
+            return self._handle_unsettled(record, error)
         if isinstance(error, DeferredError):
-            return self._deferred(record, claim, error)
+            return self._defer(record, claim, error)
         now = self._clock()
         text = safe_message(error, for_log=True)[:MAX_ERROR_CHARS]
-        verdict = partial(Disposition, error=text, error_type=type(error).__name__)
+        disposition = partial(Disposition, error=text, error_type=type(error).__name__)
         decision = self._policy.decide(
             error,
             claim.attempts,
@@ -135,37 +135,37 @@ class Settlement:
         )
         try:
             self._commit(
-                record, claim, lambda connection: self._record(connection, record, claim, decision, error, now)
+                record, claim, lambda connection: self._record_failure(connection, record, claim, decision, error, now)
             )
-        except CounterfoilError as unsettled:
-            return self._unsettled(record, unsettled)
+        except CounterfoilError as settle_error:
+            return self._handle_unsettled(record, settle_error)
         if isinstance(decision, Redeliver):
-            return verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds())
+            return disposition("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds())
         if isinstance(decision, GiveUp) and decision.to_dead_letter_queue:
-            return verdict("failed", acknowledged=False, visible_in=0)
-        return verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
+            return disposition("failed", acknowledged=False, visible_in=0)
+        return disposition("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
 
-    def _unsettled(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
+    def _handle_unsettled(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
         """Return the disposition if the attempt could not be settled: stale claim, or unavailable database."""
         if isinstance(error, StaleClaimError):
             return Disposition("stale", acknowledged=False, error=str(error))
         return self.database_unavailable(record, error)
 
-    def _deferred(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
+    def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
 
         Lambda's recursive loop detection is off, so a work item that is deferred too often fails here.
         """
         now = self._clock()
         due = max(error.until, now)
-        is_circling = claim.message.send_number >= MAX_MESSAGES_PER_REVISION
+        exceeds_limit = claim.message.send_number >= MAX_MESSAGES_PER_REVISION
 
         def settle(connection: Connection) -> list[OutboxMessage]:
-            if is_circling:
-                said = _circling(str(error))
-                said.__cause__ = error
-                return self._fail(connection, record, claim, said, "max_retries_exceeded", now)
-            self._note(connection, record, claim, "deferred", now, error=error, due=due)
+            if exceeds_limit:
+                limit_error = _too_many_deferrals(str(error))
+                limit_error.__cause__ = error
+                return self._fail(connection, record, claim, limit_error, "max_retries_exceeded", now)
+            self._record_attempt(connection, record, claim, "deferred", now, error=error, due=due)
             sends = sql.release_attempt(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
@@ -173,13 +173,13 @@ class Settlement:
 
         try:  # short, because a batch that cannot start threads waits for it
             self._commit(record, claim, settle, seconds=SHORT_SECONDS)
-        except CounterfoilError as unsettled:
-            return self._unsettled(record, unsettled)
-        if is_circling:
+        except CounterfoilError as settle_error:
+            return self._handle_unsettled(record, settle_error)
+        if exceeds_limit:
             return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
         return Disposition("deferred", acknowledged=True, error=str(error))
 
-    def _record(
+    def _record_failure(
         self,
         connection: Connection,
         record: ReceivedMessage,
@@ -192,7 +192,7 @@ class Settlement:
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = safe_message(error)[:MAX_ERROR_CHARS]
-        self._note(connection, record, claim, "retry", now, error=error, due=decision.at)
+        self._record_attempt(connection, record, claim, "retry", now, error=error, due=decision.at)
         if isinstance(decision, Redeliver):
             sql.schedule_retry(connection, self._kind, claim, text, decision.at)
             return []
@@ -207,29 +207,29 @@ class Settlement:
         dlq_reason: str,
         now: datetime,
     ) -> list[OutboxMessage]:
-        self._note(connection, record, claim, "failed", now, error=error)
+        self._record_attempt(connection, record, claim, "failed", now, error=error)
         failure = FailureDetails(
             dlq_reason,
             type(error).__name__,
             safe_message(error)[:MAX_ERROR_CHARS],
-            self._most(claim),
+            self._max_attempts(claim),
             self._kind.worker,
-            told=safe_message(error, for_log=True)[:MAX_ERROR_CHARS],
+            public_error=safe_message(error, for_log=True)[:MAX_ERROR_CHARS],
             traceback=own_frames(error),
             code=code_of(error),
         )
         return sql.fail(connection, self._kind, claim, failure, now)
 
-    def _most(self, claim: Claim) -> int:
+    def _max_attempts(self, claim: Claim) -> int:
         """Return the maximum number of attempts."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
-    def _note_end(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
+    def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
         """Record a success if the kind records every success, or if it follows a failure."""
         if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
-            self._note(connection, record, claim, outcome, self._clock())
+            self._record_attempt(connection, record, claim, outcome, self._clock())
 
-    def _note(
+    def _record_attempt(
         self,
         connection: Connection,
         record: ReceivedMessage,
@@ -241,7 +241,7 @@ class Settlement:
         due: datetime | None = None,
     ) -> None:
         """Record the end of an attempt for the history of the work item."""
-        ended = AttemptRecord(
+        attempt = AttemptRecord(
             outcome,
             started_at=record.stages.get("claimed", record.received_at),
             ended_at=now,
@@ -250,39 +250,45 @@ class Settlement:
             next_attempt_at=due,
             trace_id=record.trace_id,
         )
-        sql.record_attempt(connection, self._kind, claim, ended)
+        sql.record_attempt(connection, self._kind, claim, attempt)
 
     def attempts_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail a work item without remaining attempts: the last one was lost, or the limit was lowered."""
         now = self._clock()
 
         def settle(connection: Connection) -> list[OutboxMessage]:
-            return fail_exhausted(connection, self._kind, claim, self._most(claim), self._kind.worker, now)
+            return fail_exhausted(connection, self._kind, claim, self._max_attempts(claim), self._kind.worker, now)
 
         try:
             self._transact(record, claim, settle, seconds=SHORT_SECONDS)
-        except CounterfoilError as unsettled:
-            return self._unsettled(record, unsettled)
-        error_type, error = _exhausted(claim, self._most(claim))
+        except CounterfoilError as settle_error:
+            return self._handle_unsettled(record, settle_error)
+        error_type, error = _describe_exhaustion(claim, self._max_attempts(claim))
         return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
     def too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail an unclaimed work item that was parked MAX_MESSAGES_PER_REVISION times."""
         now = self._clock()
-        error = _circling("It was early" if claim.answer is ClaimStatus.NOT_DUE else "The invocation was about to end")
+        error = _too_many_deferrals(
+            "It was early" if claim.answer is ClaimStatus.NOT_DUE else "The invocation was about to end"
+        )
 
         def settle(connection: Connection) -> list[OutboxMessage]:
-            taken, _ = sql.claim_abandoned(connection, self._kind, claim, now)
-            sql.record_lost_attempt(connection, self._kind, taken, now)
+            new_claim, _ = sql.claim_abandoned(connection, self._kind, claim, now)
+            sql.record_lost_attempt(connection, self._kind, new_claim, now)
             failure = FailureDetails(
-                "max_retries_exceeded", TooManyDeferralsError.__name__, str(error), self._most(claim), self._kind.worker
+                "max_retries_exceeded",
+                TooManyDeferralsError.__name__,
+                str(error),
+                self._max_attempts(claim),
+                self._kind.worker,
             )
-            return sql.fail(connection, self._kind, taken, failure, now)
+            return sql.fail(connection, self._kind, new_claim, failure, now)
 
         try:
             self._transact(record, claim, settle, seconds=SHORT_SECONDS)
-        except CounterfoilError as unsettled:
-            return self._unsettled(record, unsettled)
+        except CounterfoilError as settle_error:
+            return self._handle_unsettled(record, settle_error)
         return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
 
     def unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
@@ -300,8 +306,8 @@ class Settlement:
 
         try:
             retry_on_conflict(settle)
-        except CounterfoilError as away:
-            return self.database_unavailable(record, away)
+        except CounterfoilError as error:
+            return self.database_unavailable(record, error)
         self._outbox.send(sends, trace=record.trace)
         return Disposition("ahead" if sends else "unknown", acknowledged=True)
 
@@ -316,17 +322,17 @@ class Settlement:
         try:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 write_dead_letter(connection, dead_letter, now)
-        except CounterfoilError as away:
-            return self.database_unavailable(record, away)
+        except CounterfoilError as write_error:
+            return self.database_unavailable(record, write_error)
         return Disposition(
             "failed", acknowledged=True, error=dead_letter.failure.error, error_type=type(error).__name__
         )
 
     def database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
         """Leave the message in the queue, because nothing could be committed."""
-        waits = self._policy.delays
-        wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
-        return Disposition("unsettled", acknowledged=False, visible_in=wait, error=safe_message(error))
+        delays = self._policy.delays
+        delay = delays[min(record.receives, len(delays)) - 1] if record.receives < MAX_RECEIVES else None
+        return Disposition("unsettled", acknowledged=False, visible_in=delay, error=safe_message(error))
 
     def _commit(
         self,
@@ -358,15 +364,15 @@ class Settlement:
     ) -> None:
         database, tenant_id = self._database, claim.tenant_id
 
-        def once() -> Sequence[OutboxMessage]:
+        def run_once() -> Sequence[OutboxMessage]:
             if tenant_id is None:
-                opened = database.delivery(seconds=seconds)
+                context = database.delivery(seconds=seconds)
             else:
-                opened = database.tenant(tenant_id, by_index=by_index, seconds=seconds)
-            with opened as connection:
+                context = database.tenant(tenant_id, by_index=by_index, seconds=seconds)
+            with context as connection:
                 return transaction(connection)
 
-        self._outbox.send(retry_on_conflict(once), trace=record.trace)
+        self._outbox.send(retry_on_conflict(run_once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
@@ -385,29 +391,35 @@ def fail_exhausted(
     Raises:
         StaleClaimError: a newer claim exists.
     """
-    taken, last_error = sql.claim_abandoned(connection, kind, claim, now)
-    error_type, told = _exhausted(taken, max_attempts)
+    new_claim, last_error = sql.claim_abandoned(connection, kind, claim, now)
+    error_type, message = _describe_exhaustion(new_claim, max_attempts)
     code = "worker_lost" if error_type == WORKER_LOST_ERROR_TYPE else "attempts_exhausted"
-    error = f"{told}; the last error: {last_error}" if last_error else told
+    error = f"{message}; the last error: {last_error}" if last_error else message
     failure = FailureDetails(
-        "max_retries_exceeded", error_type, error[:MAX_ERROR_CHARS], max_attempts, actor, told=told, code=code
+        "max_retries_exceeded",
+        error_type,
+        error[:MAX_ERROR_CHARS],
+        max_attempts,
+        actor,
+        public_error=message,
+        code=code,
     )
-    if taken.unsettled_since is not None:
+    if new_claim.unsettled_since is not None:
         sql.record_attempt(
-            connection, kind, taken, AttemptRecord("failed", taken.unsettled_since, now, error_type, told)
+            connection, kind, new_claim, AttemptRecord("failed", new_claim.unsettled_since, now, error_type, message)
         )
-    return sql.fail(connection, kind, taken, failure, now)
+    return sql.fail(connection, kind, new_claim, failure, now)
 
 
-def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
+def _describe_exhaustion(claim: Claim, max_attempts: int) -> tuple[str, str]:
     """Return error type and message of a work item without remaining attempts."""
     if claim.unsettled_since is not None:
         return (
             WORKER_LOST_ERROR_TYPE,
             f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it",
         )
-    told = f"{claim.attempts} attempts have failed, and the limit was lowered to {max_attempts} before the next one"
-    return ATTEMPTS_EXHAUSTED, told
+    message = f"{claim.attempts} attempts have failed, and the limit was lowered to {max_attempts} before the next one"
+    return ATTEMPTS_EXHAUSTED, message
 
 
 def enqueued_current(
@@ -424,9 +436,9 @@ def enqueued_current(
     return [send]
 
 
-def _circling(last: str) -> TooManyDeferralsError:
+def _too_many_deferrals(reason: str) -> TooManyDeferralsError:
     return TooManyDeferralsError(
-        f"The work item was deferred {MAX_MESSAGES_PER_REVISION} times. The last reason: {last}"
+        f"The work item was deferred {MAX_MESSAGES_PER_REVISION} times. The last reason: {reason}"
     )
 
 
@@ -460,6 +472,6 @@ def invalid_message_dead_letter(
     )
 
 
-def lease_remaining(until: datetime, now: datetime) -> float:
+def lease_remaining(expires_at: datetime, now: datetime) -> float:
     """Return the seconds until a lease expires plus one, at least one."""
-    return max(1.0, (until - now + timedelta(seconds=1)).total_seconds())
+    return max(1.0, (expires_at - now + timedelta(seconds=1)).total_seconds())

@@ -20,17 +20,17 @@ from counterfoil.errors import StaleClaimError
 class ClaimStatus(StrEnum):
     """Status of a work item when a message claims it."""
 
-    CLAIMED = "mine"
+    CLAIMED = "claimed"
     """Claimed: the work item is in progress, with one more attempt, a new token and a lease."""
     ENDED = "ended"
     """Succeeded, failed, skipped, or the message is of an older revision or send number."""
     RUNNING = "running"
     """Another attempt has a lease that has not expired."""
-    NOT_DUE = "early"
+    NOT_DUE = "not_due"
     """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
     """No attempts are left: the lease of the last one expired, or the limit was lowered."""
-    LEASE_EXPIRED = "unsettled"
+    LEASE_EXPIRED = "lease_expired"
     """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
     """The work item does not exist, or its row is older than the message (`enqueue_current`)."""
@@ -48,7 +48,7 @@ class Claim:
     token: int = 0
     """Token of this claim, or the existing one."""
     until: datetime | None = None
-    """End of the lease (running), or time of the next attempt (early)."""
+    """End of the lease (running), or time of the next attempt (not due)."""
     is_superseded: bool = False
     """Whether a newer revision than that of the message exists."""
     max_attempts: int | None = None
@@ -61,37 +61,37 @@ class Claim:
 # Rows are locked in the order of their ids, so that claims of overlapping batches cannot deadlock. Queues delay by
 # whole seconds, so a work item that is due within a second is not early. Otherwise half of them would be parked again.
 _CLAIM = """
-WITH wanted AS (
-    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS w (id, revision, send_number)
-), found AS MATERIALIZED (
+WITH requested AS (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS r (id, revision, send_number)
+), existing AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
            t.{next_attempt_at} AS due, t.{claimed_at} AS claimed_at, {max_attempts} AS max_attempts,
            t.{created} AS created_at
     FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
-), answered AS (
-    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, f.max_attempts,
-           f.created_at, f.claimed_at, CASE
-        WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
-        WHEN f.status IS NULL OR f.status IN ('succeeded', 'failed') THEN 'ended'
-        WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
-        WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
-        WHEN f.attempts >= f.max_attempts THEN 'exhausted'
-        WHEN f.status = 'pending' AND f.due >= %(now)s + interval '1 second' THEN 'early'
-        WHEN f.claimed_at IS NOT NULL AND NOT %(take_over)s THEN 'unsettled'
-        ELSE 'mine' END AS answer, coalesce(w.revision < f.revision, false) AS superseded
-    FROM wanted w LEFT JOIN found f USING (id)
+), checked AS (
+    SELECT r.id, r.revision, r.send_number, e.tenant_id, e.attempts, e.token, e.lease, e.due, e.max_attempts,
+           e.created_at, e.claimed_at, CASE
+        WHEN e.id IS NULL OR (r.revision, r.send_number) > (e.revision, e.send_number) THEN 'unknown'
+        WHEN e.status IS NULL OR e.status IN ('succeeded', 'failed') THEN 'ended'
+        WHEN (r.revision, r.send_number) < (e.revision, e.send_number) THEN 'ended'
+        WHEN e.status = 'in-progress' AND e.lease > %(now)s THEN 'running'
+        WHEN e.attempts >= e.max_attempts THEN 'exhausted'
+        WHEN e.status = 'pending' AND e.due >= %(now)s + interval '1 second' THEN 'not_due'
+        WHEN e.claimed_at IS NOT NULL AND NOT %(take_over)s THEN 'lease_expired'
+        ELSE 'claimed' END AS claim_status, coalesce(r.revision < e.revision, false) AS superseded
+    FROM requested r LEFT JOIN existing e USING (id)
 ), claimed AS (
     UPDATE {table} t SET {status} = 'in-progress', {attempts} = t.{attempts} + 1,
         {claim_token} = nextval('claim_token'), {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s,
         {next_attempt_at} = NULL
-    FROM answered a WHERE t.id = a.id AND a.answer = 'mine' AND %(claim)s
+    FROM checked c WHERE t.id = c.id AND c.claim_status = 'claimed' AND %(claim)s
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )
-SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
-       coalesce(c.token, a.token, 0), CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END,
-       a.superseded, coalesce(a.max_attempts, %(max_attempts)s), a.created_at, a.claimed_at
-FROM answered a LEFT JOIN claimed c USING (id)
+SELECT c.id, c.revision, c.send_number, c.claim_status, c.tenant_id, coalesce(n.attempts, c.attempts, 0),
+       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease WHEN 'not_due' THEN c.due END,
+       c.superseded, coalesce(c.max_attempts, %(max_attempts)s), c.created_at, c.claimed_at
+FROM checked c LEFT JOIN claimed n USING (id)
 """
 
 
@@ -125,13 +125,13 @@ def claim(
         },
     ).fetchall()
     claims = {}
-    for id_, revision, send_number, answer, *found in rows:
+    for id_, revision, send_number, status, *fields in rows:
         message = Message(work_id=id_, revision=revision, send_number=send_number)
-        claims[message] = Claim(ClaimStatus(answer), message, *found)
+        claims[message] = Claim(ClaimStatus(status), message, *fields)
     if take_over and not look_only:
-        for taken in claims.values():
-            if taken.answer is ClaimStatus.CLAIMED:
-                record_lost_attempt(connection, kind, replace(taken, attempts=taken.attempts - 1), now)
+        for claimed in claims.values():
+            if claimed.answer is ClaimStatus.CLAIMED:
+                record_lost_attempt(connection, kind, replace(claimed, attempts=claimed.attempts - 1), now)
     return claims
 
 
@@ -173,59 +173,59 @@ def enqueue_current(connection: Connection, kind: WorkKind, message: Message, no
     return OutboxMessage(id_, kind.worker, tenant_id, current, due)
 
 
-_HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
+_IS_CURRENT_CLAIM = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
 
 
 def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
     """Return True if the attempt with this token is running, False if it is settled."""
-    row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
+    row = connection.execute(kind.sql(_IS_CURRENT_CLAIM), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
 
 
 # A locked row is being settled. It needs no lease, and waiting for it would delay the others.
-_RENEW = """
-WITH held AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS h (id, token)),
-free AS (
-    SELECT t.id FROM {table} t JOIN held h ON h.id = t.id AND h.token = t.{claim_token}
+_RENEW_LEASES = """
+WITH leases AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS l (id, token)),
+unlocked AS (
+    SELECT t.id FROM {table} t JOIN leases l ON l.id = t.id AND l.token = t.{claim_token}
     WHERE t.{status} = 'in-progress' ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), renewed AS (
-    UPDATE {table} t SET {lease_expires_at} = %(lease)s FROM free WHERE t.id = free.id RETURNING t.id
+    UPDATE {table} t SET {lease_expires_at} = %(lease)s FROM unlocked WHERE t.id = unlocked.id RETURNING t.id
 )
-SELECT h.id FROM held h JOIN {table} t ON t.id = h.id WHERE t.{claim_token} <> h.token
+SELECT l.id FROM leases l JOIN {table} t ON t.id = l.id WHERE t.{claim_token} <> l.token
 """
 
 
 def renew(connection: Connection, kind: WorkKind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
     """Extend the leases of running attempts, by work id and token. Returns the ids with a newer token."""
     rows = connection.execute(
-        kind.sql(_RENEW), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
+        kind.sql(_RENEW_LEASES), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
     ).fetchall()
     return {row[0] for row in rows}
 
 
 # Rows are locked in the order of their ids, as by claims.
 _END = """
-WITH held AS (
-    SELECT t.id, ended.reason
-    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[]) AS ended (id, token, reason)
-    JOIN {table} t ON t.id = ended.id
-    WHERE t.{claim_token} = ended.token AND t.{status} = 'in-progress'
+WITH locked AS (
+    SELECT t.id, outcomes.reason
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[]) AS outcomes (id, token, reason)
+    JOIN {table} t ON t.id = outcomes.id
+    WHERE t.{claim_token} = outcomes.token AND t.{status} = 'in-progress'
     ORDER BY t.id FOR NO KEY UPDATE OF t
 )
-UPDATE {table} SET {status} = %(status)s, {skip_reason} = held.reason, {error} = NULL, {failed_at} = NULL,
+UPDATE {table} SET {status} = %(status)s, {skip_reason} = locked.reason, {error} = NULL, {failed_at} = NULL,
     {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
-FROM held WHERE {table}.id = held.id
+FROM locked WHERE {table}.id = locked.id
 RETURNING {table}.id
 """
 
 
-def succeed(connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim, str | None]]) -> None:
+def succeed(connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Claim, str | None]]) -> None:
     """Settle successful attempts, each with an optional remark.
 
     Raises:
         StaleClaimError: one of the tokens is stale. The caller's transaction must not be committed.
     """
-    _end(connection, kind, ended, status="succeeded")
+    _end(connection, kind, outcomes, status="succeeded")
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
@@ -234,29 +234,29 @@ def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> 
 
 
 def _end(
-    connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim, str | None]], *, status: str | None
+    connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Claim, str | None]], *, status: str | None
 ) -> None:
     rows = connection.execute(
         kind.sql(_END),
         {
-            "ids": [claim_.message.work_id for claim_, _ in ended],
-            "tokens": [claim_.token for claim_, _ in ended],
-            "reasons": [reason for _, reason in ended],
+            "ids": [claim_.message.work_id for claim_, _ in outcomes],
+            "tokens": [claim_.token for claim_, _ in outcomes],
+            "reasons": [reason for _, reason in outcomes],
             "status": status,
         },
     ).fetchall()
-    done = {id_ for (id_,) in rows}
-    for claim_, _ in ended:
-        if claim_.message.work_id not in done:
-            _stale(claim_)
+    settled = {id_ for (id_,) in rows}
+    for claim_, _ in outcomes:
+        if claim_.message.work_id not in settled:
+            _raise_stale(claim_)
 
 
-def _stale(claim_: Claim) -> NoReturn:
+def _raise_stale(claim_: Claim) -> NoReturn:
     message = f"A newer claim than {claim_.token} exists on {claim_.message.work_id}"
     raise StaleClaimError(message)
 
 
-_WAIT = """
+_SCHEDULE_RETRY = """
 UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {claimed_at} = NULL,
     {lease_expires_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
@@ -266,10 +266,10 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 def schedule_retry(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
     """Settle a failed attempt whose message is redelivered at `due`. Raises the same errors as `succeed`."""
     cursor = connection.execute(
-        kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
+        kind.sql(_SCHEDULE_RETRY), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     )
     if cursor.rowcount == 0:
-        _stale(claim_)
+        _raise_stale(claim_)
 
 
 _PARK_FAILED = """
@@ -288,11 +288,11 @@ def park_failed(
         kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     ).fetchone()
     if row is None:
-        _stale(claim_)
+        _raise_stale(claim_)
     return enqueue(connection, kind, [row], due, now)
 
 
-_DEFER = """
+_RELEASE_ATTEMPT = """
 UPDATE {table} SET {status} = 'pending', {attempts} = {attempts} - 1, {next_attempt_at} = %(due)s,
     {claimed_at} = NULL, {lease_expires_at} = NULL, {send_number} = {send_number} + 1
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
@@ -305,10 +305,10 @@ def release_attempt(
 ) -> list[OutboxMessage]:
     """Defer an uncounted attempt; enqueue a message for `due`. Raises the same errors as `succeed`."""
     row = connection.execute(
-        kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
+        kind.sql(_RELEASE_ATTEMPT), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
     if row is None:
-        _stale(claim_)
+        _raise_stale(claim_)
     return enqueue(connection, kind, [row], due, now)
 
 
@@ -331,11 +331,11 @@ def park_unclaimed(
         kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
     if row is None:
-        _stale(claim_)
+        _raise_stale(claim_)
     return enqueue(connection, kind, [row], due, now)
 
 
-_TAKE_ABANDONED = """
+_CLAIM_ABANDONED = """
 UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {attempts} = %(attempts)s
   AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
@@ -351,11 +351,11 @@ def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: 
     Returns the claim, and the error of the last settled attempt.
     """
     row = connection.execute(
-        kind.sql(_TAKE_ABANDONED),
+        kind.sql(_CLAIM_ABANDONED),
         {"id": claim_.message.work_id, "token": claim_.token, "attempts": claim_.attempts, "now": now},
     ).fetchone()
     if row is None:
-        _stale(claim_)
+        _raise_stale(claim_)
     return replace(claim_, answer=ClaimStatus.CLAIMED, token=row[0], unsettled_since=row[1]), row[2]
 
 
@@ -378,18 +378,18 @@ def fail(
         kind.sql(_FAIL), {"id": message.work_id, "token": claim_.token, "error": failure.error, "now": now}
     )
     if cursor.rowcount == 0:
-        _stale(claim_)
-    file, created_at = connection.execute(kind.about.encode(), {"id": message.work_id}).fetchall()[0]
+        _raise_stale(claim_)
+    description, created_at = connection.execute(kind.about.encode(), {"id": message.work_id}).fetchall()[0]
     dead_letter = DeadLetter(
         job_id=kind.job_id(message.work_id),
         tenant_id=claim_.tenant_id,
         worker=kind.worker,
         message=message,
-        payload={"message": message.model_dump(mode="json"), "file": file},
+        payload={"message": message.model_dump(mode="json"), "file": description},
         attempts=claim_.attempts,
         failure=failure,
         created_at=created_at,
-        task_type=file.get("task_type"),
+        task_type=description.get("task_type"),
     )
     write_dead_letter(connection, dead_letter, now)
     return wake_dependents(connection, kind, message.work_id, now)
@@ -409,7 +409,7 @@ class AttemptRecord:
     """X-Ray trace id."""
 
 
-_NOTE = """
+_INSERT_ATTEMPT = """
 INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error_type,
                           error, next_attempt_at, trace_id)
 VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(started_at)s, %(ended_at)s, %(outcome)s,
@@ -417,18 +417,18 @@ VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(star
 """
 
 
-def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, ended: AttemptRecord) -> None:
+def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, attempt: AttemptRecord) -> None:
     """Record the attempt of a claim, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
-        _NOTE,
+        _INSERT_ATTEMPT,
         {
             "tenant_id": claim_.tenant_id,
             "worker": kind.worker,
             "work_id": message.work_id,
             "revision": message.revision,
             "number": claim_.attempts,
-            **asdict(ended),
+            **asdict(attempt),
         },
     )
 
@@ -472,7 +472,7 @@ def record_lost_attempt(connection: Connection, kind: WorkKind, claim_: Claim, n
         )
 
 
-_RETURN = """
+_RETURN_TO_QUEUE = """
 UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'),
     {dlq_returns} = {dlq_returns} + ({attempts} > 0)::int, {send_number} = {send_number} + 1,
     {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
@@ -490,7 +490,7 @@ def return_to_queue(
     first attempt do not count.
     """
     row = connection.execute(
-        kind.sql(_RETURN),
+        kind.sql(_RETURN_TO_QUEUE),
         {"id": claim_.message.work_id, "token": claim_.token, "due": due, "max_returns": max_returns},
     ).fetchone()
     return [] if row is None else enqueue(connection, kind, [row], due, now)

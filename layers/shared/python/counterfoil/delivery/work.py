@@ -58,7 +58,7 @@ def read_message(body: str) -> ParsedMessage:
         InvalidMessageError: the body is invalid.
         UnsupportedSchemaError: the message has a newer version, for example during a deployment.
     """
-    return ParsedMessage([validate(Message, parse_json_body(body), _wrong)])
+    return ParsedMessage([validate(Message, parse_json_body(body), _invalid_message)])
 
 
 def parse_json_body(body: str) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def parse_json_body(body: str) -> dict[str, Any]:
     return parsed
 
 
-def _wrong(problem: ValidationProblem) -> InvalidMessageError:
+def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Other field names are text of the sender, which must not be quoted.
-    known = [str(part) for part in problem.place if part in Message.model_fields]
-    return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
+    fields = [str(part) for part in problem.place if part in Message.model_fields]
+    return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
 JOB_NAMESPACE = UUID("6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11")
@@ -168,7 +168,7 @@ class OutboxMessage:
     """Body of an unreadable message that is sent again. `message` then only identifies the row."""
 
 
-_OWE = """
+_ENQUEUE = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[],
                      %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
@@ -184,8 +184,8 @@ def enqueue(
 
     It runs in the caller's transaction. Returns the messages that were not enqueued before.
     """
-    found = connection.execute(
-        _OWE,
+    inserted = connection.execute(
+        _ENQUEUE,
         {
             "ids": [row[0] for row in rows],
             "tenants": [row[1] for row in rows],
@@ -197,12 +197,12 @@ def enqueue(
         },
     ).fetchall()
     return [
-        OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-        for id_, worker, tenant, work, revision, send, due in found
+        OutboxMessage(id_, worker, tenant_id, Message(work_id=work_id, revision=revision, send_number=send_number), due)
+        for id_, worker, tenant_id, work_id, revision, send_number, due in inserted
     ]
 
 
-_OWE_BODY = """
+_ENQUEUE_RAW_BODY = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at, raw_body)
 VALUES (%(tenant)s, %(worker)s, %(id)s, %(number)s, 0, %(due)s, %(now)s, %(body)s)
 RETURNING id
@@ -226,11 +226,11 @@ def enqueue_raw_body(
     """
     due = scheduled_at or now
     values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "due": due, "now": now, "body": body}
-    ((row,),) = connection.execute(_OWE_BODY, values).fetchall()
-    return OutboxMessage(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), due, body)
+    ((outbox_id,),) = connection.execute(_ENQUEUE_RAW_BODY, values).fetchall()
+    return OutboxMessage(outbox_id, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), due, body)
 
 
-_BEGIN = """
+_START_REVISION = """
 UPDATE {table} SET {status} = 'pending', {revision} = {revision} + 1, {send_number} = 0,
     {claim_token} = nextval('claim_token'), {error} = NULL, {skip_reason} = NULL, {failed_at} = NULL, {attempts} = 0,
     {dlq_returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
@@ -248,7 +248,7 @@ def start_revision(
     of the older revision stale. `scheduled_at` is the time to send the messages; default: now.
     """
     kind = WORK_KINDS[worker]
-    rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
+    rows = connection.execute(kind.sql(_START_REVISION), {"ids": list(ids)}).fetchall()
     return enqueue(connection, kind, rows, scheduled_at or now, now)
 
 
@@ -272,7 +272,7 @@ def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime
 
 # A separate statement after locking the rows, because a statement that waited for a lock does not see inserts of the
 # previous owner.
-_WAITING = """
+_DEFERRED = """
 SELECT w.id FROM unnest(%(ids)s::uuid[]) AS w (id)
 WHERE 'deferred' = (
     SELECT outcome FROM work_attempt a WHERE a.worker = %(worker)s AND a.work_id = w.id ORDER BY a.id DESC LIMIT 1
@@ -288,7 +288,7 @@ def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: 
     """
     if kind.waiting is None:
         return []
-    found = connection.execute(kind.waiting.encode(), {"id": work_id}).fetchall()
-    put_off = {"worker": kind.worker, "ids": [id_ for id_, is_put_off in found if is_put_off]}
-    waiting = connection.execute(_WAITING, put_off).fetchall() if put_off["ids"] else []
+    dependents = connection.execute(kind.waiting.encode(), {"id": work_id}).fetchall()
+    values = {"worker": kind.worker, "ids": [id_ for id_, is_deferred in dependents if is_deferred]}
+    waiting = connection.execute(_DEFERRED, values).fetchall() if values["ids"] else []
     return wake(connection, kind.worker, [id_ for (id_,) in waiting], now)

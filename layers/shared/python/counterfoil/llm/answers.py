@@ -82,7 +82,7 @@ class Provider(Protocol):
         """
 
 
-_FIXED: set[tuple[str, str]] = set()
+_FIXED_TEMPERATURE: set[tuple[str, str]] = set()
 """APIs and models that have rejected the temperature in this process."""
 
 
@@ -94,14 +94,14 @@ def with_temperature_fallback(
     `call` takes the temperature and its time limit. It runs again if the temperature was rejected. `total` (seconds)
     bounds both calls. Raises the same errors as `call`.
     """
-    began = monotonic()
-    if (api, model) not in _FIXED:
+    started = monotonic()
+    if (api, model) not in _FIXED_TEMPERATURE:
         try:
             return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
         except UnsupportedTemperatureError:
             pass
-    reply = call(None, max(0.001, total - (monotonic() - began)))
-    _FIXED.add((api, model))
+    reply = call(None, max(0.001, total - (monotonic() - started)))
+    _FIXED_TEMPERATURE.add((api, model))
     return reply
 
 
@@ -111,32 +111,32 @@ def with_temperature_fallback(
 #   is only ..."; llama.cpp: exceed_context_size_error.
 # Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
 #   model's maker says.
-_TOO_LONG = re.compile(
+_CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
     r"|too many (total text bytes|(input )?tokens)|input token count",
     re.IGNORECASE,
 )
 
 # These have the status of a rejected prompt, but the cause is a key, a model or a limit in the settings.
-_OF_THE_SETTINGS = re.compile(
+_PARAMETER_ERROR = re.compile(
     r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
 )
 
 
 def is_context_overflow(message: str) -> bool:
     """Return whether an error message says that the prompt exceeds the context window."""
-    return _TOO_LONG.search(message) is not None
+    return _CONTEXT_OVERFLOW.search(message) is not None
 
 
 def is_parameter_error(message: str) -> bool:
     """Return whether an error message points to the settings. Call `is_context_overflow` first."""
-    return _OF_THE_SETTINGS.search(message) is not None
+    return _PARAMETER_ERROR.search(message) is not None
 
 
 # OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
 # Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
 # LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
-_OF_THE_TEMPERATURE = re.compile(
+_TEMPERATURE_ERROR = re.compile(
     r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
     r"|\btemperature\b[^.]{0,60}(support|deprecated|only|must|allow|cannot|remove)",
     re.IGNORECASE,
@@ -145,12 +145,12 @@ _OF_THE_TEMPERATURE = re.compile(
 
 def is_temperature_error(message: str) -> bool:
     """Return whether an error message rejects the temperature."""
-    return _OF_THE_TEMPERATURE.search(message) is not None
+    return _TEMPERATURE_ERROR.search(message) is not None
 
 
 M = TypeVar("M", bound=BaseModel)
 
-PREVIEW = 200
+PREVIEW_CHARS = 200
 """Number of characters of an answer that its error quotes."""
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
@@ -169,18 +169,20 @@ def read(text: str, form: type[M]) -> M:
 
     Raises:
         InvalidLlmResponseError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
-            first PREVIEW characters.
+            first PREVIEW_CHARS characters.
     """
-    stripped = _storable(text).strip()
+    stripped = _replace_escapes(text).strip()
     if not stripped:
         raise InvalidLlmResponseError("The answer is empty")
     fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
 
-    def wrong(problem: ValidationProblem) -> InvalidLlmResponseError:
-        fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
-        return InvalidLlmResponseError(f"The answer {fails}", preview=preview(stripped))
+    def invalid(problem: ValidationProblem) -> InvalidLlmResponseError:
+        failure = (
+            "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
+        )
+        return InvalidLlmResponseError(f"The answer {failure}", preview=preview(stripped))
 
-    return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
+    return validate_json(form, fenced.group(1) if fenced else stripped, invalid)
 
 
 def extract_json_text(text: str) -> str:
@@ -189,21 +191,21 @@ def extract_json_text(text: str) -> str:
     Raises:
         InvalidLlmResponseError: the answer is empty.
     """
-    stripped = _characters(text).strip()
+    stripped = _replace_unstorable(text).strip()
     if not stripped:
         raise InvalidLlmResponseError("The answer is empty")
     return stripped
 
 
-def _characters(text: str) -> str:
+def _replace_unstorable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
-def _storable(text: str) -> str:
-    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], _characters(text))
+def _replace_escapes(text: str) -> str:
+    return _ESCAPES.sub(lambda match: "\\ufffd" if match[1] else match[0], _replace_unstorable(text))
 
 
 def preview(text: str) -> str:
     """Return the beginning of a text in one line, without invisible characters and quotation marks."""
-    seen = "".join(character if character.isprintable() else " " for character in text[:PREVIEW])
-    return seen.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
+    visible = "".join(character if character.isprintable() else " " for character in text[:PREVIEW_CHARS])
+    return visible.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")

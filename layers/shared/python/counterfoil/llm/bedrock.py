@@ -65,15 +65,15 @@ class Bedrock:
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
         """See `Provider`."""
-        said = chat_messages(user, history)
+        conversation = chat_messages(user, history)
         return with_temperature_fallback(
-            self.name, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
+            self.name, self.model, lambda *options: self._reply(system, conversation, max_tokens, *options), total
         )
 
     def _reply(
-        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+        self, system: str, conversation: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
     ) -> Reply:
-        told = {} if temperature is None else {"temperature": temperature}
+        sampling = {} if temperature is None else {"temperature": temperature}
 
         def converse() -> Any:
             with aws.translate_errors():
@@ -81,14 +81,14 @@ class Bedrock:
                     return aws.client("bedrock-runtime").converse(
                         modelId=self.model,
                         system=[{"text": system}],
-                        messages=[{"role": role, "content": [{"text": text}]} for role, text in said],
-                        inferenceConfig={"maxTokens": max_tokens, **told},
+                        messages=[{"role": role, "content": [{"text": text}]} for role, text in conversation],
+                        inferenceConfig={"maxTokens": max_tokens, **sampling},
                     )
                 except ClientError as error:
-                    raise _mapped(error) from None
+                    raise _translate_error(error) from None
 
         try:
-            return _reply(http.run_with_deadline(total, converse))
+            return _to_reply(http.run_with_deadline(total, converse))
         except TimeoutError:
             message = f"Bedrock did not answer within {total:g} seconds"
             raise ServiceUnavailableError(message) from None
@@ -116,26 +116,26 @@ class BedrockEmbeddings:
         def invoke() -> Any:
             with aws.translate_errors():
                 try:
-                    answer = aws.client("bedrock-runtime").invoke_model(
+                    response = aws.client("bedrock-runtime").invoke_model(
                         modelId=self.model, body=json.dumps({"inputText": user}), contentType="application/json"
                     )
                 except ClientError as error:
-                    raise _mapped(error) from None
-                return answer["body"].read()
+                    raise _translate_error(error) from None
+                return response["body"].read()
 
         try:
             body = http.run_with_deadline(total, invoke)
         except TimeoutError:
             message = f"Bedrock did not answer within {total:g} seconds"
             raise ServiceUnavailableError(message) from None
-        found = read(body.decode(errors="replace"), _Titan)
-        return vector_reply(found.embedding, found.tokens)
+        embedding = read(body.decode(errors="replace"), _Titan)
+        return vector_reply(embedding.embedding, embedding.tokens)
 
 
-def _mapped(error: ClientError) -> CounterfoilError:
+def _translate_error(error: ClientError) -> CounterfoilError:
     """Translate errors that are specific to models, and all others like other AWS errors."""
-    about: Any = error.response
-    code, text = about.get("Error", {}).get("Code", ""), about.get("Error", {}).get("Message", "")
+    response: Any = error.response
+    code, text = response.get("Error", {}).get("Code", ""), response.get("Error", {}).get("Message", "")
     if code == "ValidationException" and is_context_overflow(text):
         return ContextWindowError(
             "Bedrock answered with ValidationException: the prompt is longer than the model reads"
@@ -144,25 +144,25 @@ def _mapped(error: ClientError) -> CounterfoilError:
         return UnsupportedTemperatureError("Bedrock answered with ValidationException: the model takes no temperature")
     if code == "ValidationException" and not is_parameter_error(text):
         return PromptRejectedError("Bedrock answered with ValidationException")
-    retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
+    retry_after = http.retry_after(response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
     if code == "ModelErrorException":  # status 424, but caused by the model
         return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)
-    ours = aws.translate_error(error)
-    if isinstance(ours, ServiceUnavailableError):
-        ours.retry_after = retry_after
-    return ours
+    translated = aws.translate_error(error)
+    if isinstance(translated, ServiceUnavailableError):
+        translated.retry_after = retry_after
+    return translated
 
 
-def _reply(answer: Any) -> Reply:
-    found = validate(
+def _to_reply(response: Any) -> Reply:
+    conversation = validate(
         _Conversation,
-        answer,
+        response,
         lambda problem: InvalidLlmResponseError(f"Bedrock's answer failed schema validation ({problem.type})"),
     )
     return Reply(
-        "".join(block.text for block in found.output.message.content),
-        found.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
-        found.usage.input_tokens,
-        found.usage.output_tokens,
-        is_refused=found.stop_reason in ("content_filtered", "guardrail_intervened", "refusal"),
+        "".join(block.text for block in conversation.output.message.content),
+        conversation.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
+        conversation.usage.input_tokens,
+        conversation.usage.output_tokens,
+        is_refused=conversation.stop_reason in ("content_filtered", "guardrail_intervened", "refusal"),
     )

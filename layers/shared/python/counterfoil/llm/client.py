@@ -60,8 +60,8 @@ INSERT INTO llm_daily_usage (tenant_id, day, calls, chat_calls) VALUES (%(tenant
 ON CONFLICT (tenant_id, day) DO UPDATE SET chat_calls = llm_daily_usage.chat_calls + 1
 RETURNING chat_calls
 """
-_CHATS = "SELECT chat_calls FROM llm_daily_usage WHERE tenant_id = %s AND day = %s"
-_OF_WORK = (
+_CHAT_CALLS = "SELECT chat_calls FROM llm_daily_usage WHERE tenant_id = %s AND day = %s"
+_COUNT_DOCUMENT_CALLS = (
     "SELECT count(*) FROM llm_call WHERE work_id = %(work_id)s AND created_at >= %(since)s AND created_at < %(until)s"
 )
 
@@ -73,7 +73,7 @@ WHERE id = %(id)s
 """
 
 # Calls without a tenant are those of the delivery engine, which probes the service with a minimal call.
-_WRITE = """
+_INSERT_PROBE = """
 INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
                       created_at)
 VALUES (%(id)s, %(purpose)s, %(provider)s, %(model)s, %(outcome)s, %(input_tokens)s, %(output_tokens)s, %(latency_ms)s,
@@ -93,10 +93,10 @@ class BudgetExceededError(DeferredError):
 class Budget:
     """Maximum calls of one tenant per UTC day."""
 
-    of_documents: int
-    of_one_document: int
+    per_tenant: int
+    per_document: int
     """Maximum for one document."""
-    of_chats: int
+    chats: int
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
@@ -106,8 +106,8 @@ class Budget:
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
         """Return the counters for this purpose: SQL statement, maximum, and suffix of the error message."""
         if purpose == CHAT:
-            return ((_COUNT_CHAT, self.of_chats, " in conversations"),)
-        return ((_COUNT, self.of_documents, ""), (_OF_WORK, self.of_one_document, " for one document"))
+            return ((_COUNT_CHAT, self.chats, " in conversations"),)
+        return ((_COUNT, self.per_tenant, ""), (_COUNT_DOCUMENT_CALLS, self.per_document, " for one document"))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Day:
     date: date
 
     @classmethod
-    def of(cls, moment: datetime) -> "_Day":
+    def from_time(cls, moment: datetime) -> "_Day":
         return cls(moment.astimezone(UTC).date())
 
     @property
@@ -128,9 +128,9 @@ class _Day:
     def until(self) -> datetime:
         return self.since + timedelta(days=1)
 
-    def spent(self, limit: int, told: str) -> BudgetExceededError:
-        whose = f"today's budget of {limit} questions{told}"
-        message = f"The language model was not asked: {whose} is used up ({self.date:%Y-%m-%d}, UTC)."
+    def exceeded(self, limit: int, suffix: str) -> BudgetExceededError:
+        budget = f"today's budget of {limit} questions{suffix}"
+        message = f"The language model was not asked: {budget} is used up ({self.date:%Y-%m-%d}, UTC)."
         return BudgetExceededError(message, until=self.until)
 
 
@@ -164,11 +164,11 @@ def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Setting
     Raises:
         BudgetExceededError: the budget is used up.
     """
-    day = _Day.of(now)
-    row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
-    ((_, limit, told),) = Budget.from_settings(settings).counts(CHAT)
+    day = _Day.from_time(now)
+    row = connection.execute(_CHAT_CALLS, [tenant_id, day.date]).fetchone()
+    ((_, limit, suffix),) = Budget.from_settings(settings).counts(CHAT)
     if (0 if row is None else row[0]) >= limit:
-        raise day.spent(limit, told)
+        raise day.exceeded(limit, suffix)
 
 
 def begin(database: Database, call: Call, budget: Budget) -> None:
@@ -187,37 +187,37 @@ def begin(database: Database, call: Call, budget: Budget) -> None:
 
 
 def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> None:
-    day = _Day.of(call.created_at)
+    day = _Day.from_time(call.created_at)
     values = vars(call) | {"day": day.date, "since": day.since, "until": day.until}
     with database.tenant(tenant_id) as connection:
         if connection.execute(_BEGIN, values).fetchone() is None:
             return  # the unacknowledged commit had succeeded
-        for count, limit, told in budget.counts(call.purpose):
-            ((spent,),) = connection.execute(count, values).fetchall()
-            if spent > limit:
-                raise day.spent(limit, told)
+        for statement, limit, suffix in budget.counts(call.purpose):
+            ((used,),) = connection.execute(statement, values).fetchall()
+            if used > limit:
+                raise day.exceeded(limit, suffix)
 
 
-def end(database: Database, call: Call, how: LlmCallResult) -> None:
+def end(database: Database, call: Call, result: LlmCallResult) -> None:
     """Log the result of a call. A failure is only logged, because the answer is more important."""
     try:
         try:
-            _end(database, call, how)
+            _end(database, call, result)
         except CommitUnknownError:
-            _end(database, call, how)
+            _end(database, call, result)
     except CounterfoilError as error:
         logger.warning(
             "The result of a language model call was not recorded", call_id=str(call.id), error=safe_message(error)
         )
 
 
-def _end(database: Database, call: Call, how: LlmCallResult) -> None:
+def _end(database: Database, call: Call, result: LlmCallResult) -> None:
     if call.tenant_id is None:
         with database.delivery() as connection:
-            connection.execute(_WRITE, vars(call) | vars(how))
+            connection.execute(_INSERT_PROBE, vars(call) | vars(result))
     else:
         with database.tenant(call.tenant_id) as connection:
-            connection.execute(_END, {"id": call.id, **vars(how)})
+            connection.execute(_END, {"id": call.id, **vars(result)})
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -293,7 +293,7 @@ class LlmLimits:
 class LlmClient(Protocol):
     """A language model that returns answers in a schema."""
 
-    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
+    def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return an answer in this schema. Raises the same errors as `Llm.complete_json`."""
 
 
@@ -344,8 +344,8 @@ class Llm:
         )
         return cls(provider, database, breakers, limits)
 
-    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return the model's answer in the form of `answer`, with its temperature and tokens.
+    def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
+        """Return the model's answer in the form of `schema`, with its temperature and tokens.
 
         It makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
         because answers to superseded work cost money. Canceling it ends a pause immediately.
@@ -363,38 +363,40 @@ class Llm:
             CancelledError: the deadline was canceled, or leaves no time for a call.
             StaleClaimError: a newer claim exists.
         """
-        return self._answered(question, lambda text: read(text, answer), deadline)
+        return self._complete(request, lambda text: read(text, schema), deadline)
 
-    def chat(self, question: LlmRequest, deadline: Deadline) -> LlmResponse[str]:
+    def chat(self, request: LlmRequest, deadline: Deadline) -> LlmResponse[str]:
         """Return the model's answer as text. Raises the same errors as `complete_json`."""
-        return self._answered(question, extract_json_text, deadline)
+        return self._complete(request, extract_json_text, deadline)
 
-    def _answered(self, question: LlmRequest, parse: Callable[[str], T], deadline: Deadline) -> LlmResponse[T]:
-        def use(reply: Reply) -> LlmResponse[T]:
+    def _complete(self, request: LlmRequest, parse: Callable[[str], T], deadline: Deadline) -> LlmResponse[T]:
+        def parse_reply(reply: Reply) -> LlmResponse[T]:
             _check(reply)
             return LlmResponse(parse(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
 
-        pause = self._limits.retry_base_seconds
+        delay = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
-        for tries_left in reversed(range(MAX_ATTEMPTS)):
+        for attempts_left in reversed(range(MAX_ATTEMPTS)):
             deadline.check()
             if deadline.remaining() < MIN_SECONDS_LEFT:
                 raise CancelledError("Too little time to call the language model")
             try:
-                return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=deadline.remaining)
+                return self._call(
+                    request, parse_reply, max_tokens=self._limits.max_tokens, time_left=deadline.remaining
+                )
             except BreakerOpenError:
                 if failure is None:
                     raise
                 raise failure from None
             except (ServiceUnavailableError, InvalidLlmResponseError) as error:
                 failure = error
-                asked_for = getattr(error, "retry_after", None) or 0.0
-                seconds = max(min(pause, MAX_BACKOFF_SECONDS), asked_for)
-                if tries_left == 0 or seconds + MIN_SECONDS_LEFT > deadline.remaining():
+                retry_after = getattr(error, "retry_after", None) or 0.0
+                seconds = max(min(delay, MAX_BACKOFF_SECONDS), retry_after)
+                if attempts_left == 0 or seconds + MIN_SECONDS_LEFT > deadline.remaining():
                     raise
             if self._wait(deadline.canceled, seconds):
                 raise CancelledError("Stopped while waiting to retry the language model")
-            pause *= 2
+            delay *= 2
         raise AssertionError  # the last attempt returns or raises
 
     def probe(self) -> None:
@@ -402,29 +404,29 @@ class Llm:
         self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
 
     def _call(
-        self, question: LlmRequest, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
+        self, request: LlmRequest, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
     ) -> T:
         """Make one logged call behind the breaker."""
         with self._breakers.guard(f"llm:{self.provider.name}"):
-            call = self._begin(question)
-            began, outcome = self._monotonic(), "failed"
+            call = self._begin(request)
+            started, outcome = self._monotonic(), "failed"
             reply: Reply | None = None
             try:
-                reply = self._reply(question, max_tokens, time_left)
-                found = use(reply)
+                reply = self._reply(request, max_tokens, time_left)
+                result = use(reply)
                 outcome = "answered"
-                return found
+                return result
             except CounterfoilError as error:
-                outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), outcome)
+                outcome = next((name for type_, name in _OUTCOMES if isinstance(error, type_)), outcome)
                 raise
             finally:
-                self._end(call, outcome, reply, self._monotonic() - began)
+                self._end(call, outcome, reply, self._monotonic() - started)
 
-    def _reply(self, question: LlmRequest, max_tokens: int, time_left: Callable[[], float]) -> Reply:
+    def _reply(self, request: LlmRequest, max_tokens: int, time_left: Callable[[], float]) -> Reply:
         total = min(self._limits.total_seconds, time_left())
         try:
             return self.provider.reply(
-                question.system, question.user, history=question.history, max_tokens=max_tokens, total=total
+                request.system, request.user, history=request.history, max_tokens=max_tokens, total=total
             )
         except ServiceUnavailableError:
             if total < self._limits.total_seconds and time_left() <= 0:
@@ -432,12 +434,12 @@ class Llm:
                 raise CancelledError("The invocation ran out of time before the language model answered") from None
             raise
 
-    def _begin(self, question: LlmRequest) -> Call:
+    def _begin(self, request: LlmRequest) -> Call:
         call = Call(
             uuid4(),
-            question.tenant_id,
-            question.work_id,
-            question.purpose,
+            request.tenant_id,
+            request.work_id,
+            request.purpose,
             self.provider.name,
             self.provider.model,
             self._clock(),
@@ -455,8 +457,10 @@ class Llm:
         cost = None
         if reply is not None:
             tokens = reply.input_tokens, reply.output_tokens
-            spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
-            cost = spent / 1_000_000
+            cost_per_million = (
+                reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
+            )
+            cost = cost_per_million / 1_000_000
         end(self._database, call, LlmCallResult(outcome, *tokens, round(seconds * 1000), cost))
 
 
@@ -518,7 +522,7 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
     return key
 
 
-LONGEST_CALL_SECONDS = 10.0
+EMBEDDING_TIMEOUT_SECONDS = 10.0
 """Timeout of an embedding, which takes a fraction of a second. Matching can continue without it."""
 MAX_DIMENSIONS = 16_000
 """Maximum dimensions of pgvector's halfvec."""
@@ -533,7 +537,7 @@ class Vector(BaseModel):
 
     @field_validator("vector")
     @classmethod
-    def _has_a_direction(cls, vector: list[float]) -> list[float]:
+    def _check_direction(cls, vector: list[float]) -> list[float]:
         if not 0 < math.hypot(*vector) < math.inf:
             raise ValueError("has no direction")
         return vector
@@ -574,7 +578,7 @@ def embedding_model(settings: Settings, database: Database, breakers: Breakers) 
         ServiceUnavailableError: no usable key.
     """
     limits = LlmLimits(
-        min(LONGEST_CALL_SECONDS, settings.llm_total_timeout_seconds),
+        min(EMBEDDING_TIMEOUT_SECONDS, settings.llm_total_timeout_seconds),
         0,
         settings.llm_retry_base_seconds,
         0.0,

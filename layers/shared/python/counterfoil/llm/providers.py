@@ -26,7 +26,7 @@ from counterfoil.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
 
-_ABOUT_THE_QUESTION = (400, 413, 422)
+_PROMPT_STATUSES = (400, 413, 422)
 """Statuses that can concern a single prompt. Other rejections (key, billing, URL) concern every prompt."""
 
 
@@ -56,18 +56,18 @@ class Api:
             connect=min(self.connect, total),
             read=min(self.read, total),
             total=total,
-            checked_by=_check,
+            check_response=_check,
         )
         return read(response.content.decode(errors="replace"), form)
 
 
 def _check(response: httpx.Response) -> None:
-    if response.status_code in _ABOUT_THE_QUESTION:
+    if response.status_code in _PROMPT_STATUSES:
         text = response.content.decode(errors="replace")
         message = f"{response.request.url.host} answered with HTTP {response.status_code}"
         if is_context_overflow(text):
-            told = f"{message}: the prompt is longer than the model reads"
-            raise ContextWindowError(told)
+            detail = f"{message}: the prompt is longer than the model reads"
+            raise ContextWindowError(detail)
         if is_temperature_error(text):
             raise UnsupportedTemperatureError(message)
         if not is_parameter_error(text):
@@ -115,20 +115,20 @@ class Anthropic:
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
         """See `Provider`."""
-        said = chat_messages(user, history)
+        conversation = chat_messages(user, history)
         return with_temperature_fallback(
-            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
+            self._api.url, self.model, lambda *options: self._reply(system, conversation, max_tokens, *options), total
         )
 
     def _reply(
-        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+        self, system: str, conversation: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
     ) -> Reply:
         body = {
             "model": self.model,
             "max_tokens": max_tokens,
             "temperature": temperature,
             "system": system,
-            "messages": [{"role": role, "content": text} for role, text in said],
+            "messages": [{"role": role, "content": text} for role, text in conversation],
         }
         message = self._api.post(body, _Message, total=total)
         return Reply(
@@ -141,16 +141,16 @@ class Anthropic:
 
 
 OPENAI_URL = "https://api.openai.com/v1"
-_OWN_HOSTS = (".openai.com", ".azure.com")
+_OPENAI_HOSTS = (".openai.com", ".azure.com")
 
 
-class _Said(BaseModel):
+class _ChoiceMessage(BaseModel):
     content: str | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Said
+    message: _ChoiceMessage
     finish_reason: str | None = None
 
 
@@ -183,8 +183,8 @@ class OpenAi:
         self.model = model
         base = (settings.llm_url or OPENAI_URL).rstrip("/")
         # OpenAI's newer models reject the old name of the limit, and several other servers do not support the new one.
-        is_own = httpx.URL(base).host.endswith(_OWN_HOSTS)
-        self._bound = "max_completion_tokens" if is_own else "max_tokens"
+        is_openai = httpx.URL(base).host.endswith(_OPENAI_HOSTS)
+        self._max_tokens_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._api = Api(
             f"{base}/chat/completions",
             {"authorization": f"Bearer {key.get_secret_value()}"},
@@ -196,16 +196,21 @@ class OpenAi:
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
         """See `Provider`."""
-        said = chat_messages(user, history)
+        conversation = chat_messages(user, history)
         return with_temperature_fallback(
-            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
+            self._api.url, self.model, lambda *options: self._reply(system, conversation, max_tokens, *options), total
         )
 
     def _reply(
-        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+        self, system: str, conversation: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
     ) -> Reply:
-        messages = [{"role": role, "content": text} for role, text in [("system", system), *said]]
-        body = {"model": self.model, self._bound: max_tokens, "temperature": temperature, "messages": messages}
+        messages = [{"role": role, "content": text} for role, text in [("system", system), *conversation]]
+        body = {
+            "model": self.model,
+            self._max_tokens_field: max_tokens,
+            "temperature": temperature,
+            "messages": messages,
+        }
         completion = self._api.post(body, _Completion, total=total)
         choice, usage = completion.choices[0], completion.usage or _OpenAiUsage()
         return Reply(
@@ -242,5 +247,5 @@ class OpenAiEmbeddings:
         total: float,
     ) -> Reply:
         """See `Provider`."""
-        found = self._api.post({"model": self.model, "input": user}, _Embeddings, total=total)
-        return vector_reply(found.data[0].embedding, found.usage.prompt_tokens if found.usage else 0)
+        response = self._api.post({"model": self.model, "input": user}, _Embeddings, total=total)
+        return vector_reply(response.data[0].embedding, response.usage.prompt_tokens if response.usage else 0)

@@ -119,32 +119,32 @@ def _host(url: str) -> str:
 
 def layout(text: RenderedNotification) -> str:
     """Render a notice in Slack's mrkdwn."""
-    lines = [f"*{_escaped(text.headline)}*", *(_slack_line(fact) for fact in text.facts), _escaped(text.closing)]
+    lines = [f"*{_escape(text.headline)}*", *(_slack_line(fact) for fact in text.facts), _escape(text.closing)]
     return "\n".join(lines)
 
 
 def _slack_line(fact: NotificationField) -> str:
-    value = _escaped(fact.value)
+    value = _escape(fact.value)
     if fact.url is not None:
-        value = f"<{_escaped(fact.url)}|{value}>"
+        value = f"<{_escape(fact.url)}|{value}>"
     return f"{fact.label}: {value}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape the three characters that start links, mentions and commands in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-LONGEST_SUBJECT = 150
+MAX_SUBJECT_CHARS = 150
 
 
 class Mail:
     """E-mail to a tenant's admins and to recipients of all failures, one message each."""
 
-    def __init__(self, sender: str, everywhere: Sequence[str], breakers: Breakers) -> None:
-        """`sender` is an address verified in SES. `everywhere` are the recipients for all tenants."""
+    def __init__(self, sender: str, global_recipients: Sequence[str], breakers: Breakers) -> None:
+        """`sender` is an address verified in SES. `global_recipients` are the recipients for all tenants."""
         self._sender = sender
-        self._everywhere = everywhere
+        self._global_recipients = global_recipients
         self._breakers = breakers
 
     @classmethod
@@ -154,7 +154,7 @@ class Mail:
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
         """Return the tenant's admins and the recipients for all tenants, without duplicates."""
-        return list({address.lower(): address for address in (*self._everywhere, *admins)}.values())
+        return list({address.lower(): address for address in (*self._global_recipients, *admins)}.values())
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
         """Send one notice. SES has no idempotency keys; the header identifies duplicates for recipients.
@@ -184,7 +184,7 @@ class Mail:
 
 def subject(text: RenderedNotification) -> str:
     """Return the subject in one line, because a line break in a name could add headers."""
-    return one_line(f"Counterfoil: {text.headline}", LONGEST_SUBJECT)
+    return one_line(f"Counterfoil: {text.headline}", MAX_SUBJECT_CHARS)
 
 
 def body(text: RenderedNotification) -> str:

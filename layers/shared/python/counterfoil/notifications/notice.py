@@ -16,12 +16,12 @@ SUBJECTS = {
     "offers": ("day of offers", "days of offers"),
 }
 """Noun for the work items of each worker, singular and plural."""
-OF_DOCUMENTS = frozenset({"ingestion", "matching"})
+DOCUMENT_WORKERS = frozenset({"ingestion", "matching"})
 """Workers whose work id is the id of a document."""
 WORK = ("work item", "work items")
 OPERATION = "bulk"
 """Used instead of a worker for a bulk operation that stopped."""
-LONGEST_NAME = 80
+MAX_NAME_CHARS = 80
 MAX_ERROR_CHARS = 1000
 """Maximum characters of an error in a notice."""
 
@@ -93,26 +93,28 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
     """
     failure = notice.first[0]
     if failure.worker == OPERATION:
-        return _of_operation(notice, console_url)
-    single = notice.count == 1
-    of_which = "" if single else " of the first"
-    between = f"{_time(notice.since)} and {_time(notice.until)}"
+        return _render_operation(notice, console_url)
+    is_single = notice.count == 1
+    suffix = "" if is_single else " of the first"
+    period = f"{_time(notice.since)} and {_time(notice.until)}"
     facts = (
-        NotificationField(f"Error{of_which}", one_line(failure.error, MAX_ERROR_CHARS)),
-        NotificationField(f"Attempts{of_which}", str(failure.attempts)),
+        NotificationField(f"Error{suffix}", one_line(failure.error, MAX_ERROR_CHARS)),
+        NotificationField(f"Attempts{suffix}", str(failure.attempts)),
         NotificationField("Tenant", _tenant(notice.tenant)),
         NotificationField("Worker", failure.worker),
-        NotificationField("Failed at", _time(notice.since)) if single else NotificationField("Failed between", between),
+        NotificationField("Failed at", _time(notice.since))
+        if is_single
+        else NotificationField("Failed between", period),
         *_subjects(notice, console_url),
     )
-    closing = f"{'It' if single else 'They'} will not be retried automatically."
+    closing = f"{'It' if is_single else 'They'} will not be retried automatically."
     if digest_seconds:
-        every = _duration(digest_seconds)
-        closing += f" Further failures of this kind are reported in one message every {every}."
+        interval = _duration(digest_seconds)
+        closing += f" Further failures of this kind are reported in one message every {interval}."
     return RenderedNotification(_headline(notice), facts, closing)
 
 
-def _of_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
+def _render_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
     """Return the text about a halted operation. If it halted more than once, the latest halt is reported."""
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
@@ -126,26 +128,28 @@ def _of_operation(notice: NotificationDigest, console_url: str | None) -> Render
     if url is None:
         facts.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "Dead letters that it has not processed are unchanged."
-    return RenderedNotification(f"An operation on dead letters{_whose(notice)} was halted", tuple(facts), closing)
+    return RenderedNotification(
+        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(facts), closing
+    )
 
 
-def _whose(notice: NotificationDigest) -> str:
-    return f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
+def _tenant_suffix(notice: NotificationDigest) -> str:
+    return f" of {one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
 
 
 def _headline(notice: NotificationDigest) -> str:
     failure = notice.first[0]
-    many = notice.count > 1
+    is_plural = notice.count > 1
     if failure.work_id is None:
-        what = f"{notice.count} more messages" if many else "A message"
-        return f"{what} to {failure.worker} cannot be read"
-    one, more = failure.subject
-    what = f"{notice.count} more {more}" if many else f"{'An' if one[0] in 'aeiou' else 'A'} {one}"
-    return f"{what}{_whose(notice)} failed in {failure.worker}"
+        subject = f"{notice.count} more messages" if is_plural else "A message"
+        return f"{subject} to {failure.worker} cannot be read"
+    singular, plural = failure.subject
+    subject = f"{notice.count} more {plural}" if is_plural else f"{'An' if singular[0] in 'aeiou' else 'A'} {singular}"
+    return f"{subject}{_tenant_suffix(notice)} failed in {failure.worker}"
 
 
 def _tenant(tenant: Tenant | None) -> str:
-    return f"{one_line(tenant.name, LONGEST_NAME)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
+    return f"{one_line(tenant.name, MAX_NAME_CHARS)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
 
 
 def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:
@@ -154,15 +158,15 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
     facts = []
     for failure in notice.first:
-        word, _ = failure.subject
-        named = ("Dead letter", failure.job_id) if failure.work_id is None else (word.capitalize(), failure.work_id)
+        noun, _ = failure.subject
+        target = ("Dead letter", failure.job_id) if failure.work_id is None else (noun.capitalize(), failure.work_id)
         page = (
             f"documents/{failure.work_id}"
-            if failure.worker in OF_DOCUMENTS and failure.work_id is not None
+            if failure.worker in DOCUMENT_WORKERS and failure.work_id is not None
             else f"dead-letters/{failure.job_id}"
         )
         url = f"{console}/{page}?tenant={tenant}" if console else None
-        facts.append(NotificationField(named[0], str(named[1]), url))
+        facts.append(NotificationField(target[0], str(target[1]), url))
     if notice.count > len(notice.first):
         facts.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
     if console is None:
@@ -170,11 +174,11 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
     return facts
 
 
-def one_line(text: str, longest: int) -> str:
-    """Return a text as one printable line of at most `longest` characters, which cannot start a header."""
+def one_line(text: str, max_chars: int) -> str:
+    """Return a text as one printable line of at most `max_chars` characters, which cannot start a header."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
 
 def _time(moment: datetime) -> str:
@@ -182,7 +186,7 @@ def _time(moment: datetime) -> str:
 
 
 def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    if rest or not minutes:
+    minutes, remainder = divmod(round(seconds), 60)
+    if remainder or not minutes:
         return f"{round(seconds)} seconds"
     return "minute" if minutes == 1 else f"{minutes} minutes"

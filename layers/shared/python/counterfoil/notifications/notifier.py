@@ -31,9 +31,9 @@ CHANNELS: Mapping[str, Factory] = {"slack": Slack.from_settings, "email": Mail.f
 
 LEASE = timedelta(minutes=2)
 """Lease of a delivery; longer than a watchdog run."""
-FIRST_WAIT = timedelta(seconds=30)
+INITIAL_BACKOFF = timedelta(seconds=30)
 """Delay after the first failed attempt; it doubles."""
-LONGEST_WAIT = timedelta(hours=1)
+MAX_BACKOFF = timedelta(hours=1)
 """Maximum delay, including delays requested by a service."""
 GIVE_UP_AFTER = timedelta(days=3)
 """Deliveries are abandoned after this time."""
@@ -98,19 +98,21 @@ class Notifier:
         """
         now = self._clock()
         abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - GIVE_UP_AFTER, now))
-        for name, number in Counter(abandoned).items():
-            logger.error("Deliveries of notices were abandoned", channel=name, number=number)
-            emit({Metric.NOTIFICATION_FAILURES: number}, channel=name)
+        for name, count in Counter(abandoned).items():
+            logger.error("Deliveries of notices were abandoned", channel=name, number=count)
+            emit({Metric.NOTIFICATION_FAILURES: count}, channel=name)
         channels = self._channels()
         window = timedelta(seconds=self._settings.notification_digest_interval_seconds)
 
         def recipients(admins: Sequence[str]) -> list[tuple[str, str]]:
-            return [(name, one) for name, channel in channels.items() for one in channel.recipients(admins)]
+            return [(name, recipient) for name, channel in channels.items() for recipient in channel.recipients(admins)]
 
-        made = retry_on_conflict(lambda: store.group(self._database, recipients, window, now))
+        created = retry_on_conflict(lambda: store.group(self._database, recipients, window, now))
         outcomes = self._send(channels, time_left)
         purged = retry_on_conflict(lambda: store.purge(self._database, now - RETENTION))
-        return DeliveryStats(made, outcomes["sent"], outcomes["failed"], outcomes["deferred"], len(abandoned), purged)
+        return DeliveryStats(
+            created, outcomes["sent"], outcomes["failed"], outcomes["deferred"], len(abandoned), purged
+        )
 
     def _channels(self) -> dict[str, Channel]:
         """Return the enabled channels."""
@@ -129,23 +131,23 @@ class Notifier:
     def _send(self, channels: Mapping[str, Channel], time_left: Callable[[], float]) -> Counter[str]:
         """Send deliveries in turns of one per channel, so that a slow channel does not use all the time."""
         outcomes: Counter[str] = Counter()
-        going = dict(channels)
-        while going:
-            for name, channel in list(going.items()):
+        active = dict(channels)
+        while active:
+            for name, channel in list(active.items()):
                 if time_left() < MARGIN_SECONDS:
                     return outcomes
-                outcome, goes_on = self._send_next(name, channel)
+                outcome, can_continue = self._send_next(name, channel)
                 outcomes[outcome] += 1
-                if not goes_on:
-                    del going[name]
+                if not can_continue:
+                    del active[name]
         return outcomes
 
     def _send_next(self, name: str, channel: Channel) -> tuple[str, bool]:
         """Send the channel's oldest due delivery. Return the result, and whether the channel may continue."""
-        taken = store.claim_delivery(self._database, name, self._clock(), LEASE)
-        if taken is None:
+        claimed = store.claim_delivery(self._database, name, self._clock(), LEASE)
+        if claimed is None:
             return "none", False
-        delivery, notice = taken
+        delivery, notice = claimed
         try:
             key = f"{delivery.digest_id}/{name}/{delivery.recipient}"
             text = render(notice, self._settings.console_url, self._settings.notification_digest_interval_seconds)
@@ -154,24 +156,24 @@ class Notifier:
             store.deferred(self._database, delivery, max(error.until, self._clock()))
             return "deferred", False
         except Exception as error:  # noqa: BLE001  # an error of one channel must not stop the others
-            self._failed(delivery, error)
+            self._record_failure(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
         store.sent(self._database, delivery, self._clock())
         emit({Metric.NOTIFICATIONS_SENT: 1}, channel=name)
         return "sent", True
 
-    def _failed(self, delivery: Delivery, error: Exception) -> None:
-        said = one_line(safe_message(error), MAX_ERROR_CHARS)
-        wait = max(backoff(delivery.attempt), _asked_for(error))
+    def _record_failure(self, delivery: Delivery, error: Exception) -> None:
+        message = one_line(safe_message(error), MAX_ERROR_CHARS)
+        delay = max(backoff(delivery.attempt), _requested_delay(error))
         emit({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
         logger.warning(
             "A notice was not sent",
             channel=delivery.channel,
             notice=str(delivery.digest_id),
             attempt=delivery.attempt,
-            error=said,
+            error=message,
         )
-        store.failed(self._database, delivery, said, self._clock() + wait)
+        store.failed(self._database, delivery, message, self._clock() + delay)
 
 
 def backoff(attempts: int) -> timedelta:
@@ -179,10 +181,10 @@ def backoff(attempts: int) -> timedelta:
 
     It is 30 s * 2^(attempts - 1), at most an hour.
     """
-    return min(FIRST_WAIT * (1 << min(attempts - 1, 20)), LONGEST_WAIT)
+    return min(INITIAL_BACKOFF * (1 << min(attempts - 1, 20)), MAX_BACKOFF)
 
 
-def _asked_for(error: Exception) -> timedelta:
+def _requested_delay(error: Exception) -> timedelta:
     """Return the delay requested by the service."""
     seconds = (isinstance(error, ServiceUnavailableError) and error.retry_after) or 0.0
-    return timedelta(seconds=min(seconds, LONGEST_WAIT.total_seconds()))
+    return timedelta(seconds=min(seconds, MAX_BACKOFF.total_seconds()))

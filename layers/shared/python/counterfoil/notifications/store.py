@@ -10,9 +10,9 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.notifications.notice import Failure, NotificationDigest, Tenant
 
-SHOWN = 5
+MAX_LISTED = 5
 """Maximum number of failures listed in a notice."""
-GROUPS = 1000
+BATCH_SIZE = 1000
 """Maximum number of notices created or deleted per transaction."""
 
 
@@ -27,7 +27,7 @@ class Delivery:
     """From 1."""
 
 
-_OWE_ONE = """
+_INSERT_EVENT = """
 INSERT INTO failure_event (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
 VALUES (%(tenant)s, %(worker)s, %(job)s, %(revision)s, %(fingerprint)s, %(payload)s, %(now)s)
 ON CONFLICT (job_id, revision) DO NOTHING
@@ -47,7 +47,7 @@ def enqueue_notification(
 
     A digest groups the failures with one fingerprint. Without `tenant_id`, the failure is unassigned.
     """
-    told = {
+    payload = {
         "work_id": None if failure.work_id is None else str(failure.work_id),
         "error": failure.error,
         "attempts": failure.attempts,
@@ -58,10 +58,10 @@ def enqueue_notification(
         "job": failure.job_id,
         "revision": revision,
         "fingerprint": fingerprint,
-        "payload": Jsonb(told),
+        "payload": Jsonb(payload),
         "now": now,
     }
-    connection.execute(_OWE_ONE, values)
+    connection.execute(_INSERT_EVENT, values)
 
 
 # A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice includes all pending
@@ -73,32 +73,32 @@ WITH waiting AS (
     FROM failure_event WHERE digest_id IS NULL GROUP BY tenant_id, fingerprint
 ), due AS (
     SELECT uuidv7() AS digest_id, w.tenant_id, w.fingerprint,
-           CASE WHEN last.told_at IS NULL OR w.since >= last.told_at + %(window)s THEN w.first END AS alone
+           CASE WHEN last.notified_at IS NULL OR w.since >= last.notified_at + %(window)s THEN w.first END AS only_event
     FROM waiting w LEFT JOIN LATERAL (
-        SELECT max(n.created_at) AS told_at FROM notification_digest n
+        SELECT max(n.created_at) AS notified_at FROM notification_digest n
         WHERE n.created_at > w.since - %(window)s AND n.fingerprint = w.fingerprint
           AND n.tenant_id IS NOT DISTINCT FROM w.tenant_id
     ) last ON true
-    WHERE last.told_at IS NULL OR last.told_at + %(window)s <= %(now)s
+    WHERE last.notified_at IS NULL OR last.notified_at + %(window)s <= %(now)s
     ORDER BY w.since LIMIT %(limit)s
-), made AS (
+), created AS (
     INSERT INTO notification_digest (id, tenant_id, fingerprint, created_at)
     SELECT digest_id, tenant_id, fingerprint, %(now)s FROM due
-), told AS (
+), grouped AS (
     UPDATE failure_event n SET digest_id = due.digest_id FROM due
     WHERE n.digest_id IS NULL AND n.fingerprint = due.fingerprint AND n.tenant_id IS NOT DISTINCT FROM due.tenant_id
-      AND n.id = coalesce(due.alone, n.id)
+      AND n.id = coalesce(due.only_event, n.id)
 )
 SELECT due.digest_id, due.tenant_id,
        array(SELECT email FROM tenant_admin a WHERE a.tenant_id = due.tenant_id ORDER BY email)
 FROM due
 """
 
-_OWE = """
+_INSERT_DELIVERIES = """
 INSERT INTO notification_delivery (digest_id, tenant_id, channel, recipient, next_attempt_at)
 SELECT digest_id, tenant_id, channel, recipient, %(now)s
 FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(recipients)s::text[])
-    AS owed (digest_id, tenant_id, channel, recipient)
+    AS d (digest_id, tenant_id, channel, recipient)
 """
 
 
@@ -114,17 +114,17 @@ def group(
     creates them.
     """
     with maintenance_connection(database) as connection:
-        alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
-        if not alone:
+        has_lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
+        if not has_lock:
             return 0
-        made = connection.execute(_GROUP, {"window": window, "now": now, "limit": GROUPS}).fetchall()
-        owed = [
+        digests = connection.execute(_GROUP, {"window": window, "now": now, "limit": BATCH_SIZE}).fetchall()
+        deliveries = [
             (digest_id, tenant_id, channel, recipient)
-            for digest_id, tenant_id, admins in made
+            for digest_id, tenant_id, admins in digests
             for channel, recipient in recipients(admins)
         ]
-        if owed:
-            notices, tenants, channels, names = zip(*owed, strict=True)
+        if deliveries:
+            notices, tenants, channels, names = zip(*deliveries, strict=True)
             values = {
                 "notices": list(notices),
                 "tenants": list(tenants),
@@ -132,12 +132,12 @@ def group(
                 "recipients": list(names),
                 "now": now,
             }
-            connection.execute(_OWE, values)
-    return len(made)
+            connection.execute(_INSERT_DELIVERIES, values)
+    return len(digests)
 
 
 # The sender leases the row until `lost_at`. After a crash, it becomes due again.
-_TAKE = """
+_CLAIM_DELIVERY = """
 WITH due AS MATERIALIZED (
     SELECT digest_id, channel, recipient FROM notification_delivery
     WHERE channel = %(channel)s AND sent_at IS NULL AND gave_up_at IS NULL AND next_attempt_at <= %(now)s
@@ -148,7 +148,7 @@ WHERE (d.digest_id, d.channel, d.recipient) = (due.digest_id, due.channel, due.r
 RETURNING d.digest_id, d.channel, d.recipient, d.attempts
 """
 
-_NOTICE = """
+_SELECT_DIGEST = """
 SELECT t.id, t.slug, t.name, f.count, f.since, f.until
 FROM notification_digest n LEFT JOIN tenant t ON t.id = n.tenant_id
 CROSS JOIN LATERAL (
@@ -158,7 +158,7 @@ CROSS JOIN LATERAL (
 WHERE n.id = %s
 """
 
-_FIRST = """
+_FIRST_FAILURES = """
 SELECT payload ->> 'work_id', job_id, worker, payload ->> 'error', (payload ->> 'attempts')::int
 FROM failure_event WHERE digest_id = %s ORDER BY created_at, id LIMIT %s
 """
@@ -169,27 +169,31 @@ def claim_delivery(
 ) -> tuple[Delivery, NotificationDigest] | None:
     """Claim the delivery of a channel that has been due the longest for `lease`; None if none is due."""
     with maintenance_connection(database) as connection:
-        row = connection.execute(_TAKE, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
+        row = connection.execute(_CLAIM_DELIVERY, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
         if row is None:
             return None
         delivery = Delivery(*row)
-        tenant_id, slug, name, count, since, until = connection.execute(_NOTICE, [delivery.digest_id]).fetchall()[0]
-        first = connection.execute(_FIRST, [delivery.digest_id, SHOWN]).fetchall()
+        tenant_id, slug, name, count, since, until = connection.execute(
+            _SELECT_DIGEST, [delivery.digest_id]
+        ).fetchall()[0]
+        rows = connection.execute(_FIRST_FAILURES, [delivery.digest_id, MAX_LISTED]).fetchall()
     failures = tuple(
         Failure(UUID(work_id) if work_id else None, job_id, worker, error, attempts)
-        for work_id, job_id, worker, error, attempts in first
+        for work_id, job_id, worker, error, attempts in rows
     )
     tenant = None if tenant_id is None else Tenant(tenant_id, slug, name)
     return delivery, NotificationDigest(delivery.digest_id, tenant, count, failures, since, until)
 
 
-_ENDED = """
+_UPDATE_DELIVERY = """
 UPDATE notification_delivery SET {}
 WHERE digest_id = %(digest_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
 """
-_SENT = _ENDED.format("sent_at = %(now)s, gave_up_at = NULL, error = NULL")
-_FAILED = _ENDED.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
-_DEFERRED = _ENDED.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
+_SENT = _UPDATE_DELIVERY.format("sent_at = %(now)s, gave_up_at = NULL, error = NULL")
+_FAILED = _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
+_DEFERRED = (
+    _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
+)
 
 
 def sent(database: Database, delivery: Delivery, now: datetime) -> None:
@@ -212,7 +216,7 @@ def _end(database: Database, statement: str, delivery: Delivery, **values: objec
         connection.execute(statement.encode(), vars(delivery) | values)
 
 
-def abandon_expired(database: Database, made_before: datetime, now: datetime) -> list[str]:
+def abandon_expired(database: Database, created_before: datetime, now: datetime) -> list[str]:
     """Abandon deliveries of notices created before a time. Return the channel of each."""
     with maintenance_connection(database) as connection:
         rows = connection.execute(
@@ -221,18 +225,18 @@ def abandon_expired(database: Database, made_before: datetime, now: datetime) ->
             WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.gave_up_at IS NULL
             RETURNING d.channel
             """,
-            [now, made_before],
+            [now, created_before],
         ).fetchall()
     return [channel for (channel,) in rows]
 
 
-def purge(database: Database, made_before: datetime) -> int:
-    """Delete the oldest notices created before a time, at most GROUPS, and return their number."""
+def purge(database: Database, created_before: datetime) -> int:
+    """Delete the oldest notices created before a time, at most BATCH_SIZE, and return their number."""
     with maintenance_connection(database) as connection:
         return connection.execute(
             """
             DELETE FROM notification_digest
             WHERE id IN (SELECT id FROM notification_digest WHERE created_at < %s ORDER BY created_at LIMIT %s)
             """,
-            [made_before, GROUPS],
+            [created_before, BATCH_SIZE],
         ).rowcount

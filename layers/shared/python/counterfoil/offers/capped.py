@@ -17,81 +17,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-NOBODY = -1
+NO_CANDIDATE = -1
 TAKEN = 1 << 62
 """Higher than any key: a place taken by an earlier offer, which can no longer be rejected."""
-LAST = (1 << 32) - 1
-"""Keys are `score << 32 | LAST - number`: higher is better, and of equal scores the lower number is."""
+MAX_INDEX = (1 << 32) - 1
+"""Keys are `score << 32 | MAX_INDEX - number`: higher is better, and of equal scores the lower number is."""
 
 
-def assign_slots(people: int, part: int, parts: int, most: int, day: date) -> Ints:
+def assign_slots(people: int, part: int, parts: int, max_users: int, day: date) -> Ints:
     """Return the maximum number of users in one part per candidate, by the candidate's number.
 
-    The shares of all parts add up to `most` and differ by at most one. The extra places rotate by candidate and day.
+    The shares of all parts add up to `max_users` and differ by at most one. The extra places rotate by candidate and
+    day.
     """
-    turn = (part - np.arange(people) - day.toordinal()) % parts
-    return most // parts + (turn < most % parts).astype(np.int64)
+    rotation = (part - np.arange(people) - day.toordinal()) % parts
+    return max_users // parts + (rotation < max_users % parts).astype(np.int64)
 
 
-def apply_exposure_cap(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:
+def apply_exposure_cap(
+    fetch_next: Callable[[Ints, Ints], Ints], users: int, existing_offers: Ints, offers: int, max_users: int
+) -> Ints:
     """Return the keys of each user's candidates, best first, shape (users, offers), -1 after the last.
 
     Args:
-        more: the next best candidates of some users, as descending keys, shape (some, any), -1 after the last. It
+        fetch_next: the next best candidates of some users, as descending keys, shape (some, any), -1 after the last. It
             receives the users and the last key that each of them had; all candidates come after TAKEN.
         users: number of users, who are numbered in the order of their ids, like candidates.
-        already: number of permanent offers to other users, by candidate.
+        existing_offers: number of permanent offers to other users, by candidate.
         offers: maximum offers per user.
-        most: maximum users per candidate.
+        max_users: maximum users per candidate.
     """
-    wanted = more(np.arange(users), np.full(users, TAKEN))
-    asked, has = np.zeros(users, np.int64), np.zeros(users, np.int64)
-    kept = np.where(np.arange(most) < already[:, None], TAKEN, NOBODY)
-    hopeful = np.ones(users, bool)
+    fetched = fetch_next(np.arange(users), np.full(users, TAKEN))
+    next_index, offer_counts = np.zeros(users, np.int64), np.zeros(users, np.int64)
+    assignments = np.where(np.arange(max_users) < existing_offers[:, None], TAKEN, NO_CANDIDATE)
+    is_active = np.ones(users, bool)
     while True:
-        short = np.flatnonzero(hopeful & (has < offers))
-        through = short[asked[short] == wanted.shape[1]]
-        if len(through):
-            wanted[through] = more(through, wanted[through, -1])
-            asked[through] = 0
-        keys = wanted[short, asked[short]]
-        hopeful[short[keys == NOBODY]] = False
-        asking, keys = short[keys != NOBODY], keys[keys != NOBODY]
-        if not len(asking):
-            return _by_user(kept, users, offers)
-        asked[asking] += 1
-        accepted, dropped = _ask(kept, LAST - (keys & LAST), keys >> 32 << 32 | LAST - asking)
-        np.add.at(has, LAST - (accepted & LAST), 1)
-        np.subtract.at(has, LAST - (dropped & LAST), 1)
+        proposers = np.flatnonzero(is_active & (offer_counts < offers))
+        exhausted = proposers[next_index[proposers] == fetched.shape[1]]
+        if len(exhausted):
+            fetched[exhausted] = fetch_next(exhausted, fetched[exhausted, -1])
+            next_index[exhausted] = 0
+        keys = fetched[proposers, next_index[proposers]]
+        is_active[proposers[keys == NO_CANDIDATE]] = False
+        proposing, keys = proposers[keys != NO_CANDIDATE], keys[keys != NO_CANDIDATE]
+        if not len(proposing):
+            return _to_offers(assignments, users, offers)
+        next_index[proposing] += 1
+        accepted, displaced = _propose(
+            assignments, MAX_INDEX - (keys & MAX_INDEX), keys >> 32 << 32 | MAX_INDEX - proposing
+        )
+        np.add.at(offer_counts, MAX_INDEX - (accepted & MAX_INDEX), 1)
+        np.subtract.at(offer_counts, MAX_INDEX - (displaced & MAX_INDEX), 1)
 
 
-def _ask(kept: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
+def _propose(assignments: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
     """Process proposals of users, as keys.
 
-    Return the accepted and the displaced users. Modifies `kept`.
+    Return the accepted and the displaced users. Modifies `assignments`.
     """
     order = np.lexsort([-users, candidates])
     candidates, users = candidates[order], users[order]
-    first = np.flatnonzero(np.append(True, candidates[1:] != candidates[:-1]))
-    turn = np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))
-    accepted, dropped = [], []
-    for number in range(min(kept.shape[1], turn.max() + 1)):
-        asked, asking = candidates[turn == number], users[turn == number]
-        worst = kept[asked].argmin(axis=1)
-        before = kept[asked, worst]
-        better = asking > before
-        kept[asked[better], worst[better]] = asking[better]
-        accepted.append(asking[better])
-        dropped.append(before[better & (before != NOBODY)])
-    return np.concatenate(accepted), np.concatenate(dropped)
+    starts = np.flatnonzero(np.append(True, candidates[1:] != candidates[:-1]))
+    rank = np.arange(len(users)) - np.repeat(starts, np.diff(np.append(starts, len(users))))
+    accepted, displaced = [], []
+    for round_ in range(min(assignments.shape[1], rank.max() + 1)):
+        targets, proposals = candidates[rank == round_], users[rank == round_]
+        worst = assignments[targets].argmin(axis=1)
+        current = assignments[targets, worst]
+        better = proposals > current
+        assignments[targets[better], worst[better]] = proposals[better]
+        accepted.append(proposals[better])
+        displaced.append(current[better & (current != NO_CANDIDATE)])
+    return np.concatenate(accepted), np.concatenate(displaced)
 
 
-def _by_user(kept: Ints, users: int, offers: int) -> Ints:
-    candidates, slots = np.nonzero((kept != NOBODY) & (kept != TAKEN))
-    found = kept[candidates, slots]
-    whose, keys = LAST - (found & LAST), found >> 32 << 32 | LAST - candidates
-    order = np.lexsort([-keys, whose])
-    whose, keys = whose[order], keys[order]
-    made = np.full((users, offers), NOBODY)
-    made[whose, np.arange(len(whose)) - np.searchsorted(whose, whose)] = keys
-    return made
+def _to_offers(assignments: Ints, users: int, offers: int) -> Ints:
+    candidates, slots = np.nonzero((assignments != NO_CANDIDATE) & (assignments != TAKEN))
+    assigned = assignments[candidates, slots]
+    owners, keys = MAX_INDEX - (assigned & MAX_INDEX), assigned >> 32 << 32 | MAX_INDEX - candidates
+    order = np.lexsort([-keys, owners])
+    owners, keys = owners[order], keys[order]
+    result = np.full((users, offers), NO_CANDIDATE)
+    result[owners, np.arange(len(owners)) - np.searchsorted(owners, owners)] = keys
+    return result

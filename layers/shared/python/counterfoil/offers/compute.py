@@ -1,11 +1,11 @@
 """Computes a day's offers: a pure function of a pool's people, users, exclusions, rules and date.
 
 Two people are compatible if each has a gender and an age that the other seeks, and the distance is within the limits of
-both. A user's candidates are `Rules.candidates` neighbors along a Hilbert curve (`along`), half of them on either side,
-among people in the pool whose gender is compatible in both directions and who seek about the user's age. Compatible
-people without exclusion are offered by score, then by id. Of 20,000 people around 60 cities, offers among 1,000
-neighbors have 99.75 % of the scores of offers among all people, and 95.5 % of the offers are the same; around 8 cities
-99.46 % and 88.2 % (`make bench-offers`).
+both. A user's candidates are `Rules.candidates` neighbors along a Hilbert curve (`curve_positions`), half of them on
+either side, among people in the pool whose gender is compatible in both directions and who seek about the user's age.
+Compatible people without exclusion are offered by score, then by id. Of 20,000 people around 60 cities, offers among
+1,000 neighbors have 99.75 % of the scores of offers among all people, and 95.5 % of the offers are the same; around 8
+cities 99.46 % and 88.2 % (`make bench-offers`).
 
 The score of two people is symmetric, rounded to a whole number from 0 to 10,000:
 
@@ -31,19 +31,19 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from counterfoil.offers.capped import LAST, NOBODY, Ints, apply_exposure_cap
+from counterfoil.offers.capped import MAX_INDEX, NO_CANDIDATE, Ints, apply_exposure_cap
 from counterfoil.offers.pool import UNIT, ProfileArrays
 from counterfoil.offers.schedule import Rules
 
 BITS = 16
 """Bits per coordinate of the curve: its smallest cubes are 194 m wide."""
-_COARSER = 7
+_DROPPED_BITS = 7
 """Bits dropped from a place's coordinates of 23 bits."""
 
 
-def along(places: NDArray[np.int32]) -> NDArray[np.int64]:
+def curve_positions(points: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the positions on the curve of places, shape (n, 3) to shape (n,)."""
-    cells = (places.astype(np.int64) + UNIT) >> _COARSER
+    cells = (points.astype(np.int64) + UNIT) >> _DROPPED_BITS
     return position(np.minimum(cells, (1 << BITS) - 1).T, BITS)
 
 
@@ -72,9 +72,9 @@ def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
     return order
 
 
-ALIKE, FAR, YEAR = 3000.0, 2500.0, 75.0
+TRAIT_WEIGHT, DISTANCE_WEIGHT, YEAR_WEIGHT = 3000.0, 2500.0, 75.0
 """Weights of traits, of distance, and of a year."""
-YEARS = 20
+MAX_AGE_DIFFERENCE = 20
 """Maximum age difference that affects the score."""
 AGE_BUCKET_WIDTH = 5
 """Users whose ages are in the same multiple of this many years share a candidate list."""
@@ -83,12 +83,12 @@ EARTH_KM = 6371.0088
 UNLIMITED_REACH = float((2 * UNIT + 2) ** 2)
 """Square of a line longer than any through the earth, between rounded places."""
 
-_AT_ONCE = 64
+_BATCH_SIZE = 64
 """Users per batch, so that intermediate results stay in the processor's cache."""
-_ONE_BY_ONE = 32
+_MAX_ARGMAX_DEPTH = 32
 """Up to this depth, taking the maximum repeatedly is faster than sorting. Partitions are slow if most values are equal.
 """
-_WANTED = 4
+_FETCH_FACTOR = 4
 """With an exposure cap, the number of candidates fetched at once, as a multiple of the offers."""
 
 Indices = NDArray[np.intp]
@@ -113,14 +113,14 @@ class Columns(NamedTuple):
     def of(cls, people: ProfileArrays, day: date) -> "Columns":
         """Return the columns of people, in their order."""
         rows = people.rows
-        reaches, which = np.unique(rows["max_distance_km"], return_inverse=True)
+        reaches, indexes = np.unique(rows["max_distance_km"], return_inverse=True)
         squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
         x, y, z = rows["place"].T.astype(np.float64)
         return cls(
             x=x,
             y=y,
             z=z,
-            reach=np.array([squared_line(reach) for reach in reaches.tolist()])[which],
+            reach=np.array([squared_line(reach) for reach in reaches.tolist()])[indexes],
             age=people.ages(day),
             youngest=rows["min_age"].astype(np.int16),
             oldest=rows["max_age"].astype(np.int16),
@@ -162,45 +162,47 @@ class Pool:
         if (self.people.ids[1:] == self.people.ids[:-1]).any():
             raise ValueError("a person is in the pool twice")
         self.day = day
-        places = along(self.people.rows["place"])
-        order = np.argsort(places, kind="stable")
+        positions = curve_positions(self.people.rows["place"])
+        order = np.argsort(positions, kind="stable")
         self.columns = Columns.of(self.people, day).take(order)
         """Sorted along the curve, then by id."""
-        self.backwards = LAST - order
+        self.reverse_order = MAX_INDEX - order
         """Descending id order of the people in `columns`."""
-        self._stands = np.empty_like(order)
-        self._stands[order] = np.arange(len(order))
-        self._places, place = np.unique(places[order], return_inverse=True)
-        self._order = place << 32 | order
-        rows, sound = self.people.rows[order], np.ones(len(order), bool)
-        sound[self._stands[list(self.people.faults)]] = False
-        self._gender, self._seeks = rows["gender"] * sound, rows["seeks_genders"].astype(np.int16)
-        self._suited: dict[int, NDArray[np.int32]] = {}
+        self._positions = np.empty_like(order)
+        self._positions[order] = np.arange(len(order))
+        self._curve_positions, rank = np.unique(positions[order], return_inverse=True)
+        self._order = rank << 32 | order
+        rows, is_valid = self.people.rows[order], np.ones(len(order), bool)
+        is_valid[self._positions[list(self.people.faults)]] = False
+        self._gender, self._seeks = rows["gender"] * is_valid, rows["seeks_genders"].astype(np.int16)
+        self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
         """Return the positions along the curve of candidates for a kind of user (`preference_groups`)."""
-        if kind not in self._suited:
+        if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
-            those = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
-            those &= (self.columns.youngest < age + AGE_BUCKET_WIDTH) & (self.columns.oldest >= age)
-            self._suited[kind] = np.flatnonzero(those).astype(np.int32)
-        return self._suited[kind]
+            is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
+            is_match &= (self.columns.youngest < age + AGE_BUCKET_WIDTH) & (self.columns.oldest >= age)
+            self._eligible[kind] = np.flatnonzero(is_match).astype(np.int32)
+        return self._eligible[kind]
 
-    def is_before(self, ids: NDArray[np.bytes_]) -> Indices:
+    def find_positions(self, ids: NDArray[np.bytes_]) -> Indices:
         """Return the positions of people along the curve, -1 if they are not in the pool."""
-        stands: Indices = np.append(self._stands, -1)[self.people.find(ids)]
-        return stands
+        positions: Indices = np.append(self._positions, -1)[self.people.find(ids)]
+        return positions
 
-    def older_rows(self, users: ProfileArrays) -> Indices:
+    def preceding_counts(self, users: ProfileArrays) -> Indices:
         """Return how many people of the pool precede each user along the curve.
 
         The users may be outside the pool.
         """
-        places = along(users.rows["place"])
-        place = np.searchsorted(self._places, places)
-        same = np.append(self._places, -1)[place] == places
-        before: Indices = np.searchsorted(self._order, place << 32 | np.searchsorted(self.people.ids, users.ids) * same)
-        return before
+        positions = curve_positions(users.rows["place"])
+        rank = np.searchsorted(self._curve_positions, positions)
+        is_same = np.append(self._curve_positions, -1)[rank] == positions
+        counts: Indices = np.searchsorted(
+            self._order, rank << 32 | np.searchsorted(self.people.ids, users.ids) * is_same
+        )
+        return counts
 
 
 def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[np.int32]:
@@ -228,35 +230,37 @@ class ExclusionSet(NamedTuple):
     """Exclusions of users."""
 
     first: Indices
-    """By user: index of the user's first exclusion in `stands`."""
-    stands: Indices
+    """By user: index of the user's first exclusion in `positions`."""
+    positions: Indices
     """Positions along the curve, -1 for people who are not in the pool."""
 
     @classmethod
     def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
         """Return the exclusions, including each user for their own offers."""
-        number = np.concatenate([excluded["user"], np.arange(len(users))])
-        order = np.argsort(number, kind="stable")
-        stands = pool.is_before(np.concatenate([excluded["candidate"], users.ids]))
-        return cls(np.searchsorted(number[order], np.arange(len(users) + 1)), stands[order])
+        user_index = np.concatenate([excluded["user"], np.arange(len(users))])
+        order = np.argsort(user_index, kind="stable")
+        positions = pool.find_positions(np.concatenate([excluded["candidate"], users.ids]))
+        return cls(np.searchsorted(user_index[order], np.arange(len(users) + 1)), positions[order])
 
-    def cells(self, users: Indices, near: NDArray[np.int32], starts: Indices, width: int) -> tuple[Indices, Indices]:
+    def cells(
+        self, users: Indices, eligible_rows: NDArray[np.int32], starts: Indices, width: int
+    ) -> tuple[Indices, Indices]:
         """Return rows and columns of excluded people in windows of some users.
 
-        `starts` are window starts in `near`.
+        `starts` are window starts in `eligible_rows`.
         """
         sizes = self.first[users + 1] - self.first[users]
-        lines = np.repeat(np.arange(len(users)), sizes)
-        stands = self.stands[np.arange(len(lines)) + np.repeat(self.first[users] - sizes.cumsum() + sizes, sizes)]
-        at = np.searchsorted(near, stands)
-        columns = at - starts[lines]
-        inside = (columns >= 0) & (columns < width)
-        inside[inside] = near[at[inside]] == stands[inside]
-        return lines[inside], columns[inside]
+        rows = np.repeat(np.arange(len(users)), sizes)
+        positions = self.positions[np.arange(len(rows)) + np.repeat(self.first[users] - sizes.cumsum() + sizes, sizes)]
+        indexes = np.searchsorted(eligible_rows, positions)
+        columns = indexes - starts[rows]
+        is_inside = (columns >= 0) & (columns < width)
+        is_inside[is_inside] = eligible_rows[indexes[is_inside]] == positions[is_inside]
+        return rows[is_inside], columns[is_inside]
 
 
 def compute(
-    pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, already: Ints | None = None
+    pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints | None = None
 ) -> OfferResults:
     """Compute the offers of users, who may be outside the pool.
 
@@ -265,34 +269,40 @@ def compute(
         users: recipients of the offers.
         excluded: excluded candidates by user (`pool.PACKED_EXCLUSION`).
         rules: parameters of the computation.
-        already: number of existing offers on the day, by index of the person in the pool. It counts only with an
-            exposure cap; None means zero.
+        existing_offers: number of existing offers on the day, by index of the person in the pool. It counts only with
+            an exposure cap; None means zero.
     """
     if rules.most_offered is None:
         best = rank_candidates(pool, users, excluded, rules.candidates, rules.offers)
     else:
         none = np.zeros(len(pool.people), np.int64)
-        best = _capped(pool, users, excluded, rules, none if already is None else already)
-    offered = best[best != NOBODY]
-    return OfferResults((best != NOBODY).sum(axis=1), LAST - (offered & LAST), offered >> 32, users.faults)
+        best = _compute_capped(pool, users, excluded, rules, none if existing_offers is None else existing_offers)
+    offered = best[best != NO_CANDIDATE]
+    return OfferResults(
+        (best != NO_CANDIDATE).sum(axis=1), MAX_INDEX - (offered & MAX_INDEX), offered >> 32, users.faults
+    )
 
 
-def _capped(pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, already: Ints) -> Ints:
+def _compute_capped(
+    pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints
+) -> Ints:
     """Return the offers of users under the exposure cap, in the form of `rank_candidates`."""
     assert rules.most_offered is not None  # otherwise there is no cap
     order = np.argsort(users.ids)
-    number = np.empty_like(order)
-    depth = min(rules.candidates, _WANTED * rules.offers)
+    indexes = np.empty_like(order)
+    depth = min(rules.candidates, _FETCH_FACTOR * rules.offers)
 
-    def more(some: Indices, after: Ints) -> Ints:
-        number.fill(NOBODY)
-        number[order[some]] = np.arange(len(some))
-        theirs = excluded[number[excluded["user"]] != NOBODY].copy()
-        theirs["user"] = number[theirs["user"]]
-        return rank_candidates(pool, ProfileArrays(users.rows[order[some]]), theirs, rules.candidates, depth, after)
+    def fetch_next(batch: Indices, after: Ints) -> Ints:
+        indexes.fill(NO_CANDIDATE)
+        indexes[order[batch]] = np.arange(len(batch))
+        exclusions = excluded[indexes[excluded["user"]] != NO_CANDIDATE].copy()
+        exclusions["user"] = indexes[exclusions["user"]]
+        return rank_candidates(
+            pool, ProfileArrays(users.rows[order[batch]]), exclusions, rules.candidates, depth, after
+        )
 
     best = np.empty((len(users), rules.offers), np.int64)
-    best[order] = apply_exposure_cap(more, len(users), already, rules.offers, rules.most_offered)
+    best[order] = apply_exposure_cap(fetch_next, len(users), existing_offers, rules.offers, rules.most_offered)
     return best
 
 
@@ -303,85 +313,90 @@ def rank_candidates(
 
     -1 after the last.
 
-    A candidate is one number, `score << 32 | LAST - index` with the index by id, so that the best candidate has the
-    highest. With `after`, only candidates below a number are returned.
+    A candidate is one number, `score << 32 | MAX_INDEX - index` with the index by id, so that the best candidate has
+    the highest. With `after`, only candidates below a number are returned.
     """
-    best = np.full((len(users), depth), NOBODY, np.int64)
-    columns, before = Columns.of(users, pool.day), pool.older_rows(users)
-    banned = ExclusionSet.of(pool, users, excluded)
-    kind_of = preference_groups(users, columns.age)
-    for kind in np.unique(kind_of[kind_of > 0]).tolist():
-        members, near = np.flatnonzero(kind_of == kind), pool.eligible(kind)
-        size = min(width, len(near))
-        starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(near) - size)
-        lines, cells = banned.cells(members, near, starts, size)
-        gathered = _gathering(pool, near, size, len(members))
-        for first in range(0, len(members), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            found = keys(columns.take(members[some, None]), *gathered(starts[some]))
-            of_some = slice(*np.searchsorted(lines, [some.start, some.stop]))
-            found[lines[of_some] - first, cells[of_some]] = NOBODY
+    best = np.full((len(users), depth), NO_CANDIDATE, np.int64)
+    columns, preceding = Columns.of(users, pool.day), pool.preceding_counts(users)
+    exclusions = ExclusionSet.of(pool, users, excluded)
+    kinds = preference_groups(users, columns.age)
+    for kind in np.unique(kinds[kinds > 0]).tolist():
+        members, eligible_rows = np.flatnonzero(kinds == kind), pool.eligible(kind)
+        size = min(width, len(eligible_rows))
+        starts = (np.searchsorted(eligible_rows, preceding[members]) - width // 2).clip(0, len(eligible_rows) - size)
+        rows, cells = exclusions.cells(members, eligible_rows, starts, size)
+        gather = _make_gather(pool, eligible_rows, size, len(members))
+        for start in range(0, len(members), _BATCH_SIZE):
+            batch = slice(start, start + _BATCH_SIZE)
+            sort_keys = keys(columns.take(members[batch, None]), *gather(starts[batch]))
+            batch_rows = slice(*np.searchsorted(rows, [batch.start, batch.stop]))
+            sort_keys[rows[batch_rows] - start, cells[batch_rows]] = NO_CANDIDATE
             if after is not None:
-                found[found >= after[members[some], None]] = NOBODY
-            highest = top_k(found, depth)
-            best[members[some], : highest.shape[1]] = highest
+                sort_keys[sort_keys >= after[members[batch], None]] = NO_CANDIDATE
+            top = top_k(sort_keys, depth)
+            best[members[batch], : top.shape[1]] = top
     return best
 
 
-def _gathering(pool: Pool, near: NDArray[np.int32], size: int, users: int) -> Callable[[Indices], tuple[Columns, Ints]]:
-    """Return a function that gathers `size` candidates from some starts: columns and `Pool.backwards`.
+def _make_gather(
+    pool: Pool, eligible_rows: NDArray[np.int32], size: int, users: int
+) -> Callable[[Indices], tuple[Columns, Ints]]:
+    """Return a function that gathers `size` candidates from some starts: columns and `Pool.reverse_order`.
 
     For many users, compatible people are copied into contiguous memory first.
     """
-    if len(near) > users * size:
-        windows = sliding_window_view(near, size)
+    if len(eligible_rows) > users * size:
+        windows = sliding_window_view(eligible_rows, size)
 
-        def one_by_one(starts: Indices) -> tuple[Columns, Ints]:
+        def gather_rows(starts: Indices) -> tuple[Columns, Ints]:
             candidates = windows[starts].astype(np.intp)
-            return pool.columns.take(candidates), pool.backwards.take(candidates)
+            return pool.columns.take(candidates), pool.reverse_order.take(candidates)
 
-        return one_by_one
-    copied: list[NDArray[Any]] = [*pool.columns.take(near.astype(np.intp)), pool.backwards.take(near)]
-    stretches = [np.moveaxis(sliding_window_view(column, size, axis=0), -1, 1) for column in copied]
+        return gather_rows
+    copies: list[NDArray[Any]] = [
+        *pool.columns.take(eligible_rows.astype(np.intp)),
+        pool.reverse_order.take(eligible_rows),
+    ]
+    column_windows = [np.moveaxis(sliding_window_view(column, size, axis=0), -1, 1) for column in copies]
 
-    def in_stretches(starts: Indices) -> tuple[Columns, Ints]:
-        *columns, backwards = (stretch[starts] for stretch in stretches)
-        return Columns._make(columns), backwards
+    def gather_windows(starts: Indices) -> tuple[Columns, Ints]:
+        *columns, reverse_order = (window[starts] for window in column_windows)
+        return Columns._make(columns), reverse_order
 
-    return in_stretches
+    return gather_windows
 
 
-def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
+def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
     """Return the sort keys of candidates, shape (users, candidates); -1 if incompatible."""
-    apart = np.square(candidates.x - users.x)
-    apart += np.square(candidates.y - users.y)
-    apart += np.square(candidates.z - users.z)
+    distance = np.square(candidates.x - users.x)
+    distance += np.square(candidates.y - users.y)
+    distance += np.square(candidates.z - users.z)
     reach = np.minimum(candidates.reach, users.reach)
-    suits = apart <= reach
-    suits &= candidates.age >= users.youngest
-    suits &= candidates.age <= users.oldest
-    suits &= candidates.youngest <= users.age
-    suits &= candidates.oldest >= users.age
+    is_compatible = distance <= reach
+    is_compatible &= candidates.age >= users.youngest
+    is_compatible &= candidates.age <= users.oldest
+    is_compatible &= candidates.youngest <= users.age
+    is_compatible &= candidates.oldest >= users.age
     products = np.matmul(users.traits.astype(np.float32), candidates.traits.astype(np.float32).transpose(0, 2, 1))
     score: NDArray[np.float64] = products[:, 0] / (candidates.length * users.length)
-    score *= ALIKE
-    apart /= reach
-    score -= FAR * np.sqrt(apart, out=apart)
-    score += 7000.5 - YEAR * np.minimum(np.abs(candidates.age - users.age), YEARS)
-    found = score.astype(np.int64)
-    found <<= 32
-    found |= backwards
-    return np.where(suits, found, NOBODY)
+    score *= TRAIT_WEIGHT
+    distance /= reach
+    score -= DISTANCE_WEIGHT * np.sqrt(distance, out=distance)
+    score += 7000.5 - YEAR_WEIGHT * np.minimum(np.abs(candidates.age - users.age), MAX_AGE_DIFFERENCE)
+    sort_keys = score.astype(np.int64)
+    sort_keys <<= 32
+    sort_keys |= reverse_order
+    return np.where(is_compatible, sort_keys, NO_CANDIDATE)
 
 
-def top_k(found: Ints, depth: int) -> Ints:
-    """Return the `depth` highest numbers of each row, descending. Modifies `found`."""
-    if depth > _ONE_BY_ONE:
-        return np.sort(found, axis=1)[:, : -depth - 1 : -1]
-    best = np.empty((len(found), min(depth, found.shape[1])), np.int64)
-    rows = np.arange(len(found))
+def top_k(values: Ints, depth: int) -> Ints:
+    """Return the `depth` highest numbers of each row, descending. Modifies `values`."""
+    if depth > _MAX_ARGMAX_DEPTH:
+        return np.sort(values, axis=1)[:, : -depth - 1 : -1]
+    best = np.empty((len(values), min(depth, values.shape[1])), np.int64)
+    rows = np.arange(len(values))
     for rank in range(best.shape[1]):
-        cells = found.argmax(axis=1)
-        best[:, rank] = found[rows, cells]
-        found[rows, cells] = NOBODY
+        cells = values.argmax(axis=1)
+        best[:, rank] = values[rows, cells]
+        values[rows, cells] = NO_CANDIDATE
     return best

@@ -18,8 +18,8 @@ from counterfoil.delivery.work import OutboxMessage, enqueue
 from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.schedule import VERSION, Due, Rules
 
-_MANY = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
-_AS_ALWAYS = "SET LOCAL enable_nestloop TO DEFAULT"
+_HASH_PLANS = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
+_DEFAULT_PLANS = "SET LOCAL enable_nestloop TO DEFAULT"
 
 
 @contextmanager
@@ -29,9 +29,9 @@ def force_hash_plans(connection: Connection) -> Iterator[None]:
     They are enabled again afterwards, because later statements of the transaction concern few rows and would otherwise
     read whole tables.
     """
-    connection.execute(_MANY)
+    connection.execute(_HASH_PLANS)
     yield
-    connection.execute(_AS_ALWAYS)
+    connection.execute(_DEFAULT_PLANS)
 
 
 NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
@@ -51,9 +51,11 @@ WITH RECURSIVE zone (name) AS (
 )
 SELECT name FROM zone WHERE name IS NOT NULL
 """
-_QUEUED = "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
+_PINNED_POOLS = (
+    "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
+)
 # The dates are repeated, because PostgreSQL would not use an index for the pairs alone.
-_WAITING = """
+_COUNT_PENDING = """
 SELECT due.zone, count(*) FROM unnest(%(zones)s::text[], %(dates)s::date[]) AS due (zone, date)
 JOIN profile p ON p.tenant_id = %(tenant)s AND p.timezone = due.zone AND p.is_active
 WHERE NOT EXISTS (
@@ -62,7 +64,7 @@ WHERE NOT EXISTS (
 )
 GROUP BY due.zone
 """
-_WAITING_IN = """
+_COUNT_PENDING_IN_ZONE = """
 SELECT count(*) FROM profile p
 WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
   AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
@@ -74,16 +76,16 @@ _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
 # A single statement, so that it sees one snapshot. People deleted concurrently are skipped, because rows are locked
 # like in the foreign key of the jobs. People in another pool of the date have a job and are skipped. Ids of jobs are
 # consecutive numbers after one UUIDv7: they are in order and save a third of the time of random ones.
-_SHARE_OUT = """
-WITH there AS MATERIALIZED (
+_SPLIT_INTO_SHARDS = """
+WITH people AS MATERIALIZED (
     SELECT user_id, packed_row FROM profile p
     WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
       AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
     ORDER BY user_id LIMIT %(most)s FOR KEY SHARE OF p
 ), waiting AS MATERIALIZED (
-    SELECT user_id, packed_row, ((row_number() OVER in_order - 1) / %(each)s)::integer AS number,
+    SELECT user_id, packed_row, ((row_number() OVER in_order - 1) / %(shard_size)s)::integer AS number,
            ((SELECT left(uuidv7()::text, 28)) || lpad(to_hex(row_number() OVER in_order), 8, '0'))::uuid AS job_id
-    FROM there WINDOW in_order AS (ORDER BY user_id)
+    FROM people WINDOW in_order AS (ORDER BY user_id)
 ), queued AS (
     INSERT INTO matchmaking_jobs (id, date, timezone, user_id, status, tenant_id, shard_id)
     SELECT job_id, %(date)s, %(zone)s, user_id, 'pending', %(tenant)s, (%(ids)s::uuid[])[number + 1] FROM waiting
@@ -91,7 +93,7 @@ WITH there AS MATERIALIZED (
     SELECT number, array_agg(user_id ORDER BY user_id) AS users, string_agg(packed_row, '' ORDER BY user_id) AS profiles
     FROM waiting GROUP BY number
 )"""
-_PIN = f"""{_SHARE_OUT}, pool AS (
+_PIN = f"""{_SPLIT_INTO_SHARDS}, pool AS (
     INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, user_count,
                             profiles_hash, pinned_at)
     SELECT %(pool)s, %(tenant)s, %(date)s, %(zone)s, %(offered_at)s, %(expires_at)s, %(version)s, %(rules)s,
@@ -103,7 +105,7 @@ SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[
        %(now)s, users, profiles, 1 FROM part
 RETURNING id, tenant_id, revision, send_number
 """  # noqa: S608  # of statements alone
-_PIN_LATE = f"""{_SHARE_OUT}
+_PIN_LATE = f"""{_SPLIT_INTO_SHARDS}
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
        %(now)s, users, 1 FROM part
@@ -134,15 +136,15 @@ def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -
         return set()
     dates = [due.date for due in dues]
     values = {"tenant": tenant_id, "first": min(dates), "last": max(dates)}
-    return {(zone, day) for zone, day in connection.execute(_QUEUED, values)}
+    return {(zone, day) for zone, day in connection.execute(_PINNED_POOLS, values)}
 
 
 def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
     """Return the entries of `dues` with waiting people, and their number. Zones must be different."""
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
     with force_hash_plans(connection):
-        found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
-    return [PendingPool(due, found[due.zone]) for due in dues if due.zone in found]
+        counts: dict[str, int] = dict(connection.execute(_COUNT_PENDING, values).fetchall())
+    return [PendingPool(due, counts[due.zone]) for due in dues if due.zone in counts]
 
 
 def pin(
@@ -155,7 +157,7 @@ def pin(
 
     Returns the messages to send: none if the pool is already pinned or would be empty.
     """
-    return _share_out(connection, _PIN, tenant_id, due, rules, shard_users, now)
+    return _pin_shards(connection, _PIN, tenant_id, due, rules, shard_users, now)
 
 
 def pin_late(
@@ -166,35 +168,35 @@ def pin_late(
     They are new or have moved to the zone. They are not part of the pool, and their records are read when their shard
     runs. Returns the messages to send: none without late people, or if the pool is not pinned.
     """
-    return _share_out(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
+    return _pin_shards(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
 
 
-def _share_out(
+def _pin_shards(
     connection: Connection, statement: str, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
     is_late = statement is _PIN_LATE
     pool = pool_id(tenant_id, due)
-    mine = {"pool": pool, "tenant": tenant_id, "zone": due.zone, "date": due.date}
-    connection.execute(_LOCK, mine)
-    is_pinned = connection.execute(_IS_PINNED, mine).fetchone() == (True,)
+    parameters = {"pool": pool, "tenant": tenant_id, "zone": due.zone, "date": due.date}
+    connection.execute(_LOCK, parameters)
+    is_pinned = connection.execute(_IS_PINNED, parameters).fetchone() == (True,)
     if is_pinned is not is_late:
         return []
     with force_hash_plans(connection):
-        ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
+        ((people,),) = connection.execute(_COUNT_PENDING_IN_ZONE, parameters).fetchall()
     if not people:
         return []
-    each = shard_users if rules.most_offered is None else CAPPED_POOL_SHARD_SIZE
-    shards = people // each + 2  # more people may have joined since the count
+    shard_size = shard_users if rules.most_offered is None else CAPPED_POOL_SHARD_SIZE
+    shards = people // shard_size + 2  # more people may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]
-    values = mine | {
+    values = parameters | {
         "offered_at": due.offered_at,
         "expires_at": due.expires_at,
         "version": VERSION,
         "rules": Jsonb(rules.as_json()),
         "now": now,
-        "each": each,
-        "most": each * shards,
+        "shard_size": shard_size,
+        "most": shard_size * shards,
         "ids": [uuid5(pool, name) for name in names],
         "names": names,
     }

@@ -79,8 +79,8 @@ class ProfileArrays:
     @cached_property
     def faults(self) -> Mapping[int, str]:
         """By row: the error in an invalid record."""
-        broken = (self.rows["traits"] == NAN).any(axis=1)
-        return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(broken)}
+        is_broken = (self.rows["traits"] == NAN).any(axis=1)
+        return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(is_broken)}
 
     def ages(self, day: date) -> NDArray[np.int16]:
         """Return ages in years on a day.
@@ -97,8 +97,8 @@ class ProfileArrays:
             return np.full(len(ids), -1)
         last = len(self) - 1
         rows = np.searchsorted(self._halves, _halves(ids)).clip(max=last)
-        missed = self.ids[rows] != ids
-        rows[missed] = np.searchsorted(self.ids, ids[missed]).clip(max=last)
+        is_missing = self.ids[rows] != ids
+        rows[is_missing] = np.searchsorted(self.ids, ids[is_missing]).clip(max=last)
         rows[self.ids[rows] != ids] = -1
         return rows
 
@@ -114,7 +114,7 @@ def _halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
 
 MATCHMAKING_NAMESPACE = UUID("7f3c1e52-9d0b-5a4e-8c66-1b2f0d9e4a77")
 """Namespace of offer ids. It must never change, because existing offers would get other ids."""
-_AT_ONCE = 1_000
+_BATCH_SIZE = 1_000
 """Users per batch, which limits memory."""
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _DASHES = (8, 12, 16, 20)
@@ -147,19 +147,24 @@ def documents(
     """
     tail = f',"offeredAt":"{_instant(offered_at)}","expiresAt":"{_instant(expires_at)}"}}'.encode()
     ends = np.append(0, np.cumsum(counts))
-    made, texts = [], list[bytes]()
-    for start in range(0, len(users), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        theirs = slice(ends[start], ends[min(start + _AT_ONCE, len(users))])
-        whose, whom = np.repeat(_texts(users[some]), counts[some], axis=0), _texts(candidates[theirs])
-        ids = _ids(_rows(MATCHMAKING_NAMESPACE.bytes + f"{day}:".encode(), whose, b":", whom))
-        made.append(ids)
-        texts += _documents(counts[some], ids, _texts(external_ids[theirs]), scores[theirs], tail)
-    return np.concatenate([np.empty(0, "S16"), *made]), texts
+    id_batches, texts = [], list[bytes]()
+    for start in range(0, len(users), _BATCH_SIZE):
+        batch = slice(start, start + _BATCH_SIZE)
+        batch_offers = slice(ends[start], ends[min(start + _BATCH_SIZE, len(users))])
+        user_texts, candidate_texts = (
+            np.repeat(_to_texts(users[batch]), counts[batch], axis=0),
+            _to_texts(candidates[batch_offers]),
+        )
+        ids = _hash_rows(
+            _concatenate(MATCHMAKING_NAMESPACE.bytes + f"{day}:".encode(), user_texts, b":", candidate_texts)
+        )
+        id_batches.append(ids)
+        texts += _documents(counts[batch], ids, _to_texts(external_ids[batch_offers]), scores[batch_offers], tail)
+    return np.concatenate([np.empty(0, "S16"), *id_batches]), texts
 
 
 def _documents(
-    counts: Ints, ids: NDArray[np.bytes_], whom: NDArray[np.uint8], scores: Ints, tail: bytes
+    counts: Ints, ids: NDArray[np.bytes_], candidate_texts: NDArray[np.uint8], scores: Ints, tail: bytes
 ) -> Iterator[bytes]:
     """Yield the JSON of users' offers.
 
@@ -170,20 +175,20 @@ def _documents(
     opening[(ends - counts)[counts > 0]] = ord("[")
     closing[ends[counts > 0] - 1] = ord("]")
     digits = scores.astype("S")
-    rows = _rows(
+    rows = _concatenate(
         opening[:, np.newaxis],
         b'{"id":"',
-        _texts(ids),
+        _to_texts(ids),
         b'","userId":"',
-        whom,
+        candidate_texts,
         b'","compatibilityScore":',
         digits.view(np.uint8).reshape(len(ids), digits.itemsize),
         tail,
         closing[:, np.newaxis],
     )
-    needed = rows != 0
-    packed = rows[needed].tobytes()
-    stops = np.append(0, needed.sum(axis=1).cumsum())[np.append(0, ends)].tolist()
+    is_used = rows != 0
+    packed = rows[is_used].tobytes()
+    stops = np.append(0, is_used.sum(axis=1).cumsum())[np.append(0, ends)].tolist()
     return (packed[start:stop] or b"[]" for start, stop in pairwise(stops))
 
 
@@ -192,7 +197,7 @@ def inputs_hashes(
     rules: Rules,
     users: ProfileArrays,
     excluded: NDArray[np.void],
-    already: NDArray[np.int64] | None = None,
+    existing_offers: NDArray[np.int64] | None = None,
 ) -> list[bytes]:
     """Return a SHA-256 hash of all inputs of the offers, by user.
 
@@ -201,58 +206,58 @@ def inputs_hashes(
         rules: parameters of the computation.
         users: records of the users.
         excluded: excluded candidates by user (`PACKED_EXCLUSION`).
-        already: number of existing offers by index of the person in the pool, with an exposure cap: offers then
+        existing_offers: number of existing offers by index of the person in the pool, with an exposure cap: offers then
             depend on other users as well.
     """
-    common = hashlib.sha256(f"{VERSION}:".encode() + pool + _rules(rules))
-    if already is not None:
-        common.update(users.rows.tobytes() + excluded.tobytes() + already.astype("<i8").tobytes())
-    rows, banned = users.rows.tobytes(), np.ascontiguousarray(excluded["candidate"]).tobytes()
+    common = hashlib.sha256(f"{VERSION}:".encode() + pool + _encode_rules(rules))
+    if existing_offers is not None:
+        common.update(users.rows.tobytes() + excluded.tobytes() + existing_offers.astype("<i8").tobytes())
+    rows, exclusions = users.rows.tobytes(), np.ascontiguousarray(excluded["candidate"]).tobytes()
     ends = (np.searchsorted(excluded["user"], np.arange(len(users)), "right") * 16).tolist()
     hashes, start, width = [], 0, users.rows.itemsize
-    for number, end in enumerate(ends):
-        one = common.copy()
-        one.update(rows[number * width : (number + 1) * width])
-        one.update(banned[start:end])
-        hashes.append(one.digest())
+    for index, end in enumerate(ends):
+        hash_ = common.copy()
+        hash_.update(rows[index * width : (index + 1) * width])
+        hash_.update(exclusions[start:end])
+        hashes.append(hash_.digest())
         start = end
     return hashes
 
 
-def _rules(rules: Rules) -> bytes:
+def _encode_rules(rules: Rules) -> bytes:
     return repr(sorted(rules.as_json().items())).encode()
 
 
-def _ids(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
+def _hash_rows(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
     """Return a UUIDv5 for each row, which starts with the namespace.
 
     Several times faster than the standard library.
     """
     packed, width = names.tobytes(), names.shape[1]
-    digests = b"".join(hashlib.sha1(packed[at : at + width]).digest() for at in range(0, len(packed), width))  # noqa: S324
+    digests = b"".join(hashlib.sha1(packed[start : start + width]).digest() for start in range(0, len(packed), width))  # noqa: S324
     ids = np.frombuffer(digests, np.uint8).reshape(-1, hashlib.sha1().digest_size)[:, :16].copy()  # noqa: S324
     ids[:, 6] = ids[:, 6] & 0x0F | 0x50
     ids[:, 8] = ids[:, 8] & 0x3F | 0x80
     return ids.view("S16").ravel()
 
 
-def _texts(ids: NDArray[np.bytes_]) -> NDArray[np.uint8]:
+def _to_texts(ids: NDArray[np.bytes_]) -> NDArray[np.uint8]:
     """Return the text form of ids: a row of 36 characters each."""
     digits = _HEX[np.ascontiguousarray(ids).view(np.uint8)].view(np.uint8).reshape(-1, 32)
     return np.insert(digits, _DASHES, ord("-"), axis=1)
 
 
-def _rows(*parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _concatenate(*parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Concatenate matrices horizontally; bytes are repeated in each row."""
-    height = max(len(part) for part in parts if not isinstance(part, bytes))
+    row_count = max(len(part) for part in parts if not isinstance(part, bytes))
     return np.concatenate(
         [
-            np.broadcast_to(np.frombuffer(part, np.uint8), (height, len(part))) if isinstance(part, bytes) else part
+            np.broadcast_to(np.frombuffer(part, np.uint8), (row_count, len(part))) if isinstance(part, bytes) else part
             for part in parts
         ],
         axis=1,
     )
 
 
-def _instant(of: datetime) -> str:
-    return of.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -69,12 +69,12 @@ class PoolFilter:
 
 
 # Quarantined users belong to another shard and count there. A shard of late users is on time within an hour.
-_STATE = "CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running' ELSE 'completed' END"
+_STATE = "CASE WHEN stats.failed > 0 THEN 'failed' WHEN stats.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
 SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.user_count, p.offered_at,
        p.expires_at, p.pinned_at, p.algorithm_version, p.rules, {state},
-       told.pending + told.running + told.completed + told.failed,
-       told.*
+       stats.pending + stats.running + stats.completed + stats.failed,
+       stats.*
 FROM offer_pool p CROSS JOIN LATERAL (
     SELECT count(*), coalesce(sum(s.size) FILTER (WHERE s.status = 'pending'), 0) AS pending,
            coalesce(sum(s.size) FILTER (WHERE s.status = 'in-progress'), 0) AS running,
@@ -83,10 +83,10 @@ FROM offer_pool p CROSS JOIN LATERAL (
            CASE WHEN count(*) = count(s.completed_at) THEN max(s.completed_at) END AS ended_at,
            coalesce(sum(s.size) FILTER (
                WHERE coalesce(s.completed_at, %(now)s)
-                     > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
+                     > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(on_time_window)s
            ), 0) AS late
     FROM offer_shard s WHERE s.pool_id = p.id
-) AS told
+) AS stats
 WHERE {conditions} ORDER BY p.offered_at DESC, p.id DESC LIMIT %(limit)s
 """
 _CONDITIONS = {
@@ -99,24 +99,24 @@ _CONDITIONS = {
 }
 
 
-def page(connection: Connection, tenant_id: UUID, wanted: PoolFilter, now: datetime, limit: int) -> list[OfferPool]:
+def page(connection: Connection, tenant_id: UUID, filter_: PoolFilter, now: datetime, limit: int) -> list[OfferPool]:
     """Return the next pools of a tenant, latest first."""
-    after_at, after_id = wanted.after or (None, None)
-    return _pools(connection, tenant_id, now, limit, {**vars(wanted), "after_at": after_at, "after_id": after_id})
+    after_at, after_id = filter_.after or (None, None)
+    return _pools(connection, tenant_id, now, limit, {**vars(filter_), "after_at": after_at, "after_id": after_id})
 
 
 def show(connection: Connection, tenant_id: UUID, pool_id: UUID, now: datetime) -> OfferPool | None:
     """Return one pool."""
-    found = _pools(connection, tenant_id, now, 1, {"id": pool_id})
-    return found[0] if found else None
+    pools = _pools(connection, tenant_id, now, 1, {"id": pool_id})
+    return pools[0] if pools else None
 
 
 def _pools(
-    connection: Connection, tenant_id: UUID, now: datetime, limit: int, wanted: Mapping[str, Any]
+    connection: Connection, tenant_id: UUID, now: datetime, limit: int, filters: Mapping[str, Any]
 ) -> list[OfferPool]:
-    chosen = [text for name, text in _CONDITIONS.items() if wanted.get(name) is not None]
-    statement = _POOLS.format(state=_STATE, conditions=" AND ".join(["p.tenant_id = %(tenant)s", *chosen]))
-    values = {**wanted, "tenant": tenant_id, "now": now, "punctual": ON_TIME_WINDOW, "limit": limit}
+    conditions = [text for name, text in _CONDITIONS.items() if filters.get(name) is not None]
+    statement = _POOLS.format(state=_STATE, conditions=" AND ".join(["p.tenant_id = %(tenant)s", *conditions]))
+    values = {**filters, "tenant": tenant_id, "now": now, "on_time_window": ON_TIME_WINDOW, "limit": limit}
     return [OfferPool(*row) for row in connection.execute(statement.encode(), values)]
 
 
@@ -155,18 +155,18 @@ LIMIT %s
 
 def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
     """Return the shards of a pool, at most MAX_SHARDS."""
-    found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MAX_SHARDS])]
-    dead_letters = _letters(connection, [shard.id for shard in found])
-    return [replace(shard, dead_letter=dead_letters.get(shard.id)) for shard in found]
+    rows = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MAX_SHARDS])]
+    dead_letters = _find_dead_letters(connection, [shard.id for shard in rows])
+    return [replace(shard, dead_letter=dead_letters.get(shard.id)) for shard in rows]
 
 
-def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
+def _find_dead_letters(connection: Connection, shard_ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Return the dead letters of these shards, by shard id."""
-    ids = {OFFERS.job_id(work): work for work in works}
-    found = connection.execute(
+    ids = {OFFERS.job_id(shard_id): shard_id for shard_id in shard_ids}
+    rows = connection.execute(
         "SELECT job_id FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL", [list(ids)]
     ).fetchall()
-    return {ids[id_]: id_ for (id_,) in found}
+    return {ids[id_]: id_ for (id_,) in rows}
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def failed(
     connection: Connection, tenant_id: UUID, pool: OfferPool, after: UUID | None, limit: int
 ) -> list[FailedUser]:
     """Return the next users of a pool whose offers failed, by internal id; `after` is an external one."""
-    last = None if after is None else internal_id(tenant_id, after)
-    values = {"date": pool.date, "timezone": pool.timezone, "after": last, "limit": limit}
+    after_id = None if after is None else internal_id(tenant_id, after)
+    values = {"date": pool.date, "timezone": pool.timezone, "after": after_id, "limit": limit}
     return [FailedUser(*row) for row in connection.execute(_FAILED, values)]
 
 
@@ -236,26 +236,26 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
     row = connection.execute(_JOB, values).fetchone()
     if row is None:
         return None
-    found = Job(*row)
-    dead_letter = _letters(connection, [found.shard_id]).get(found.shard_id)
+    result = Job(*row)
+    dead_letter = _find_dead_letters(connection, [result.shard_id]).get(result.shard_id)
     return replace(
-        found, withdrawn=withdrawn_offers(connection, tenant_id, external_id, found.offers), letter=dead_letter
+        result, withdrawn=withdrawn_offers(connection, tenant_id, external_id, result.offers), letter=dead_letter
     )
 
 
 LOOKBACK = timedelta(hours=2)
 """Period in which ended shards are read: twice the interval between reads."""
-_WIDEST = timedelta(days=2)
+_MAX_DATE_AGE = timedelta(days=2)
 """Maximum age of a date that is current in any zone, in UTC."""
 
 # Quarantined users belong to another shard and count there.
-_STANDING = """
+_CURRENT_STATS = """
 SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0)::bigint,
        coalesce(sum(s.size) FILTER (WHERE s.status IN ('pending', 'in-progress')), 0)::bigint,
        coalesce(sum(s.size) FILTER (WHERE s.status = 'failed'), 0)::bigint,
        coalesce(sum(s.size) FILTER (
            WHERE s.status IN ('pending', 'in-progress')
-             AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
+             AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(on_time_window)s
        ), 0)::bigint
 FROM offer_pool p JOIN offer_shard s ON s.pool_id = p.id
 WHERE p.date >= %(since)s AND p.expires_at > %(now)s
@@ -269,9 +269,9 @@ SELECT coalesce(max(100 - 100.0 * completed / user_count), 0)::double precision 
            sum(CASE WHEN s.status = 'succeeded' THEN s.completed ELSE s.size END) AS user_count
     FROM offer_pool p JOIN offer_shard s ON s.pool_id = p.id
     WHERE p.date >= %(since)s AND p.expires_at > %(now)s AND s.status IS NOT NULL
-      AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
+      AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(on_time_window)s
     GROUP BY p.date, p.timezone
-) AS of_date WHERE user_count > 0
+) AS dates WHERE user_count > 0
 """
 # Every user of a shard waits for the whole shard, so its duration counts once per user.
 _USER_SECONDS = """
@@ -299,8 +299,8 @@ class OfferStats:
 
 def current_stats(connection: Connection, now: datetime) -> OfferStats:
     """Return the progress of the current offers of all tenants."""
-    values = {"now": now, "punctual": ON_TIME_WINDOW, "since": (now - _WIDEST).date()}
-    ((completed, pending, failed, late),) = connection.execute(_STANDING, values).fetchall()
+    values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
+    ((completed, pending, failed, late),) = connection.execute(_CURRENT_STATS, values).fetchall()
     return OfferStats(completed, pending, failed, late)
 
 
@@ -310,7 +310,7 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
     Failed offers count as missing. It is the largest share of any date and time zone; 0 if no date has been due for an
     hour.
     """
-    values = {"now": now, "punctual": ON_TIME_WINDOW, "since": (now - _WIDEST).date()}
+    values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
     ((percent,),) = connection.execute(_INCOMPLETE, values).fetchall()
     return float(percent)
 
@@ -336,5 +336,5 @@ def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
         psycopg.errors.QueryCanceled: it took longer than `seconds`.
     """
     connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(1, int(seconds * 1000))}ms"])
-    ((number,),) = connection.execute("SELECT count_duplicate_offers(%s)", [now - LOOKBACK]).fetchall()
-    return int(number)
+    ((count,),) = connection.execute("SELECT count_duplicate_offers(%s)", [now - LOOKBACK]).fetchall()
+    return int(count)

@@ -159,8 +159,8 @@ def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile 
     row = connection.execute(_SHOW, [internal_id(tenant_id, external_id)]).fetchone()
     if row is None:
         return None
-    found = Profile(*row)
-    return replace(found, traits=[None if one is None else round(one, TRAIT_DIGITS) for one in found.traits])
+    profile = Profile(*row)
+    return replace(profile, traits=[None if trait is None else round(trait, TRAIT_DIGITS) for trait in profile.traits])
 
 
 def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
@@ -237,8 +237,8 @@ def blocks(
     user_id = internal_id(tenant_id, external_id)
     if not _exists(connection, user_id):
         return None
-    time, last = after or (None, None)
-    rows = connection.execute(_BLOCKS, {"user": user_id, "time": time, "after": last, "limit": limit}).fetchall()
+    time, after_id = after or (None, None)
+    rows = connection.execute(_BLOCKS, {"user": user_id, "time": time, "after": after_id, "limit": limit}).fetchall()
     return [BlockedUser(*row) for row in rows]
 
 
@@ -270,7 +270,7 @@ _JOB = """
 SELECT timezone, status, coalesce(offers, '[]'), completed_at, error_message FROM matchmaking_jobs
 WHERE date = %s AND user_id = %s
 """
-_STANDING = """
+_OFFERABLE = """
 SELECT p.external_id::text FROM profile p
 WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
     SELECT FROM user_block b
@@ -307,4 +307,4 @@ def withdrawn_offers(
     candidates = {offer["userId"] for offer in offers}
     ids = [internal_id(tenant_id, UUID(candidate)) for candidate in candidates]
     values = {"candidates": ids, "user": internal_id(tenant_id, external_id)}
-    return frozenset(candidates - {id_ for (id_,) in connection.execute(_STANDING, values)} if candidates else ())
+    return frozenset(candidates - {id_ for (id_,) in connection.execute(_OFFERABLE, values)} if candidates else ())

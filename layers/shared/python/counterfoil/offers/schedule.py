@@ -38,9 +38,9 @@ class Rules:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "Rules":
+    def from_json(cls, stored: Mapping[str, Any]) -> "Rules":
         """Parse the stored form."""
-        return cls(**kept)
+        return cls(**stored)
 
 
 DELIVERY_HOUR = time(9)
@@ -85,11 +85,11 @@ def zone_info(zone: str) -> ZoneInfo:
     """
     if zone not in names():
         raise UnknownZoneError(f"Unknown time zone '{zone}'")
-    return _read(zone)
+    return _load_zone(zone)
 
 
 @cache
-def _read(zone: str) -> ZoneInfo:
+def _load_zone(zone: str) -> ZoneInfo:
     with files("tzdata").joinpath("zoneinfo", *zone.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=zone)
 
@@ -105,10 +105,10 @@ def nine_am(zone: str, day: date) -> datetime:
         OverflowError: the day is the first or last that Python supports.
     """
     info = zone_info(zone)
-    shown = datetime.combine(day, DELIVERY_HOUR, info)  # fold 0: the first of two
-    instant = shown.astimezone(UTC)
-    if instant.astimezone(info).replace(tzinfo=None) != shown.replace(tzinfo=None):
-        instant = _jump(info, shown.replace(fold=1).astimezone(UTC), instant)
+    local_time = datetime.combine(day, DELIVERY_HOUR, info)  # fold 0: the first of two
+    instant = local_time.astimezone(UTC)
+    if instant.astimezone(info).replace(tzinfo=None) != local_time.replace(tzinfo=None):
+        instant = _jump(info, local_time.replace(fold=1).astimezone(UTC), instant)
         if instant.astimezone(info).date() != day:
             raise NoSuchDateError(f"There is no {day} in the time zone '{zone}', or no 9:00 of it")
     return instant
@@ -156,8 +156,12 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
     visibly.
     """
     oldest = now - CATCH_UP_WINDOW
-    found = (current(zone, now) for zone in zones)
-    return [one for one in found if one.offered_at >= oldest and (one.zone, one.date) not in already_queued]
+    candidates = (current(zone, now) for zone in zones)
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.offered_at >= oldest and (candidate.zone, candidate.date) not in already_queued
+    ]
 
 
 def current(zone: str, now: datetime) -> Due:
@@ -173,11 +177,11 @@ def _current(zone: str, now: datetime) -> Due:
     tomorrow = now.astimezone(zone_info(clock_changes(zone))).date() + timedelta(days=1)
     for days in count():
         try:
-            found = due_on(zone, tomorrow - timedelta(days=days))
+            result = due_on(zone, tomorrow - timedelta(days=days))
         except NoSuchDateError:
             continue
-        if found.offered_at <= now:
-            return found
+        if result.offered_at <= now:
+            return result
     raise AssertionError("count() has no end")
 
 
@@ -210,13 +214,13 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
     if abs(day - today) > MAX_AGE:  # the difference of two valid dates cannot overflow
         limit = "in the future" if day > today else f"more than {MAX_AGE.days} days ago"
         raise NotDueError(f"{day} is {limit} in {zone}: it is {today} there")
-    found = due_on(zone, day)
-    if found.offered_at > now:
+    result = due_on(zone, day)
+    if result.offered_at > now:
         raise NotDueError(
             f"{day} is not due yet in {zone}: "
-            f"its 9:00 is at {found.offered_at:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} UTC"
+            f"its 9:00 is at {result.offered_at:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} UTC"
         )
-    return found
+    return result
 
 
 def clock_changes(zone: str) -> str:

@@ -104,12 +104,12 @@ def _fixed(kind: type[A], values: NDArray[Any]) -> A:
     elements = np.empty(len(values), [("length", ">i4"), ("value", values.dtype)])
     elements["length"] = values.dtype.itemsize
     elements["value"] = values
-    return kind(_head(kind, len(values)) + elements.tobytes())
+    return kind(_header(kind, len(values)) + elements.tobytes())
 
 
 def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
     def parts() -> Iterable[bytes]:
-        yield _head(kind, len(values))
+        yield _header(kind, len(values))
         for value in values:
             yield struct.pack(">i", len(prefix) + len(value))
             yield prefix
@@ -118,7 +118,7 @@ def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
     return kind(b"".join(parts()))
 
 
-def _head(kind: type[BinaryArray], length: int) -> bytes:
+def _header(kind: type[BinaryArray], length: int) -> bytes:
     """Return the header of an array with one dimension, no NULL and lower bound 1."""
     return struct.pack(">5i", 1, 0, kind.element, length, 1)
 
@@ -144,20 +144,20 @@ WORKER = "offers"
 QUARANTINE_SHARD = "/failed"
 """Suffix of the name of a shard with quarantined users of another shard."""
 
-_GIVEN = """
+_LOAD_SHARD = """
 SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.profiles, p.rules, p.user_count,
        p.profiles_hash, p.offered_at, p.expires_at,
        (SELECT count(*) FROM offer_shard o WHERE o.pool_id = p.id AND o.profiles IS NOT NULL)
 FROM offer_shard s JOIN offer_pool p ON p.id = s.pool_id WHERE s.id = %s
 """
-_POOL = "SELECT profiles FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL ORDER BY users[1]"
-_READ_ANEW = """
+_POOL_PROFILES = "SELECT profiles FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL ORDER BY users[1]"
+_RELOAD_PROFILES = """
 SELECT u.number::integer - 1, p.packed_row FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
 # One lookup per user and date with offers, including later dates, because this one may be served late. OFFSET prevents
 # reading the offers of all users.
-_EXCLUDE = """
+_PIN_EXCLUDED = """
 UPDATE offer_shard SET excluded = coalesce((
     SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
         WITH served AS MATERIALIZED (
@@ -197,37 +197,38 @@ WITH served AS (
 SELECT count(*) FROM served
 """
 _FAIL = """
-UPDATE matchmaking_jobs j SET status = 'failed', error_message = w.error, shard_id = %(aside)s, lease_expires_at = NULL
+UPDATE matchmaking_jobs j SET status = 'failed', error_message = w.error, shard_id = %(quarantine_shard)s,
+    lease_expires_at = NULL
 FROM unnest(%(users)s::uuid[], %(errors)s::text[]) AS w (user_id, error)
 WHERE j.shard_id = %(shard)s AND j.user_id = w.user_id AND j.status <> 'completed'
 RETURNING j.user_id
 """
-_PUT_ASIDE = """
+_INSERT_QUARANTINE_SHARD = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
-VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
+VALUES (%(quarantine_shard)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
 # A candidate belongs to one pool per date, so no other pool offers the same person.
-_OFFERED = """
+_OFFER_COUNTS = """
 SELECT o.candidate_id AS id, count(*)::integer AS number
 FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %(pool)s) AS u
 JOIN offers o ON o.date = %(date)s AND o.user_id = u.id GROUP BY o.candidate_id
 """
-_ALREADY = f"""
-SELECT coalesce(string_agg(int4send(number) || uuid_send(id), ''::bytea), ''::bytea) FROM ({_OFFERED}) AS offered
+_EXISTING_OFFERS = f"""
+SELECT coalesce(string_agg(int4send(number) || uuid_send(id), ''::bytea), ''::bytea) FROM ({_OFFER_COUNTS}) AS offered
 """  # noqa: S608  # of statements alone
-_TOO_MANY = f"""
+_EXCEEDS_CAP = f"""
 SELECT EXISTS (
-    SELECT FROM unnest(%(candidates)s, %(numbers)s) AS mine (id, number) JOIN ({_OFFERED}) AS others USING (id)
-    WHERE mine.number + others.number > %(most)s
+    SELECT FROM unnest(%(candidates)s, %(numbers)s) AS n (id, number) JOIN ({_OFFER_COUNTS}) AS e USING (id)
+    WHERE n.number + e.number > %(most)s
 )
 """  # noqa: S608  # likewise
-_TO_COME = """
+_COUNT_UNFINISHED = """
 SELECT count(*) FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL AND status IN ('pending', 'in-progress')
 """
-ALREADY = np.dtype([("number", ">i4"), ("candidate", "S16")])
+OFFER_COUNT = np.dtype([("number", ">i4"), ("candidate", "S16")])
 """Number of users with an offer of a candidate, and the candidate's id."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
-_COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
+_SAVE_COUNTS = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
 
 @dataclass(frozen=True)
@@ -299,20 +300,20 @@ class Written:
 def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
     """Return a shard, or None if it no longer exists."""
     with connection.cursor(binary=True) as cursor:
-        row = cursor.execute(_GIVEN, [shard_id]).fetchone()
+        row = cursor.execute(_LOAD_SHARD, [shard_id]).fetchone()
     return None if row is None else ShardInput(shard_id, *row)
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
     """Return the pinned records of a pool in the order of ids, except for deleted ones."""
     with connection.cursor(binary=True) as cursor:
-        return b"".join(profiles for (profiles,) in cursor.execute(_POOL, [pool_id]))
+        return b"".join(packed for (packed,) in cursor.execute(_POOL_PROFILES, [pool_id]))
 
 
 def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
     """Return the indexes of existing users and their current records, in the same order."""
     with connection.cursor(binary=True) as cursor:
-        rows = cursor.execute(_READ_ANEW, [list(users)]).fetchall()
+        rows = cursor.execute(_RELOAD_PROFILES, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
@@ -333,7 +334,7 @@ def pin_excluded(connection: Connection, shard: ShardInput, repeat_days: int, to
         "token": token,
     }
     with connection.cursor(binary=True) as cursor:
-        row = cursor.execute(_EXCLUDE, values).fetchone()
+        row = cursor.execute(_PIN_EXCLUDED, values).fetchone()
     if row is None:
         raise StaleClaimError(f"A newer claim than {token} exists on {shard.id}")
     return bytes(row[0])
@@ -348,32 +349,32 @@ def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
 
 def parts_to_come(connection: Connection, shard: ShardInput) -> int:
     """Return how many shards of the pinned pool are pending or in progress."""
-    ((parts,),) = connection.execute(_TO_COME, [shard.pool_id]).fetchall()
+    ((parts,),) = connection.execute(_COUNT_UNFINISHED, [shard.pool_id]).fetchall()
     return int(parts)
 
 
 def already_offered(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
-    """Return the number of existing offers of each candidate of the pool (`ALREADY`)."""
+    """Return the number of existing offers of each candidate of the pool (`OFFER_COUNT`)."""
     with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
-        ((rows,),) = cursor.execute(_ALREADY, {"pool": shard.pool_id, "date": shard.date}).fetchall()
-    return np.frombuffer(rows, ALREADY)
+        ((rows,),) = cursor.execute(_EXISTING_OFFERS, {"pool": shard.pool_id, "date": shard.date}).fetchall()
+    return np.frombuffer(rows, OFFER_COUNT)
 
 
 def reserve_exposure(
-    connection: Connection, shard: ShardInput, candidates: UuidArray, numbers: IntegerArray, most: int
+    connection: Connection, shard: ShardInput, candidates: UuidArray, counts: IntegerArray, max_users: int
 ) -> None:
     """Lock the pool for other shards until this transaction ends.
 
-    The transaction offers `candidates` to `numbers` users.
+    The transaction offers `candidates` to `counts` users.
 
     Raises:
-        ConflictError: offers of another shard would exceed the cap of `most` users for a candidate.
+        ConflictError: offers of another shard would exceed the cap of `max_users` users for a candidate.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
-    values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": numbers, "most": most}
+    values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": counts, "most": max_users}
     with force_hash_plans(connection):
-        ((too_many,),) = connection.execute(_TOO_MANY, values).fetchall()
-    if too_many:
+        ((exceeds_cap,),) = connection.execute(_EXCEEDS_CAP, values).fetchall()
+    if exceeds_cap:
         raise ConflictError("Another shard of the pool has offered the same people; recompute the offers")
 
 
@@ -395,19 +396,19 @@ def write(connection: Connection, shard: ShardInput, results: ShardResults, now:
     arrays_ = {name: value for name, value in vars(results).items() if name != "faults"}
     with force_hash_plans(connection):
         ((completed,),) = connection.execute(_COMPLETE, values | arrays_).fetchall()
-    failed, sends = _put_aside(connection, shard, results.faults, values) if results.faults else (0, [])
-    connection.execute(_COUNT, [completed, failed, shard.id])
+    failed, sends = _quarantine(connection, shard, results.faults, values) if results.faults else (0, [])
+    connection.execute(_SAVE_COUNTS, [completed, failed, shard.id])
     return Written(completed, failed, sends)
 
 
-def _put_aside(
+def _quarantine(
     connection: Connection, shard: ShardInput, faults: Mapping[UUID, str], values: Mapping[str, Any]
 ) -> tuple[int, list[OutboxMessage]]:
     name = shard.name + QUARANTINE_SHARD
-    aside = {**values, "aside": uuid5(shard.pool_id, name), "name": name}
-    failed = connection.execute(_FAIL, aside | {"users": list(faults), "errors": list(faults.values())}).fetchall()
+    parameters = {**values, "quarantine_shard": uuid5(shard.pool_id, name), "name": name}
+    failed = connection.execute(_FAIL, parameters | {"users": list(faults), "errors": list(faults.values())}).fetchall()
     if not failed:
         return 0, []
-    connection.execute(_PUT_ASIDE, aside | {"users": sorted(user for (user,) in failed)})
+    connection.execute(_INSERT_QUARANTINE_SHARD, parameters | {"users": sorted(user for (user,) in failed)})
     now = values["now"]
-    return len(failed), enqueue(connection, OFFERS, [(aside["aside"], shard.tenant_id, 1, 0)], now, now)
+    return len(failed), enqueue(connection, OFFERS, [(parameters["quarantine_shard"], shard.tenant_id, 1, 0)], now, now)

@@ -95,16 +95,18 @@ class Turns:
     """Time between two messages."""
     now: datetime
 
-    def due(self, place: int) -> datetime:
-        """Return when the message at `place` of this step is due."""
-        turn = self.start - self.requested_at + place * self.each + ROUNDED
+    def due(self, index: int) -> datetime:
+        """Return when the message at `index` of this step is due."""
+        turn = self.start - self.requested_at + index * self.each + ROUNDED
         return max(self.requested_at + turn // ONE_SECOND * ONE_SECOND, self.now)
 
-    def begin(self, connection: Connection, works: Iterable[tuple[str, UUID]], before: int = 0) -> list[OutboxMessage]:
-        """Start work items (worker, id), each with a message that is due at its turn after `before` others."""
+    def begin(
+        self, connection: Connection, work_items: Iterable[tuple[str, UUID]], offset: int = 0
+    ) -> list[OutboxMessage]:
+        """Start work items (worker, id), each with a message that is due at its turn after `offset` others."""
         due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
-        for place, (worker, id_) in enumerate(works, before):
-            due[worker, self.due(place)].append(id_)
+        for index, (worker, id_) in enumerate(work_items, offset):
+            due[worker, self.due(index)].append(id_)
         return [
             send
             for (worker, turn), ids in due.items()
@@ -170,10 +172,10 @@ def step(
     Raises:
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
     """
-    most = definition.at_once if at_once is None else at_once
-    prepared = definition.prepare(database, operation_id, tenant_id, now, most, time_left)
+    limit = definition.at_once if at_once is None else at_once
+    prepared = definition.prepare(database, operation_id, tenant_id, now, limit, time_left)
     with database.tenant(tenant_id) as connection:
-        row = connection.execute(_TAKE.encode(), [operation_id]).fetchone()
+        row = connection.execute(_LOCK_OPERATION.encode(), [operation_id]).fetchone()
         if row is None:
             return None
         operation = Operation(*row)
@@ -181,11 +183,11 @@ def step(
             definition.select(connection, operation)
             return Step(0, (), is_busy=True)
         if operation.active_state == "canary" and _is_canary_begun(operation):
-            return _watch(connection, definition, operation, now)
-        return _apply(connection, definition, operation, now, most, prepared)
+            return _check_canary(connection, definition, operation, now)
+        return _apply(connection, definition, operation, now, limit, prepared)
 
 
-_TAKE = f"""
+_LOCK_OPERATION = f"""
 SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary', 'running') FOR UPDATE SKIP LOCKED
 """  # noqa: S608  # the columns of the dataclass
 
@@ -200,29 +202,29 @@ def _is_canary_begun(operation: Operation) -> bool:
     return operation.succeeded >= (operation.canary or 0) or operation.processed == operation.selected
 
 
-_GO_ON = """
+_START_REST = """
 UPDATE operation SET state = 'running', version = version + 1, canary_passed_at = %(now)s,
     last_step_at = greatest(last_step_at, %(now)s)
 WHERE id = %(id)s
 """
-_WAIT = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
+_EXTEND_CANARY = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
 
 
-def _watch(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> Step:
-    outlook = definition.watch(connection, operation, now)
-    if outlook.becomes == "running":
-        connection.execute(_GO_ON, {"id": operation.id, "now": now})
-    elif outlook.becomes == "canary":
-        connection.execute(_WAIT, {"id": operation.id, "since": outlook.since})
+def _check_canary(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> Step:
+    status = definition.watch(connection, operation, now)
+    if status.becomes == "running":
+        connection.execute(_START_REST, {"id": operation.id, "now": now})
+    elif status.becomes == "canary":
+        connection.execute(_EXTEND_CANARY, {"id": operation.id, "since": status.since})
     else:
-        _halt(connection, operation, outlook.becomes, now, outlook.reason)
-    return Step(0, (), is_busy=outlook.becomes == "running")
+        _halt(connection, operation, status.becomes, now, status.reason)
+    return Step(0, (), is_busy=status.becomes == "running")
 
 
-_MOVE = """
+_ADVANCE = """
 UPDATE operation SET selected = greatest(selected, processed + %(processed)s), processed = processed + %(processed)s,
     succeeded = succeeded + %(succeeded)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s,
-    last_step_at = %(stepped)s,
+    last_step_at = %(last_step_at)s,
     canary_begun_at = coalesce(%(canary)s, canary_begun_at),
     cursor_at = coalesce(%(cursor_at)s, cursor_at), cursor_id = coalesce(%(cursor_id)s, cursor_id)
 WHERE id = %(id)s
@@ -236,39 +238,40 @@ def _apply(
         definition.end(connection, operation)
         _halt(connection, operation, "done", now)
         return Step(0, (), is_busy=False)
-    each, start, limit = timedelta(), now, at_once
+    interval, start, limit = timedelta(), now, at_once
     if operation.rate is not None:
-        each = definition.per / operation.rate
-        allowed, start = allowance(operation.rate, definition.per, operation.last_step_at, now)
-        limit = min(allowed, at_once)
+        interval = definition.per / operation.rate
+        budget, start = allowance(operation.rate, definition.per, operation.last_step_at, now)
+        limit = min(budget, at_once)
     if operation.active_state == "canary":
         limit = min(limit, (operation.canary or 0) - operation.succeeded)
     if limit == 0:
         return Step(0, (), is_busy=False)
-    turns = Turns(start, operation.requested_at, each, now)
+    turns = Turns(start, operation.requested_at, interval, now)
     applied = definition.apply(connection, operation, limit, turns, prepared)
     if applied is None:
         return Step(0, (), is_busy=False)
     counts = Counter(applied.counts)
-    stepped = start + counts["succeeded"] * each
+    last_step_at = start + counts["succeeded"] * interval
     cursor_at, cursor_id = applied.cursor or (None, None)
     values: dict[str, Any] = {
         "id": operation.id,
         "processed": counts.total(),
         **{result: counts[result] for result in store.RESULTS},
-        "stepped": stepped,
-        "canary": max(stepped, now) if operation.active_state == "canary" else None,
+        "last_step_at": last_step_at,
+        "canary": max(last_step_at, now) if operation.active_state == "canary" else None,
         "cursor_at": cursor_at,
         "cursor_id": cursor_id,
     }
-    connection.execute(_MOVE, values)
+    connection.execute(_ADVANCE, values)
     if applied.is_last:
         _halt(connection, operation, "done" if applied.reason is None else "halted", now, applied.reason)
     return Step(counts.total(), applied.sends, is_busy=not applied.is_last)
 
 
 _HALT = f"""
-UPDATE operation SET state = %(state)s, version = version + %(grows)s::int, ended_at = %(ended)s, reason = %(reason)s,
+UPDATE operation SET state = %(state)s, version = version + %(is_new_version)s::int, ended_at = %(ended)s,
+    reason = %(reason)s,
     selection_complete = selection_complete OR %(ended)s::timestamptz IS NOT NULL
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
@@ -278,9 +281,9 @@ def _halt(connection: Connection, operation: Operation, state: State, now: datet
     """End or pause an operation. Users are notified if `reason` is set."""
     is_paused = state == "paused"
     # A caller who saw a purge in progress may restore it when it is complete, with the same version.
-    grows = (operation.action, state) != ("purge", "done")
+    is_new_version = (operation.action, state) != ("purge", "done")
     ended = None if is_paused else now
-    values = {"id": operation.id, "state": state, "ended": ended, "reason": reason, "grows": grows}
+    values = {"id": operation.id, "state": state, "ended": ended, "reason": reason, "is_new_version": is_new_version}
     (row,) = connection.execute(_HALT.encode(), values).fetchall()
     halted = Operation(*row)
     if reason is not None:
@@ -321,40 +324,40 @@ class Engine:
             RuntimeError: operations failed; the others continued, and the log has the reasons.
         """
         with self._database.delivery() as connection:
-            found = store.unfinished(connection)
-        turns, failed, processed = deque(found), 0, 0
+            operations = store.unfinished(connection)
+        queue, failed, processed = deque(operations), 0, 0
         with ThreadPoolExecutor(MAX_SENDERS) as senders:
-            while turns and time_left() >= MIN_SECONDS_LEFT:
-                operation_id, tenant_id, action = turns.popleft()
+            while queue and time_left() >= MIN_SECONDS_LEFT:
+                operation_id, tenant_id, action = queue.popleft()
                 try:
-                    taken = self._step(operation_id, tenant_id, action, time_left)
+                    result = self._step(operation_id, tenant_id, action, time_left)
                 except DatabaseUnavailableError:
                     raise
                 except Exception as error:  # noqa: BLE001  # the others do not depend on it
                     failed += not isinstance(error, TransientError)
                     logger.error("An operation waits", operation=str(operation_id), error=safe_message(error))
                     continue
-                if taken is None:
+                if result is None:
                     continue
-                self._send(taken.sends, senders, time_left)
-                processed += taken.processed
-                if taken.is_busy:
-                    turns.append((operation_id, tenant_id, action))
-        logger.info("round", operations=len(found), items=processed)
+                self._send(result.sends, senders, time_left)
+                processed += result.processed
+                if result.is_busy:
+                    queue.append((operation_id, tenant_id, action))
+        logger.info("round", operations=len(operations), items=processed)
         if failed:
             raise RuntimeError(f"{failed} operations failed")
-        return {"operations": len(found), "items": processed}
+        return {"operations": len(operations), "items": processed}
 
     def _step(self, operation_id: UUID, tenant_id: UUID, action: Action, time_left: TimeLeft) -> Step | None:
         definition = self._definitions[action]
 
-        def once() -> Step | None:
+        def run_once() -> Step | None:
             return step(self._database, definition, operation_id, tenant_id, self._clock(), time_left=time_left)
 
-        return retry_on_conflict(once)
+        return retry_on_conflict(run_once)
 
     def _send(self, sends: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
         """Send messages on several threads; those that fail stay in the outbox."""
-        each = -(-len(sends) // MAX_SENDERS)
-        parts = [sends[first : first + each] for first in range(0, len(sends), each or 1)]
-        list(senders.map(lambda part: self._outbox.send(part, time_left=time_left), parts))
+        chunk_size = -(-len(sends) // MAX_SENDERS)
+        chunks = [sends[start : start + chunk_size] for start in range(0, len(sends), chunk_size or 1)]
+        list(senders.map(lambda chunk: self._outbox.send(chunk, time_left=time_left), chunks))

@@ -104,8 +104,8 @@ class Operation:
             return audit.AuditRecord(by, name, [str(self.id)], at, note, before, self.version, detail)
         if self.action in REPROCESSING:
             detail = {"what": self.action, "rate": self.rate, **detail}
-        named = _EVENTS[self.action].get(event)
-        return None if named is None else audit.AuditRecord(by, named, [self.audit_target], at, detail=detail)
+        event_name = _EVENTS[self.action].get(event)
+        return None if event_name is None else audit.AuditRecord(by, event_name, [self.audit_target], at, detail=detail)
 
     @property
     def audit_target(self) -> str:
@@ -113,17 +113,17 @@ class Operation:
         return str((self.filter or {})["purge"]) if self.action == "restore" else str(self.id)
 
 
-def _named(noun: str, request: str) -> Mapping[str, str]:
-    done = {"pause": "paused", "resume": "resumed", "cancel": "canceled", "rate": "rate changed"}
-    return {"request": request, **{event: f"{noun} {what}" for event, what in done.items()}}
+def _event_names(noun: str, request: str) -> Mapping[str, str]:
+    verbs = {"pause": "paused", "resume": "resumed", "cancel": "canceled", "rate": "rate changed"}
+    return {"request": request, **{event: f"{noun} {verb}" for event, verb in verbs.items()}}
 
 
 _EVENTS: Mapping[str, Mapping[str, str]] = {
-    "extract": _named("reprocessing", "reprocessing started"),
-    "match": _named("reprocessing", "reprocessing started"),
-    "purge": _named("purge", "purged"),
-    "restore": _named("restoration", "purge undone"),
-    "export": _named("export", "export requested"),
+    "extract": _event_names("reprocessing", "reprocessing started"),
+    "match": _event_names("reprocessing", "reprocessing started"),
+    "purge": _event_names("purge", "purged"),
+    "restore": _event_names("restoration", "purge undone"),
+    "export": _event_names("export", "export requested"),
 }
 COLUMNS = ", ".join(Operation.__dataclass_fields__)
 
@@ -179,12 +179,12 @@ def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operat
 
 
 def _check_rate(action: Action, rate: int | None) -> None:
-    most = MAX_RATES.get(action)
-    if most is None and rate is not None:
+    max_rate = MAX_RATES.get(action)
+    if max_rate is None and rate is not None:
         raise RejectedRequestError(f"Operations of the action '{action}' have no rate.")
-    if most is not None and (rate is None or not 1 <= rate <= most):
+    if max_rate is not None and (rate is None or not 1 <= rate <= max_rate):
         unit = "documents per minute" if action in REPROCESSING else "dead letters per second"
-        raise RejectedRequestError(f"The rate must be between 1 and {most} {unit}.")
+        raise RejectedRequestError(f"The rate must be between 1 and {max_rate} {unit}.")
 
 
 def record(
@@ -203,7 +203,7 @@ def record(
 
 # -- progress ---------------------------------------------------------------------------------------------------------
 
-_SELECTED = f"""
+_ADD_SELECTED = f"""
 UPDATE operation SET selected = selected + %(number)s, selection_complete = %(is_all)s,
     cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
     state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
@@ -213,12 +213,12 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 
 
 def add_selected(
-    connection: Connection, operation: Operation, number: int, cursor: tuple[datetime, UUID] | None, *, is_all: bool
+    connection: Connection, operation: Operation, count: int, cursor: tuple[datetime, UUID] | None, *, is_all: bool
 ) -> Operation:
-    """Record that `number` more items are selected, up to `cursor`. The operation runs once all are."""
-    at, last = cursor or (None, None)
-    values = {"id": operation.id, "number": number, "is_all": is_all, "at": at, "last": last}
-    (row,) = connection.execute(_SELECTED.encode(), values).fetchall()
+    """Record that `count` more items are selected, up to `cursor`. The operation runs once all are."""
+    cursor_at, cursor_id = cursor or (None, None)
+    values = {"id": operation.id, "number": count, "is_all": is_all, "at": cursor_at, "last": cursor_id}
+    (row,) = connection.execute(_ADD_SELECTED.encode(), values).fetchall()
     return Operation(*row)
 
 
@@ -230,15 +230,15 @@ WHERE i.operation_id = %(id)s AND i.number = v.number
 """
 
 
-def write_results(connection: Connection, operation_id: UUID, done: Sequence[OperationItem]) -> None:
+def write_results(connection: Connection, operation_id: UUID, items: Sequence[OperationItem]) -> None:
     """Store the results of items."""
     values = {
         "id": operation_id,
-        "numbers": [item.number for item in done],
-        "results": [item.result for item in done],
-        "reasons": [item.reason for item in done],
-        "versions": [item.version for item in done],
-        "revisions": [item.revision for item in done],
+        "numbers": [item.number for item in items],
+        "results": [item.result for item in items],
+        "reasons": [item.reason for item in items],
+        "versions": [item.version for item in items],
+        "revisions": [item.revision for item in items],
     }
     connection.execute(_WRITE, values)
 
@@ -261,8 +261,8 @@ def page(
     after: tuple[datetime, UUID] | None = None,
 ) -> list[Operation]:
     """Return at most `limit` operations, the newest first, after the cursor `after`."""
-    at, id_ = after or (None, None)
-    values = {"tenant": tenant_id, "actions": list(actions), "at": at, "id": id_, "limit": limit}
+    after_at, after_id = after or (None, None)
+    values = {"tenant": tenant_id, "actions": list(actions), "at": after_at, "id": after_id, "limit": limit}
     return [Operation(*row) for row in connection.execute(_PAGE.encode(), values)]
 
 
@@ -307,7 +307,7 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 
 
 def change_state(
-    connection: Connection, operation_id: UUID, how: OperationCommand, *, version: int, actor: str, now: datetime
+    connection: Connection, operation_id: UUID, command: OperationCommand, *, version: int, actor: str, now: datetime
 ) -> Operation:
     """Pause, resume or cancel an operation, and record it in the audit trail.
 
@@ -319,24 +319,24 @@ def change_state(
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
     operation = _lock(connection, operation_id, version)
-    becomes: dict[OperationCommand, State] = {
+    states: dict[OperationCommand, State] = {
         "pause": "paused",
         "resume": operation.active_state,
         "cancel": "canceled",
     }
-    is_allowed = how == "cancel" or (operation.state == "paused") == (how == "resume")
+    is_allowed = command == "cancel" or (operation.state == "paused") == (command == "resume")
     if not is_allowed:
         raise OperationStateError(f"The operation is {operation.state}.")
     values = {
         "id": operation_id,
-        "state": becomes[how],
-        "ended": now if how == "cancel" else None,
-        "resumed": how == "resume" and operation.canary_begun_at is not None,
+        "state": states[command],
+        "ended": now if command == "cancel" else None,
+        "resumed": command == "resume" and operation.canary_begun_at is not None,
         "now": now,
     }
     (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
     changed = Operation(*row)
-    record(connection, changed, how, actor, now)
+    record(connection, changed, command, actor, now)
     return changed
 
 
@@ -389,11 +389,11 @@ def unfinished(connection: Connection) -> list[tuple[UUID, UUID, Action]]:
 
 
 _EXPIRED = "SELECT id FROM operation WHERE ended_at < %s ORDER BY ended_at LIMIT 1"
-_FORGET_ITEMS = """
+_DELETE_ITEMS = """
 DELETE FROM operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
     SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(most)s))
 """
-_FORGET = "DELETE FROM operation WHERE id = %s"
+_DELETE = "DELETE FROM operation WHERE id = %s"
 
 
 def delete_expired(connection: Connection, now: datetime, *, at_once: int = DELETE_BATCH_SIZE) -> int:
@@ -404,5 +404,5 @@ def delete_expired(connection: Connection, now: datetime, *, at_once: int = DELE
     row = connection.execute(_EXPIRED, [now - KEPT]).fetchone()
     if row is None:
         return 0
-    deleted = connection.execute(_FORGET_ITEMS, {"id": row[0], "most": at_once}).rowcount
-    return connection.execute(_FORGET, row).rowcount if deleted < at_once else 0
+    deleted = connection.execute(_DELETE_ITEMS, {"id": row[0], "most": at_once}).rowcount
+    return connection.execute(_DELETE, row).rowcount if deleted < at_once else 0

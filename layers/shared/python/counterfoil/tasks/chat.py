@@ -38,14 +38,14 @@ from counterfoil.tasks.kinds import TASKS
 from counterfoil.tasks.task_type import AcceptedTask, RetryLaterError, Services, TaskResult, TaskType
 
 Role = Literal["user", "assistant"]
-PREVIEW = 100
+PREVIEW_CHARS = 100
 """Characters of the first message in a list of conversations."""
-MAX_BYTES = 2_000_000
+MAX_TRANSCRIPT_BYTES = 2_000_000
 """Maximum bytes of JSON in a transcript. Lambda's limit is 6 MB, and it may encode a two-byte character in six
 bytes."""
-AROUND = 300
+MESSAGE_OVERHEAD_BYTES = 300
 """Bytes of JSON around the text of a message, rounded up."""
-OVERHEAD = 4
+MESSAGE_OVERHEAD_TOKENS = 4
 """Tokens around each message of a conversation, which name the speaker."""
 RECHECK_DELAY = timedelta(minutes=20)
 """How long a blocked message is deferred if nothing wakes it. It is longer than the longest delay of SQS, so that the
@@ -64,14 +64,15 @@ class SessionNotFoundError(RejectedRequestError):
 def estimate_tokens(text: str) -> int:
     """Return an upper estimate of tokens without the model's tokenizer.
 
-    It counts 2 tokens per 5 lowercase ASCII letters and spaces, 4 per 5 other bytes of UTF-8, and OVERHEAD. Compared
-    with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's of 2023), it was 1.0 to 2.6 times their largest
-    count for prose in twelve languages, code, JSON, tables of numbers, UUIDs and emoji. It was 0.8 to 0.9 times for
-    random base64 and rare ideographs. A window of N such tokens holds at least about N/2 tokens of a model.
+    It counts 2 tokens per 5 lowercase ASCII letters and spaces, 4 per 5 other bytes of UTF-8, and
+    MESSAGE_OVERHEAD_TOKENS. Compared with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's of 2023), it
+    was 1.0 to 2.6 times their largest count for prose in twelve languages, code, JSON, tables of numbers, UUIDs and
+    emoji. It was 0.8 to 0.9 times for random base64 and rare ideographs. A window of N such tokens holds at least about
+    N/2 tokens of a model.
     """
     content = text.encode(errors="replace")
-    others = len(content.translate(None, _LETTERS))
-    return OVERHEAD - (-(2 * (len(content) - others) + 4 * others) // 5)
+    other_bytes = len(content.translate(None, _LETTERS))
+    return MESSAGE_OVERHEAD_TOKENS - (-(2 * (len(content) - other_bytes) + 4 * other_bytes) // 5)
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -87,19 +88,19 @@ def begin_session(
     )
 
 
-_TAKE = """
+_TAKE_NUMBER = """
 UPDATE chat_session SET last_number = last_number + 1, last_used_at = greatest(last_used_at, %(now)s)
 WHERE id = %(session)s AND (%(any_user)s OR user_id IS NOT DISTINCT FROM %(user)s)
 RETURNING tenant_id, last_number
 """
 
 # An attempt that ends wakes only the messages that were waiting when it checked.
-_AWAIT_ENDS = """
-SELECT FROM chat_message before JOIN task t ON t.id = before.job_id
-WHERE before.session_id = %s AND before.role = 'user' AND t.status IN ('pending', 'in-progress')
+_LOCK_PENDING_TASKS = """
+SELECT FROM chat_message earlier JOIN task t ON t.id = earlier.job_id
+WHERE earlier.session_id = %s AND earlier.role = 'user' AND t.status IN ('pending', 'in-progress')
 ORDER BY t.id FOR SHARE OF t
 """
-_ADD = """
+_INSERT_MESSAGE = """
 INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
 VALUES (%(tenant)s, %(session)s, %(number)s, %(role)s, %(content)s, %(job)s, %(tokens)s, %(now)s)
 ON CONFLICT (job_id, role) DO NOTHING
@@ -118,11 +119,11 @@ def append_user_message(
         SessionNotFoundError: see there.
     """
     values = {"session": session_id, "any_user": False, "user": user_id, "now": now}
-    row = connection.execute(_TAKE, values).fetchone()
+    row = connection.execute(_TAKE_NUMBER, values).fetchone()
     if row is None:
         raise SessionNotFoundError
-    connection.execute(_AWAIT_ENDS, [session_id])
-    _add(connection, (session_id, *row), "user", job_id, content, now)
+    connection.execute(_LOCK_PENDING_TASKS, [session_id])
+    _insert_message(connection, (session_id, *row), "user", job_id, content, now)
     return int(row[1])
 
 
@@ -132,19 +133,21 @@ def append_reply(connection: Connection, session_id: UUID, job_id: UUID, content
     Raises:
         StaleClaimError: the job has a reply, or the conversation was deleted.
     """
-    row = connection.execute(_TAKE, {"session": session_id, "any_user": True, "user": None, "now": now}).fetchone()
+    row = connection.execute(
+        _TAKE_NUMBER, {"session": session_id, "any_user": True, "user": None, "now": now}
+    ).fetchone()
     if row is None:
         message = f"The session of the job {job_id} has been deleted"
         raise StaleClaimError(message)
-    if not _add(connection, (session_id, *row), "assistant", job_id, content, now):
+    if not _insert_message(connection, (session_id, *row), "assistant", job_id, content, now):
         message = f"Another attempt has answered the job {job_id}"
         raise StaleClaimError(message)
 
 
-def _add(
-    connection: Connection, place: tuple[UUID, UUID, int], role: Role, job_id: UUID, content: str, now: datetime
+def _insert_message(
+    connection: Connection, position: tuple[UUID, UUID, int], role: Role, job_id: UUID, content: str, now: datetime
 ) -> bool:
-    session_id, tenant_id, number = place
+    session_id, tenant_id, number = position
     values = {
         "tenant": tenant_id,
         "session": session_id,
@@ -155,7 +158,7 @@ def _add(
         "tokens": estimate_tokens(content),
         "now": now,
     }
-    return connection.execute(_ADD, values).rowcount == 1
+    return connection.execute(_INSERT_MESSAGE, values).rowcount == 1
 
 
 def lock_session(connection: Connection, session_id: UUID, user_id: str | None) -> None:
@@ -164,8 +167,8 @@ def lock_session(connection: Connection, session_id: UUID, user_id: str | None) 
     Raises:
         SessionNotFoundError: see there.
     """
-    locked = "SELECT FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s FOR UPDATE"
-    if connection.execute(locked, [session_id, user_id]).fetchone() is None:
+    statement = "SELECT FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s FOR UPDATE"
+    if connection.execute(statement, [session_id, user_id]).fetchone() is None:
         raise SessionNotFoundError
 
 
@@ -179,8 +182,8 @@ def delete_session(connection: Connection, session_id: UUID, user_id: str | None
         SessionNotFoundError: see there.
     """
     lock_session(connection, session_id, user_id)
-    jobs = "SELECT job_id FROM chat_message WHERE session_id = %s AND role = 'user' ORDER BY number"
-    job_ids = [job_id for (job_id,) in connection.execute(jobs, [session_id])]
+    statement = "SELECT job_id FROM chat_message WHERE session_id = %s AND role = 'user' ORDER BY number"
+    job_ids = [job_id for (job_id,) in connection.execute(statement, [session_id])]
     store.cancel_all(connection, job_ids, now, "Its session was deleted.")
     # The foreign key deletes its messages.
     row = connection.execute("DELETE FROM chat_session WHERE id = %s RETURNING tenant_id", [session_id]).fetchone()
@@ -229,14 +232,14 @@ _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,
        CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'canceled') END
 FROM (
-    SELECT *, sum(octet_length(to_json(content)::text) + %(around)s) OVER (ORDER BY number) AS written FROM (
-        SELECT *, sum(octet_length(content)) OVER (ORDER BY number) AS held FROM (
+    SELECT *, sum(octet_length(to_json(content)::text) + %(around)s) OVER (ORDER BY number) AS json_bytes FROM (
+        SELECT *, sum(octet_length(content)) OVER (ORDER BY number) AS text_bytes FROM (
             SELECT * FROM chat_message WHERE session_id = %(session)s AND number >= %(first)s
             ORDER BY number LIMIT %(limit)s
-        ) following
-    ) shorter WHERE held <= %(most)s OR number = %(first)s
+        ) page
+    ) candidates WHERE text_bytes <= %(most)s OR number = %(first)s
 ) m LEFT JOIN task t ON t.id = m.job_id
-WHERE m.written <= %(most)s OR m.number = %(first)s ORDER BY m.number
+WHERE m.json_bytes <= %(most)s OR m.number = %(first)s ORDER BY m.number
 """
 
 
@@ -247,26 +250,32 @@ def transcript(
     *,
     after: int = 0,
     limit: int = 1000,
-    most_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_TRANSCRIPT_BYTES,
 ) -> Transcript:
     """Return the messages after the number `after`, in their order.
 
-    They are at most `limit`, with at most `most_bytes` bytes of JSON in UTF-8 together. The first is always included.
+    They are at most `limit`, with at most `max_bytes` bytes of JSON in UTF-8 together. The first is always included.
 
     Raises:
         SessionNotFoundError: see there.
     """
-    found = connection.execute(
+    row = connection.execute(
         "SELECT last_number FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s", [session_id, user_id]
     ).fetchone()
-    if found is None:
+    if row is None:
         raise SessionNotFoundError
-    values = {"session": session_id, "first": after + 1, "limit": limit, "most": most_bytes, "around": AROUND}
-    entries = [ChatMessage(*row) for row in connection.execute(_TRANSCRIPT, values)]
-    return Transcript(entries, bool(entries) and entries[-1].number < found[0])
+    values = {
+        "session": session_id,
+        "first": after + 1,
+        "limit": limit,
+        "most": max_bytes,
+        "around": MESSAGE_OVERHEAD_BYTES,
+    }
+    entries = [ChatMessage(*entry) for entry in connection.execute(_TRANSCRIPT, values)]
+    return Transcript(entries, bool(entries) and entries[-1].number < row[0])
 
 
-_LISTED = """
+_LIST_SESSIONS = """
 SELECT s.id, s.created_at, s.last_number, left(m.content, %(preview)s)
 FROM chat_session s JOIN chat_message m ON m.session_id = s.id AND m.number = 1
 WHERE s.user_id IS NOT DISTINCT FROM %(user)s
@@ -280,8 +289,8 @@ def list_sessions(
 ) -> Sequence[Session]:
     """Return a user's conversations, newest first, after the one with this creation time and id."""
     at, id_ = after or (None, None)
-    values = {"preview": PREVIEW, "user": user_id, "after_at": at, "after_id": id_, "limit": limit}
-    return [Session(*row) for row in connection.execute(_LISTED, values)]
+    values = {"preview": PREVIEW_CHARS, "user": user_id, "after_at": at, "after_id": id_, "limit": limit}
+    return [Session(*row) for row in connection.execute(_LIST_SESSIONS, values)]
 
 
 # -- the task type --------------------------------------------------------------------------------------------------
@@ -309,23 +318,23 @@ class PendingMessage:
 
 _EARLIER_PENDING = """
 EXISTS (
-    SELECT FROM chat_message before JOIN task t ON t.id = before.job_id
-    WHERE before.session_id = mine.session_id AND before.number < mine.number AND before.role = 'user'
+    SELECT FROM chat_message earlier JOIN task t ON t.id = earlier.job_id
+    WHERE earlier.session_id = m.session_id AND earlier.number < m.number AND earlier.role = 'user'
       AND t.status IN ('pending', 'in-progress')
 )
 """
 _PENDING = f"""
-SELECT mine.session_id, mine.number, mine.content, {_EARLIER_PENDING} FROM chat_message mine
-WHERE mine.job_id = %s AND mine.role = 'user'
+SELECT m.session_id, m.number, m.content, {_EARLIER_PENDING} FROM chat_message m
+WHERE m.job_id = %s AND m.role = 'user'
 """  # noqa: S608  # our own text alone
-_BLOCKED = f"SELECT {_EARLIER_PENDING} FROM chat_message mine WHERE mine.job_id = %s AND mine.role = 'user'"  # noqa: S608
+_IS_BLOCKED = f"SELECT {_EARLIER_PENDING} FROM chat_message m WHERE m.job_id = %s AND m.role = 'user'"  # noqa: S608
 
 # Messages without a reply are skipped, because one of them may be the cause of the model's failure.
 _HISTORY = """
-SELECT asked, said FROM (
-    SELECT number, asked, said, sum(tokens) OVER (ORDER BY number DESC) AS tokens FROM (
-        SELECT q.number, q.content AS asked, a.content AS said, q.tokens + a.tokens AS tokens
-        FROM chat_message q JOIN chat_message a ON a.job_id = q.job_id AND a.role = 'assistant'
+SELECT question, reply FROM (
+    SELECT number, question, reply, sum(tokens) OVER (ORDER BY number DESC) AS tokens FROM (
+        SELECT q.number, q.content AS question, r.content AS reply, q.tokens + r.tokens AS tokens
+        FROM chat_message q JOIN chat_message r ON r.job_id = q.job_id AND r.role = 'assistant'
         WHERE q.session_id = %(session)s AND q.role = 'user' AND q.number < %(number)s
         ORDER BY q.number DESC LIMIT %(limit)s
     ) newest
@@ -342,7 +351,7 @@ def pending_message(connection: Connection, job_id: UUID) -> PendingMessage | No
 
 def is_blocked(connection: Connection, job_id: UUID) -> bool:
     """Return whether an earlier message of the conversation may still be answered."""
-    row = connection.execute(_BLOCKED.encode(), [job_id]).fetchone()
+    row = connection.execute(_IS_BLOCKED.encode(), [job_id]).fetchone()
     return row is not None and bool(row[0])
 
 
@@ -352,7 +361,7 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
     They are the newest ones, each with its reply. There are no gaps: a message that does not fit ends the window, even
     if an older one would fit.
     """
-    limit = max(0, budget) // (2 * (OVERHEAD + 1))  # the fewest tokens of a turn
+    limit = max(0, budget) // (2 * (MESSAGE_OVERHEAD_TOKENS + 1))  # the fewest tokens of a turn
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}
     return [ChatTurn(*row) for row in connection.execute(_HISTORY, values)]
 
@@ -394,23 +403,23 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
         if pending is None:
             raise PermanentError("The message no longer exists.")
         if pending.is_blocked:
-            raise _deferred(attempt)
-        sent = estimate_tokens(settings.chat_system_prompt) + estimate_tokens(pending.content)
-        budget = settings.chat_history_tokens - sent
+            raise _deferred_error(attempt)
+        prompt_tokens = estimate_tokens(settings.chat_system_prompt) + estimate_tokens(pending.content)
+        budget = settings.chat_history_tokens - prompt_tokens
         turns = history(connection, pending.session_id, pending.number, budget)
     if services.llm is None:
         raise InvalidSettingsError("No language model is configured. Set LLM_PROVIDER and LLM_MODEL.")
     attempt.deadline.check()
-    question = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
+    request = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
-        reply = services.llm().chat(question, attempt.deadline).said
+        reply = services.llm().chat(request, attempt.deadline).said
     except llm.BudgetExceededError as error:  # the user gets an answer today, and the next message is not blocked
         raise PermanentError(_until_tomorrow(error)) from error
 
     def effects(connection: Connection) -> Effects:
         append_reply(connection, pending.session_id, job_id, reply, attempt.now())
         if is_blocked(connection, job_id):  # an operator has retried an earlier one
-            raise _deferred(attempt)
+            raise _deferred_error(attempt)
         return Effects(wake_dependents(connection, TASKS, job_id, attempt.now()))
 
     return TaskResult({"session_id": str(pending.session_id), "message": reply}, effects)
@@ -425,7 +434,7 @@ def _until_tomorrow(error: llm.BudgetExceededError) -> str:
     return f"{error} Send the message again after midnight UTC."
 
 
-def _deferred(attempt: TenantAttempt) -> DeferredError:
+def _deferred_error(attempt: TenantAttempt) -> DeferredError:
     return DeferredError(
         "An earlier message of the session is not answered yet.",
         until=attempt.now() + RECHECK_DELAY,

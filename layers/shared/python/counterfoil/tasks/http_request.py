@@ -23,14 +23,14 @@ MAX_BODY_BYTES = 64 * 1024
 """Maximum bytes of a stored response body, and characters of a request body."""
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096
 """Bytes of JSON for the response body, in which a control character takes six. The rest is for the other fields."""
-LONGEST_CONTENT_TYPE = 255
-MOST_HEADERS = 32
+MAX_CONTENT_TYPE_CHARS = 255
+MAX_HEADERS = 32
 MIN_SECONDS_LEFT = 2.0
 """Minimum remaining time of the attempt to make a call."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?|")
-_OURS = {
+_CLIENT_HEADERS = {
     "accept-encoding",
     "connection",
     "content-length",
@@ -45,15 +45,15 @@ _OURS = {
 """Headers that the client sets."""
 
 
-def _headers(given: dict[str, str]) -> dict[str, str]:
-    if len({name.lower() for name in given}) < len(given):
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    if len({name.lower() for name in headers}) < len(headers):
         raise ValueError("each header must occur only once")
-    for name, value in given.items():
+    for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ValueError("header names and values must be ASCII that HTTP allows")
-        if name.lower() in _OURS or name.lower().startswith("proxy-"):
+        if name.lower() in _CLIENT_HEADERS or name.lower().startswith("proxy-"):
             raise ValueError(f"the header {name.lower()} cannot be set")
-    return given
+    return headers
 
 
 class HttpRequest(BaseModel):
@@ -63,7 +63,7 @@ class HttpRequest(BaseModel):
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     url: str = Field(max_length=MAX_URL_CHARS, pattern="^https?://")
-    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default={}, max_length=MOST_HEADERS)
+    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(default={}, max_length=MAX_HEADERS)
     body: str | None = Field(default=None, max_length=MAX_BODY_BYTES)
     """Sent in UTF-8. The header `content-type` states its type."""
 
@@ -74,7 +74,7 @@ def check(payload: HttpRequest, settings: Settings) -> None:
     Raises:
         RejectedRequestError: states the reason and what to do.
     """
-    _refuse(build_egress(settings), payload.url)
+    _check_address(build_egress(settings), payload.url)
 
 
 def build_egress(settings: Settings) -> Egress:
@@ -82,11 +82,11 @@ def build_egress(settings: Settings) -> Egress:
     return Egress(settings.http_request_allowlist)
 
 
-def _refuse(egress: Egress, url: str) -> None:
-    objection = egress.rejection_reason(url)
-    if objection is not None:
+def _check_address(egress: Egress, url: str) -> None:
+    reason = egress.rejection_reason(url)
+    if reason is not None:
         raise RejectedRequestError(
-            f"payload.url is not permitted. {objection}. Use a public HTTPS address, or one on the deployment's "
+            f"payload.url is not permitted. {reason}. Use a public HTTPS address, or one on the deployment's "
             "HTTP_REQUEST_ALLOWLIST."
         )
 
@@ -105,46 +105,46 @@ def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Service
             "WEBHOOKS_ENABLED is not set, so functions have no internet access. "
             "Deploy with -c enableWebhooks=true, then retry."
         )
-    _refuse(services.egress, payload.url)
+    _check_address(services.egress, payload.url)
     seconds = attempt.deadline.remaining()
     if seconds < MIN_SECONDS_LEFT:
         raise CancelledError("Stopped before the call because the invocation is about to end")
-    given = {name.lower(): value for name, value in payload.headers.items()}
-    answer = services.egress.call(
+    headers = {name.lower(): value for name, value in payload.headers.items()}
+    response = services.egress.call(
         payload.method,
         payload.url,
         None if payload.body is None else payload.body.encode(),
-        {"user-agent": "Counterfoil", "idempotency-key": str(attempt.work_id), **given},
+        {"user-agent": "Counterfoil", "idempotency-key": str(attempt.work_id), **headers},
         seconds=seconds,
-        longest_body=MAX_BODY_BYTES,
+        max_body_bytes=MAX_BODY_BYTES,
     )
-    return _stored_part(answer)
+    return _to_result(response)
 
 
 HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, enabled_by="http_request_tasks_enabled")
 
 
-def _stored_part(answer: EgressResponse) -> dict[str, JsonValue]:
+def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
     """Return the stored part of a response: within the size limit, as text that PostgreSQL can store."""
     decoder = getincrementaldecoder("utf-8")("replace")
-    said = decoder.decode(answer.body, final=not answer.is_cut).replace("\x00", "\ufffd")
-    content_type = answer.headers.get("content-type")
-    body = _beginning(said, MAX_RESULT_BYTES)
+    text = decoder.decode(response.body, final=not response.is_cut).replace("\x00", "\ufffd")
+    content_type = response.headers.get("content-type")
+    body = _truncate(text, MAX_RESULT_BYTES)
     return {
-        "status": answer.status,
-        "content_type": None if content_type is None else content_type[:LONGEST_CONTENT_TYPE],
+        "status": response.status,
+        "content_type": None if content_type is None else content_type[:MAX_CONTENT_TYPE_CHARS],
         "body": body,
-        "truncated": answer.is_cut or len(body) < len(said),
+        "truncated": response.is_cut or len(body) < len(text),
     }
 
 
-def _beginning(text: str, room: int) -> str:
-    """Return the longest prefix of a text that needs at most `room` bytes of JSON."""
-    fits, too_long = 0, len(text) + 1
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        if len(canonical(text[:middle])) <= room:
-            fits = middle
+def _truncate(text: str, max_bytes: int) -> str:
+    """Return the longest prefix of a text that needs at most `max_bytes` bytes of JSON."""
+    low, high = 0, len(text) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if len(canonical(text[:middle])) <= max_bytes:
+            low = middle
         else:
-            too_long = middle
-    return text[:fits]
+            high = middle
+    return text[:low]

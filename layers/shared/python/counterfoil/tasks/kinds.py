@@ -12,14 +12,14 @@ TASKS = register(
         # The next message of the same conversation, if no earlier one is unanswered. After the query has waited for its
         # lock, it sees the message's current state, or the following message if this one has ended.
         waiting="""
-        SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message mine
-        JOIN chat_message next ON next.session_id = mine.session_id AND next.number > mine.number
+        SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message m
+        JOIN chat_message next ON next.session_id = m.session_id AND next.number > m.number
             AND next.role = 'user'
         JOIN task t ON t.id = next.job_id AND t.status IN ('pending', 'in-progress')
-        WHERE mine.job_id = %(id)s AND mine.role = 'user' AND NOT EXISTS (
-            SELECT FROM chat_message before JOIN task b ON b.id = before.job_id
-            WHERE before.session_id = mine.session_id AND before.number < mine.number AND before.role = 'user'
-              AND b.status IN ('pending', 'in-progress')
+        WHERE m.job_id = %(id)s AND m.role = 'user' AND NOT EXISTS (
+            SELECT FROM chat_message earlier JOIN task e ON e.id = earlier.job_id
+            WHERE earlier.session_id = m.session_id AND earlier.number < m.number AND earlier.role = 'user'
+              AND e.status IN ('pending', 'in-progress')
         )
         ORDER BY next.number LIMIT 1 FOR NO KEY UPDATE OF t
     """,

@@ -34,10 +34,10 @@ class TooLargeError(RejectedRequestError):
     code = "payload_too_large"
 
 
-def canonical(value: JsonValue, what: str = "payload") -> bytes:
+def canonical(value: JsonValue, noun: str = "payload") -> bytes:
     """Return the canonical JSON of a value in UTF-8: sorted names, no spaces.
 
-    `what` names it in errors.
+    `noun` names it in errors.
 
     Raises:
         RejectedRequestError: PostgreSQL's jsonb cannot store it.
@@ -46,9 +46,9 @@ def canonical(value: JsonValue, what: str = "payload") -> bytes:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         content = text.encode()
     except (ValueError, TypeError):  # an unpaired surrogate, or NaN or infinity
-        raise RejectedRequestError(f"The {what} contains a value that is not valid JSON.") from None
+        raise RejectedRequestError(f"The {noun} contains a value that is not valid JSON.") from None
     if b"\\u0000" in content.replace(b"\\\\", b""):
-        raise RejectedRequestError(f"The {what} contains U+0000, which PostgreSQL cannot store. Remove it.")
+        raise RejectedRequestError(f"The {noun} contains U+0000, which PostgreSQL cannot store. Remove it.")
     return content
 
 
@@ -57,42 +57,42 @@ def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
     return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
 
 
-def validate_size(value: JsonValue, what: str = "payload") -> bytes:
+def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
     """Return the canonical JSON of a payload or result within the limits.
 
     Raises:
         TooLargeError: it has more than MAX_PAYLOAD_BYTES.
         RejectedRequestError: it cannot be stored.
     """
-    content = canonical(value, what)
-    size = len(content) + _written_out(value)
+    content = canonical(value, noun)
+    size = len(content) + _expanded_chars(value)
     if size > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
-            f"The {what} has {size} bytes of JSON; the maximum is {MAX_PAYLOAD_BYTES} (256 KiB). "
-            f"Store larger content elsewhere, and refer to it in the {what}."
+            f"The {noun} has {size} bytes of JSON; the maximum is {MAX_PAYLOAD_BYTES} (256 KiB). "
+            f"Store larger content elsewhere, and refer to it in the {noun}."
         )
     return content
 
 
 def fits_inline(payload: Payload) -> bool:
     """Return whether a payload fits into a message, with all non-ASCII characters escaped."""
-    return len(json.dumps(payload)) + _written_out(payload) <= INLINE_BYTES
+    return len(json.dumps(payload)) + _expanded_chars(payload) <= INLINE_BYTES
 
 
-def _written_out(value: JsonValue) -> int:
+def _expanded_chars(value: JsonValue) -> int:
     """Return the number of characters that PostgreSQL adds to a JSON value.
 
     It writes 1e300 with 301 digits.
     """
     added = 0
-    waiting: list[JsonValue] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
-        elif isinstance(one, float) and "e" in (text := repr(one)):
+    values: list[JsonValue] = [value]
+    while values:
+        item = values.pop()
+        if isinstance(item, dict):
+            values.extend(item.values())
+        elif isinstance(item, list):
+            values.extend(item)
+        elif isinstance(item, float) and "e" in (text := repr(item)):
             added += len(f"{Decimal(text):f}") - len(text)
     return added
 
@@ -127,12 +127,12 @@ def read(bucket: str, key: str) -> Payload:
     with aws.translate_errors(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
         content = body.read(MAX_PAYLOAD_BYTES + 1)
     try:
-        found = from_json(content)
+        payload = from_json(content)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or len(content) > MAX_PAYLOAD_BYTES:
+        payload = None
+    if not isinstance(payload, dict) or len(content) > MAX_PAYLOAD_BYTES:
         raise InvalidMessageError("The object at the S3 key in the message is not a task payload")
-    return found
+    return payload
 
 
 def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
@@ -141,7 +141,7 @@ def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected the call.
     """
-    wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+    request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
     with aws.translate_errors():
-        answer = aws.client("s3").delete_objects(Bucket=bucket, Delete=wanted)
-    return {failure["Key"]: failure.get("Code", "unknown") for failure in answer.get("Errors", ())}
+        response = aws.client("s3").delete_objects(Bucket=bucket, Delete=request)
+    return {failure["Key"]: failure.get("Code", "unknown") for failure in response.get("Errors", ())}

@@ -74,17 +74,17 @@ def read_task_message(body: str) -> ParsedMessage:
         InvalidMessageError: the message is permanently invalid.
         UnsupportedSchemaError: the message has a newer version than this code.
     """
-    found = validate(TaskMessage, parse_json_body(body), _wrong)
-    return ParsedMessage([Message(work_id=found.job_id, revision=found.revision, send_number=found.send_number)])
+    message = validate(TaskMessage, parse_json_body(body), _invalid_message)
+    return ParsedMessage([Message(work_id=message.job_id, revision=message.revision, send_number=message.send_number)])
 
 
 _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.model_fields}
 
 
-def _wrong(problem: ValidationProblem) -> InvalidMessageError:
+def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Only known field names may be quoted, because others are text from the sender.
-    known = [str(part) for part in problem.place if part in _FIELDS]
-    return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
+    fields = [str(part) for part in problem.place if part in _FIELDS]
+    return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
 WORKER = "tasks"
@@ -227,11 +227,13 @@ RETURNING revision, send_number
 """
 # A payload is scheduled for deletion before it is written. The entry is removed when its task is accepted. It is due
 # after a day, which exceeds any transaction, so a due entry cannot belong to a concurrent submission.
-_NOTE_PAYLOAD = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
-_KEEP_PAYLOAD = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
+_SCHEDULE_DELETION = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
+_CANCEL_DELETION = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
 
 
-def submit(database: Database, tenant_id: UUID, wanted: TaskRequest, now: datetime, *, bucket: str | None) -> Submitted:
+def submit(
+    database: Database, tenant_id: UUID, request: TaskRequest, now: datetime, *, bucket: str | None
+) -> Submitted:
     """Accept a task, or return the one accepted under the same key.
 
     Concurrent requests create one row and one message, because the key is unique. `bucket` stores payloads that are too
@@ -245,87 +247,89 @@ def submit(database: Database, tenant_id: UUID, wanted: TaskRequest, now: dateti
     """
     job_id = uuid4()
     payload_s3_key = None
-    if not payloads.fits_inline(wanted.payload):
+    if not payloads.fits_inline(request.payload):
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
         payload_s3_key = payloads.key_of(tenant_id, job_id)
         # A repeated request must not write a second object. The insert still decides which request wins.
-        found = _found_or_noted(database, tenant_id, wanted, payload_s3_key)
-        if found is not None:
-            return found
-        payloads.write(bucket, payload_s3_key, wanted.content)
+        submitted = _find_or_schedule_deletion(database, tenant_id, request, payload_s3_key)
+        if submitted is not None:
+            return submitted
+        payloads.write(bucket, payload_s3_key, request.content)
 
-    def once() -> Submitted:
+    def run_once() -> Submitted:
         with database.tenant(tenant_id) as connection:
-            return _submit(connection, tenant_id, job_id, wanted, now, payload_s3_key)
+            return _submit(connection, tenant_id, job_id, request, now, payload_s3_key)
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(run_once)
 
 
 def _submit(
     connection: Connection,
     tenant_id: UUID,
     job_id: UUID,
-    wanted: TaskRequest,
+    request: TaskRequest,
     now: datetime,
     payload_s3_key: str | None,
 ) -> Submitted:
     values = {
         "id": job_id,
         "tenant": tenant_id,
-        "type": wanted.type.name,
-        "payload": None if payload_s3_key else wanted.content.decode(),
+        "type": request.type.name,
+        "payload": None if payload_s3_key else request.content.decode(),
         "payload_s3_key": payload_s3_key,
-        "hash": wanted.digest,
-        "max_retry": wanted.max_retry,
-        "key": wanted.idempotency_key,
-        "user": wanted.user_id,
+        "hash": request.digest,
+        "max_retry": request.max_retry,
+        "key": request.idempotency_key,
+        "user": request.user_id,
         "now": now,
     }
     inserted = connection.execute(_INSERT, values).fetchone()
     if inserted is None:
-        found = _under_key(connection, wanted)
-        if found is None:  # it was deleted concurrently
+        submitted = _find_by_key(connection, request)
+        if submitted is None:  # it was deleted concurrently
             raise IdempotencyKeyConflictError("The task with this idempotency_key was just deleted. Submit it again.")
-        return found
-    if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
+        return submitted
+    if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Submit the task again.")
-    if wanted.type.on_accept is not None:
-        accepted = AcceptedTask(job_id, tenant_id, wanted.user_id, now, wanted.settings)
-        wanted.type.on_accept(connection, accepted, wanted.form)
+    if request.type.on_accept is not None:
+        accepted = AcceptedTask(job_id, tenant_id, request.user_id, now, request.settings)
+        request.type.on_accept(connection, accepted, request.form)
     sends = enqueue(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
     assert task is not None  # it was inserted in this transaction
     return Submitted(task, is_new=True, sends=sends)
 
 
-def _found_or_noted(database: Database, tenant_id: UUID, wanted: TaskRequest, payload_s3_key: str) -> Submitted | None:
+def _find_or_schedule_deletion(
+    database: Database, tenant_id: UUID, request: TaskRequest, payload_s3_key: str
+) -> Submitted | None:
     """Return the task accepted before.
 
     Otherwise schedule the deletion of the payload that is written next.
     """
     with database.tenant(tenant_id) as connection:
-        found = _under_key(connection, wanted)
-        if found is None:
-            connection.execute(_NOTE_PAYLOAD, [payload_s3_key, tenant_id])
-        return found
+        submitted = _find_by_key(connection, request)
+        if submitted is None:
+            connection.execute(_SCHEDULE_DELETION, [payload_s3_key, tenant_id])
+        return submitted
 
 
-def _under_key(connection: Connection, wanted: TaskRequest) -> Submitted | None:
-    """Return the task accepted under the key of `wanted`.
+def _find_by_key(connection: Connection, request: TaskRequest) -> Submitted | None:
+    """Return the task accepted under the key of `request`.
 
     Raises:
         IdempotencyKeyConflictError: the request differs.
     """
-    row = connection.execute(_BY_KEY, [wanted.idempotency_key]).fetchone()
+    row = connection.execute(_BY_KEY, [request.idempotency_key]).fetchone()
     if row is None:
         return None
-    found = Submitted(Task(*row[1:]), is_new=False, sends=())
-    if (bytes(row[0]), found.task.user_id) != (wanted.digest, wanted.user_id):
+    submitted = Submitted(Task(*row[1:]), is_new=False, sends=())
+    if (bytes(row[0]), submitted.task.user_id) != (request.digest, request.user_id):
         raise IdempotencyKeyConflictError(
             "This idempotency_key belongs to another request. Use a new one for each task."
         )
-    return found
+    return submitted
 
 
 # -- read -------------------------------------------------------------------------------------------------------------
@@ -386,18 +390,18 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """  # noqa: S608  # names alone
 
 
-def page(connection: Connection, wanted: TaskFilter, limit: int) -> list[TaskSummary]:
+def page(connection: Connection, filter_: TaskFilter, limit: int) -> list[TaskSummary]:
     """Return the next tasks of the transaction's tenant, newest first."""
-    at, id_ = wanted.after or (None, None)
+    after_at, after_id = filter_.after or (None, None)
     values = {
-        "all_states": wanted.status is None,
-        "status": None if wanted.status == "canceled" else wanted.status,
-        "type": wanted.task_type,
-        "from": wanted.created_from,
-        "until": wanted.created_until,
-        "user": wanted.user_id,
-        "after_at": at,
-        "after_id": id_,
+        "all_states": filter_.status is None,
+        "status": None if filter_.status == "canceled" else filter_.status,
+        "type": filter_.task_type,
+        "from": filter_.created_from,
+        "until": filter_.created_until,
+        "user": filter_.user_id,
+        "after_at": after_at,
+        "after_id": after_id,
         "limit": limit,
     }
     return [TaskSummary(*row) for row in connection.execute(_LIST, values)]
@@ -458,7 +462,7 @@ def store_large(
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
     key = payloads.another_key_of(tenant_id, job_id)
     with database.tenant(tenant_id) as connection:
-        connection.execute(_NOTE_PAYLOAD, [key, tenant_id])
+        connection.execute(_SCHEDULE_DELETION, [key, tenant_id])
     payloads.write(bucket, key, payloads.validate_size(payload))
     return key
 
@@ -473,7 +477,7 @@ def replace_payload(
     Raises:
         ServiceUnavailableError: the object is so old that it may have been deleted.
     """
-    if payload_s3_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_s3_key]).rowcount == 0:
+    if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Retry.")
     inline = None if payload_s3_key else payloads.canonical(payload).decode()
     connection.execute(_REPLACE, [inline, payload_s3_key, job_id])

@@ -102,8 +102,8 @@ class TaskType:
 
         def invalid(problem: ValidationProblem) -> InvalidPayloadError:
             # Other names are the sender's text and must not be quoted.
-            known = [str(part) for part in problem.place if part in self.payload.model_fields]
-            place = ".".join(("payload", *known))
-            return InvalidPayloadError(f"The task is wrong at {place}: {problem.message}")
+            fields = [str(part) for part in problem.place if part in self.payload.model_fields]
+            path = ".".join(("payload", *fields))
+            return InvalidPayloadError(f"The task is wrong at {path}: {problem.message}")
 
         return validate(self.payload, payload, invalid)

@@ -38,11 +38,13 @@ def enabled_type(name: str, settings: Settings) -> TaskType:
     Raises:
         UnknownTypeError: the type does not exist or is not enabled.
     """
-    found = TYPES.get(name)
-    listed = ", ".join(enabled_types(settings))
-    if found is None:
-        raise UnknownTypeError(f"There is no such task_type. Valid types: {listed}.")
-    if not found.is_enabled(settings):
-        setting = str(found.enabled_by).upper()
-        raise UnknownTypeError(f"The task_type {name} is not enabled here ({setting} is not set). Valid: {listed}.")
-    return found
+    type_ = TYPES.get(name)
+    valid_types = ", ".join(enabled_types(settings))
+    if type_ is None:
+        raise UnknownTypeError(f"There is no such task_type. Valid types: {valid_types}.")
+    if not type_.is_enabled(settings):
+        setting = str(type_.enabled_by).upper()
+        raise UnknownTypeError(
+            f"The task_type {name} is not enabled here ({setting} is not set). Valid: {valid_types}."
+        )
+    return type_

@@ -122,12 +122,12 @@ def add(connection: Connection, change: Change, new: NewDestination, allowlist: 
             f"'{new.name}' cannot name a destination: use up to 63 lower-case letters a-z, digits and hyphens."
         )
     _check_address(new, allowlist)
-    for known in list_active(connection, change.tenant_id):
-        if known.name == new.name:
+    for other in list_active(connection, change.tenant_id):
+        if other.name == new.name:
             raise RejectedRequestError(f"The destination '{new.name}' exists: remove it first, or use another name.")
-        if (known.kind, known.address) == ("s3", new.address):
+        if (other.kind, other.address) == ("s3", new.address):
             raise RejectedRequestError(
-                f"The destination '{known.name}' exports to '{new.address}': remove it first, or use another prefix."
+                f"The destination '{other.name}' exports to '{new.address}': remove it first, or use another prefix."
             )
     is_webhook = new.kind == "webhook"
     values = {
@@ -148,9 +148,9 @@ def add(connection: Connection, change: Change, new: NewDestination, allowlist: 
 
 def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
     if new.kind == "webhook":
-        objection = Egress(allowlist).rejection_reason(new.address)
-        if objection is not None:
-            raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {objection}.")
+        reason = Egress(allowlist).rejection_reason(new.address)
+        if reason is not None:
+            raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {reason}.")
     elif len(new.address) > MAX_PREFIX_CHARS or not _PREFIX.fullmatch(new.address):
         raise RejectedRequestError(
             f"'{new.address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
@@ -158,7 +158,7 @@ def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
 
 
 # Ordered by id, like claims and requests.
-_FORGET = """
+_CLEAR_PAYLOADS = """
 UPDATE output_job SET payload = 'null'
 WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 'null' ORDER BY id FOR UPDATE)
 """
@@ -177,7 +177,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
     if row is None:
         return False
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s", [row[0]])
-    connection.execute(_FORGET, [row[0]])
+    connection.execute(_CLEAR_PAYLOADS, [row[0]])
     change.record(connection, "destination removed", target=row[0])
     return True
 
@@ -215,17 +215,17 @@ def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, n
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
 
 # Jobs are locked in the order of their ids, as by claims. A job with an unchanged payload is not changed.
-_REQUEST = """
+_UPSERT_JOBS = """
 INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                requested_at, created_at)
-SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s::jsonb,
+SELECT requested.id, %(tenant)s, requested.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s::jsonb,
        %(now)s, %(now)s
-FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS wanted (id, destination_id)
+FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS requested (id, destination_id)
 WHERE %(payload)s::jsonb <> 'null' OR EXISTS (
-    SELECT FROM output_job told WHERE (told.destination_id, told.subject, told.subject_id)
-        = (wanted.destination_id, %(subject)s, %(subject_id)s)
+    SELECT FROM output_job existing WHERE (existing.destination_id, existing.subject, existing.subject_id)
+        = (requested.destination_id, %(subject)s, %(subject_id)s)
 )
-ORDER BY wanted.id
+ORDER BY requested.id
 ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
     payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
 WHERE job.payload <> excluded.payload
@@ -255,12 +255,12 @@ def enqueue(
     destination subscribes to the event. Unchanged data causes no new delivery, so a call may be repeated. The deletion
     of a subject is delivered only to destinations that received the subject. Returns the messages to send.
     """
-    found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
-    destinations: list[UUID] = [row[0] for row in found]
+    rows = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
+    destinations: list[UUID] = [row[0] for row in rows]
     if not destinations:
         return []
     changed = connection.execute(
-        _REQUEST,
+        _UPSERT_JOBS,
         {
             "tenant": tenant_id,
             "subject": subject,

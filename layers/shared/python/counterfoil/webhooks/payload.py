@@ -85,7 +85,7 @@ class OutputJob:
 
 def body(job: OutputJob) -> bytes:
     """Return the body to deliver, identical for every attempt of a revision."""
-    about = {
+    envelope = {
         "schema_version": job.schema_version,
         "id": job.key,
         "event": job.subject,
@@ -93,7 +93,7 @@ def body(job: OutputJob) -> bytes:
         "revision": job.revision,
         "created_at": job.created_at,
     }
-    return f'{json.dumps(about)[:-1]}, "data": {job.payload}}}'.encode()
+    return f'{json.dumps(envelope)[:-1]}, "data": {job.payload}}}'.encode()
 
 
 def to_csv_rows(job: OutputJob) -> bytes:
@@ -101,12 +101,12 @@ def to_csv_rows(job: OutputJob) -> bytes:
 
     Values that a spreadsheet would interpret as a formula get a leading apostrophe.
     """
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\r\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for document in _documents(job):
         writer.writerow([cell(document.get(column)) for column in COLUMNS])
-    return lines.getvalue().encode()
+    return buffer.getvalue().encode()
 
 
 def _documents(job: OutputJob) -> list[dict[str, Any]]:
@@ -115,10 +115,10 @@ def _documents(job: OutputJob) -> list[dict[str, Any]]:
         return []
     documents: Sequence[Mapping[str, Any]] = data.get("documents", []) if job.subject == "cluster" else [data]
     shared = {"subject_id": job.subject_id, "revision": job.revision, "outcome": data.get("outcome")}
-    return [shared | _stated(document) for document in documents]
+    return [shared | _to_row(document) for document in documents]
 
 
-def _stated(document: Mapping[str, Any]) -> dict[str, Any]:
+def _to_row(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of one document."""
     data: Mapping[str, Any] = document.get("structured_data") or {}
     seller: Mapping[str, Any] = data.get("issuer") or data.get("supplier") or {}
@@ -179,9 +179,9 @@ _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
 """Keys of an exported object's metadata, which name the revision that it was written from."""
 
 
-def export_key(tenant_slug: str, prefix: str, job: OutputJob, ending: str) -> str:
+def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) -> str:
     """Return the key of an exported subject, the same for every revision."""
-    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{ending}"
+    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{extension}"
 
 
 def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
@@ -193,16 +193,16 @@ def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
     files = [("json", "application/json", body(job))]
     if job.subject != "offers":
         files.append(("csv", "text/csv; charset=utf-8", to_csv_rows(job)))
-    for ending, content_type, content in files:
-        _put(bucket, export_key(tenant_slug, prefix, job, ending), job, content, content_type)
+    for extension, content_type, content in files:
+        _put(bucket, export_key(tenant_slug, prefix, job, extension), job, content, content_type)
 
 
 def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
     """Write a file unless it changed after it was read, so that slow attempts do not replace newer files."""
-    found = _stored(bucket, key_)
-    if found is not None and _is_newer(found, job):
+    existing = _head_object(bucket, key_)
+    if existing is not None and _is_newer(existing, job):
         return
-    condition: dict[str, Any] = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found["ETag"]}
+    condition: dict[str, Any] = {"IfNoneMatch": "*"} if existing is None else {"IfMatch": existing["ETag"]}
     try:
         with aws.translate_errors():
             aws.client("s3").put_object(
@@ -219,28 +219,28 @@ def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: s
         raise ServiceUnavailableError("The export changed while it was written") from None
 
 
-def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
+def _head_object(bucket: str, key_: str) -> Mapping[str, Any] | None:
     """Return S3's metadata of an object; None if absent (403 without permission to list)."""
     try:
         with aws.translate_errors():
-            answer: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
-            return answer
+            response: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
+            return response
     except RejectedRequestError as error:
         if _status(error) in {403, 404}:
             return None
         raise
 
 
-def _is_newer(found: Mapping[str, Any], job: OutputJob) -> bool:
+def _is_newer(existing: Mapping[str, Any], job: OutputJob) -> bool:
     """Return True if a file shows a later state than `job`.
 
     Revisions count within a job. The file of an earlier destination with the same prefix comes from another job. Its
     time can be compared, but not its revision.
     """
-    stated: Mapping[str, str] = found.get("Metadata", {})
-    if stated.get(_JOB) != str(job.id):
-        return stated.get(_CREATED_AT, "") > job.created_at
-    return int(stated[_REVISION]) > job.revision
+    metadata: Mapping[str, str] = existing.get("Metadata", {})
+    if metadata.get(_JOB) != str(job.id):
+        return metadata.get(_CREATED_AT, "") > job.created_at
+    return int(metadata[_REVISION]) > job.revision
 
 
 def _status(error: RejectedRequestError) -> int:
