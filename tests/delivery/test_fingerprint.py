@@ -15,7 +15,9 @@ def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
 
 def test_new_wording_and_class_name_keep_group():
     before = fingerprint("No tenant has this key", code="key_without_tenant")
-    assert fingerprint("The key contains no existing tenant", error_type="KeyError", code="key_without_tenant") == before
+    assert (
+        fingerprint("The key contains no existing tenant", error_type="KeyError", code="key_without_tenant") == before
+    )
 
 
 def test_worker_and_code_separate_groups():
