@@ -188,7 +188,7 @@ def _decide(
         refused = _refused(connection, pair, verdict, who, in_question=in_question)
         if refused is not None:
             return refused
-    settled = matching.settle(connection, tenant_id, pairs, verdict, now, by=who.by, reason=who.reason)
+    settled = matching.decide_pairs(connection, tenant_id, pairs, verdict, now, by=who.by, reason=who.reason)
     return _follow_up(connection, tenant_id, pairs, verdict, settled, now, who)
 
 

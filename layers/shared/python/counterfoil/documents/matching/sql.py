@@ -36,7 +36,7 @@ FUZZY_MAX_DOCUMENTS_PER_KEY = 16
 that no link by the key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
-SELECT held.document_id, wanted.n, wanted.counted
+SELECT holder.document_id, wanted.n, wanted.counted
 FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
      WITH ORDINALITY AS wanted (type, value, most, counted, n)
 CROSS JOIN LATERAL (
@@ -44,7 +44,7 @@ CROSS JOIN LATERAL (
     WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = wanted.value
       AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
     LIMIT wanted.most
-) AS held
+) AS holder
 """
 """Selects the holders of a `KeyLookup`: document, number of the key, and whether the key is only counted."""
 
@@ -71,14 +71,14 @@ class KeyLookup:
             **columns(self.limits),
         }
 
-    def by_key(self, held: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
+    def by_key(self, rows: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
         """Return the holders by key from rows of document and key numbers. Keys without holders are missing."""
         keys = list(self.limits)
-        found: dict[Key, list[UUID]] = {}
-        for id_, numbers in held:
+        holders: dict[Key, list[UUID]] = {}
+        for id_, numbers in rows:
             for number in numbers:
-                found.setdefault(keys[number - 1], []).append(id_)
-        return found
+                holders.setdefault(keys[number - 1], []).append(id_)
+        return holders
 
 
 def documents_with_keys(connection: Connection, lookup: KeyLookup) -> dict[Key, list[UUID]]:
@@ -106,12 +106,12 @@ ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 """
 
 
-def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collection[Key]]) -> None:
+def write(connection: Connection, tenant_id: UUID, keys: Mapping[UUID, Collection[Key]]) -> None:
     """Write the keys of documents.
 
     An existing key is marked as written again, because an earlier search may have read older data of its holder.
     """
-    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(stated)})
+    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(keys)})
 
 
 # Replaces the keys that documents seek.
@@ -130,12 +130,12 @@ ON CONFLICT (document_id, type, value) DO NOTHING
 
 
 def write_search_keys(
-    connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
+    connection: Connection, tenant_id: UUID, search_keys: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
     """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
-    if not known and not any(sought.values()):
+    if not known and not any(search_keys.values()):
         return
-    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
+    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(search_keys)})
 
 
 _STORED = "SELECT document_id, type, value FROM document_key WHERE document_id = ANY(%(ids)s)"
@@ -143,10 +143,10 @@ _STORED = "SELECT document_id, type, value FROM document_key WHERE document_id =
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
     """Return the stored keys by document. Documents without keys are missing."""
-    found: dict[UUID, set[Key]] = {}
+    keys: dict[UUID, set[Key]] = {}
     for id_, *key in connection.execute(_STORED, {"ids": list(ids)}).fetchall():
-        found.setdefault(id_, set()).add(Key(*key))
-    return found
+        keys.setdefault(id_, set()).add(Key(*key))
+    return keys
 
 
 def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
@@ -163,8 +163,8 @@ def record_key_deletion(connection: Connection, tenant_id: UUID) -> None:
 
 def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
     """Return keys as two arrays of the same length, for `unnest`."""
-    listed = list(keys)
-    return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
+    ordered = list(keys)
+    return {"types": [key.type for key in ordered], "keys": [key.value for key in ordered]}
 
 
 def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
@@ -181,9 +181,9 @@ class Pair(NamedTuple):
     b: UUID
 
     @classmethod
-    def of(cls, one: UUID, other: UUID) -> "Pair":
+    def of(cls, first: UUID, second: UUID) -> "Pair":
         """Order two ids."""
-        return cls(one, other) if one < other else cls(other, one)
+        return cls(first, second) if first < second else cls(second, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_a_id OFFSET 0) AS a
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_b_id OFFSET 0) AS b
 UNION ALL
-SELECT said.document_a_id, said.document_b_id, NULL, NULL, NULL, NULL, said.decision, NULL, NULL
+SELECT latest.document_a_id, latest.document_b_id, NULL, NULL, NULL, NULL, latest.decision, NULL, NULL
 FROM (
     SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, decision
     FROM (
@@ -247,8 +247,8 @@ FROM (
         SELECT document_a_id, document_b_id, decision, id FROM match_decision WHERE document_b_id = ANY(%(ids)s)
     ) AS d
     ORDER BY document_a_id, document_b_id, id DESC
-) AS said
-WHERE said.decision = 'rejected'
+) AS latest
+WHERE latest.decision = 'rejected'
 """
 
 
@@ -280,18 +280,21 @@ def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
     linked = [row[1] for row in rows if row[7]]
     return MatchingSnapshot(
         rows[0][0] if rows else "",
-        {id_: DocumentContent(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
+        {
+            id_: DocumentContent(kind, received_at, data, embedding(embedding_columns))
+            for _, id_, kind, received_at, data, _, _, _, *embedding_columns in rows
+        },
         {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
         edges(connection, linked) if linked else ({}, set()),
     )
 
 
-_IS_THERE = "SELECT FROM document WHERE id = %s"
+_EXISTS = "SELECT FROM document WHERE id = %s"
 
 
 def exists(connection: Connection, id_: UUID) -> bool:
     """Return True if the tenant has this document."""
-    return connection.execute(_IS_THERE, [id_]).fetchone() is not None
+    return connection.execute(_EXISTS, [id_]).fetchone() is not None
 
 
 def embedding(columns: Sequence[Any]) -> Embedding | None:
@@ -314,15 +317,15 @@ Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
     """Return the edges and rejected pairs of rows."""
-    found: dict[Pair, Edge] = {}
+    by_pair: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
     for row in rows:
         if row[6] == "rejected":
             rejected.add(Pair(*row[:2]))
         else:
             edge = _edge(row)
-            found[edge.pair] = edge
-    return found, rejected
+            by_pair[edge.pair] = edge
+    return by_pair, rejected
 
 
 def _edge(row: tuple[Any, ...]) -> Edge:
@@ -333,12 +336,12 @@ def _edge(row: tuple[Any, ...]) -> Edge:
     return Edge(a, b, kind_b, by or "reference", decided_by == "reviewer", score, question)
 
 
-_SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
+_CONTENTS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
 
 
 def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
     """Return type and structured data of documents."""
-    return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
+    return {id_: (kind, data) for id_, kind, data in connection.execute(_CONTENTS, {"ids": list(ids)})}
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -458,15 +461,15 @@ class NewMatch(NamedTuple):
     reasoning: str
 
 
-def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
+def lock(connection: Connection, tenant_id: UUID, snapshot: str) -> bool:
     """Take the tenant's matching lock until the end of the transaction.
 
     Returns True if no transaction of any tenant was committed since a snapshot.
     """
     with connection.pipeline():
         connection.execute(_LOCK, [tenant_id])
-        quiet = connection.execute(_QUIET, {"seen": seen})
-    return bool(_one(quiet.fetchone())[0])
+        quiet = connection.execute(_QUIET, {"seen": snapshot})
+    return bool(_require_row(quiet.fetchone())[0])
 
 
 def lock_tenant_blocking(connection: Connection, tenant_id: UUID) -> None:
@@ -487,16 +490,16 @@ class Changes:
 
 
 def changes_since(
-    connection: Connection, tenant_id: UUID, followed: Collection[Key], of: Collection[UUID], seen: str
+    connection: Connection, tenant_id: UUID, followed: Collection[Key], document_ids: Collection[UUID], snapshot: str
 ) -> Changes:
     """Return changes since a snapshot, committed or in this transaction, of the data that searches read."""
     keys = list(followed)
     with connection.pipeline():
-        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **columns(keys)})
-        rows = select_edges(connection, of)
+        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": snapshot, **columns(keys)})
+        rows = select_edges(connection, document_ids)
     numbers: dict[int | None, int] = dict(changed.fetchall())
-    found = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
-    return Changes(None in numbers, found, edges_from(rows.fetchall())[0])
+    changed_keys = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
+    return Changes(None in numbers, changed_keys, edges_from(rows.fetchall())[0])
 
 
 Count = Callable[[], int]
@@ -515,9 +518,9 @@ def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
     return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
-def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewMatch], now: datetime) -> Count:
+def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[NewMatch], now: datetime) -> Count:
     """Insert or update edges, except for those of reviewers."""
-    if not made:
+    if not matches:
         return int
     return _counted(
         connection,
@@ -525,13 +528,13 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewMa
         {
             "tenant": tenant_id,
             "now": now,
-            "a": [edge.pair.a for edge in made],
-            "b": [edge.pair.b for edge in made],
-            "scores": [edge.score for edge in made],
-            "confidences": [edge.confidence for edge in made],
-            "evidence": [Jsonb(edge.evidence) for edge in made],
-            "deciders": [edge.decided_by for edge in made],
-            "reasonings": [edge.reasoning for edge in made],
+            "a": [edge.pair.a for edge in matches],
+            "b": [edge.pair.b for edge in matches],
+            "scores": [edge.score for edge in matches],
+            "confidences": [edge.confidence for edge in matches],
+            "evidence": [Jsonb(edge.evidence) for edge in matches],
+            "deciders": [edge.decided_by for edge in matches],
+            "reasonings": [edge.reasoning for edge in matches],
         },
     )
 
@@ -569,7 +572,7 @@ def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
         connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
 
 
-def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     if row is None:
         message = "a statement that always returns one row returned none"
         raise AssertionError(message)
@@ -619,7 +622,7 @@ class Changed(NamedTuple):
     closed: frozenset[UUID]
 
 
-def keep(
+def update_reviews(
     connection: Connection,
     choices: Mapping[UUID, RuleDecision],
     now: datetime,
@@ -629,19 +632,21 @@ def keep(
 
     Call the result after the pipeline of the statement. It returns the changes.
     """
-    doubtful = {id_: found for id_, choice in choices.items() if (found := unresolved_matches(choice))}
-    settled = choices.keys() - doubtful.keys()
-    closed = close(connection, settled, now, decided) if settled else frozenset
-    if not doubtful:
+    ambiguous = {id_: matches for id_, choice in choices.items() if (matches := unresolved_matches(choice))}
+    resolved = choices.keys() - ambiguous.keys()
+    closed = close(connection, resolved, now, decided) if resolved else frozenset
+    if not ambiguous:
         return lambda: Changed(frozenset(), closed())
     cursor = connection.execute(
         _OPEN,
         {
-            "ids": list(doubtful),
-            "ambiguous_matches": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
+            "ids": list(ambiguous),
+            "ambiguous_matches": [
+                Jsonb([_ambiguous_match_record(match) for match in matches]) for matches in ambiguous.values()
+            ],
             "probabilities": [
-                round(max(link.probability for one in found for link in one.candidates), 4)
-                for found in doubtful.values()
+                round(max(link.probability for match in matches for link in match.candidates), 4)
+                for matches in ambiguous.values()
             ],
             "weights": current().version,
             "now": now,
@@ -660,10 +665,17 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
     """
     if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
         return
-    doubt: dict[str, Any] = {"kinds": [], "number": None, "reason": reason, "count": 0, "candidates": [], "others": []}
+    ambiguous_match: dict[str, Any] = {
+        "kinds": [],
+        "number": None,
+        "reason": reason,
+        "count": 0,
+        "candidates": [],
+        "others": [],
+    }
     values = {
         "ids": [id_],
-        "ambiguous_matches": [Jsonb([doubt])],
+        "ambiguous_matches": [Jsonb([ambiguous_match])],
         "probabilities": [0.0],
         "weights": current().version,
         "now": now,
@@ -672,22 +684,22 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
 
 
 def close(
-    connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()
+    connection: Connection, ids: Collection[UUID], now: datetime, decided_ids: Collection[UUID] = ()
 ) -> Callable[[], frozenset[UUID]]:
     """Close the open reviews of documents. The result returns their ids after the pipeline."""
-    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
+    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided_ids), "now": now})
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
 
-def _doubt(doubt: AmbiguousMatch) -> dict[str, Any]:
+def _ambiguous_match_record(ambiguous_match: AmbiguousMatch) -> dict[str, Any]:
     return {
-        "kinds": list(doubt.kinds),
-        "number": doubt.number,
-        "reason": doubt.reason,
-        "count": len(doubt.candidates),
-        "candidates": [_candidate(link) for link in doubt.candidates[:MAX_CANDIDATES]],
-        "others": [str(link.parent) for link in doubt.candidates[MAX_CANDIDATES:]],
-        **({} if doubt.unasked is None else {"unasked": doubt.unasked}),
+        "kinds": list(ambiguous_match.kinds),
+        "number": ambiguous_match.number,
+        "reason": ambiguous_match.reason,
+        "count": len(ambiguous_match.candidates),
+        "candidates": [_candidate(link) for link in ambiguous_match.candidates[:MAX_CANDIDATES]],
+        "others": [str(link.parent) for link in ambiguous_match.candidates[MAX_CANDIDATES:]],
+        **({} if ambiguous_match.unasked is None else {"unasked": ambiguous_match.unasked}),
     }
 
 
@@ -721,8 +733,14 @@ class Review:
     @property
     def candidates(self) -> frozenset[UUID]:
         """The candidates of all ambiguous matches."""
-        shown = {one["document"] for doubt in self.ambiguous_matches for one in doubt["candidates"]}
-        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.ambiguous_matches))))
+        ids = {
+            candidate["document"]
+            for ambiguous_match in self.ambiguous_matches
+            for candidate in ambiguous_match["candidates"]
+        }
+        return frozenset(
+            map(UUID, ids.union(*(ambiguous_match["others"] for ambiguous_match in self.ambiguous_matches)))
+        )
 
 
 _REVIEWS = """
