@@ -76,7 +76,7 @@ def enqueue_diagnostics(
     Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
     now contain `document_ids` are included. A pending cluster is computed only once.
     """
-    found = connection.execute(
+    rows = connection.execute(
         _REQUEST,
         {
             "clusters": list(cluster_ids),
@@ -87,12 +87,12 @@ def enqueue_diagnostics(
             "now": now,
         },
     ).fetchall()
-    failed = [row[3] for row in found if row[-1]]
+    failed = [row[3] for row in rows if row[-1]]
     if failed:
         settle(connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return [
-        OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-        for id_, worker, tenant, work, revision, send, due, _ in found
+        OutboxMessage(id_, worker, tenant, Message(work_id=work_id, revision=revision, send_number=send_number), due)
+        for id_, worker, tenant, work_id, revision, send_number, due, _ in rows
     ]
 
 
@@ -176,16 +176,16 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Diagnosti
     """
     if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
         return None
-    about = {"tenant": tenant_id, "cluster": cluster_id}
-    edges = connection.execute(_EDGES, about).fetchall()
-    others = list({end for *edge, _ in edges for end in edge})
-    rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
+    parameters = {"tenant": tenant_id, "cluster": cluster_id}
+    edges = connection.execute(_EDGES, parameters).fetchall()
+    document_ids = list({end for *edge, _ in edges for end in edge})
+    rows = connection.execute(_DOCUMENTS, {**parameters, "others": document_ids}).fetchall()
     return DiagnosticsInput(
         tuple(read_document(*row) for row in rows),
         tuple((a, b) for a, b, _ in edges),
         Tolerances(tolerances(connection, tenant_id)),
         tuple(list_variance_decisions(connection, [row[0] for row in rows])),
-        frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, about)),
+        frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, parameters)),
         frozenset(end for *edge, is_confirmed in edges if is_confirmed for end in edge),
     )
 
@@ -251,7 +251,7 @@ def write(connection: Connection, cluster_id: UUID, token: int, result: Result |
             "supplier_key": words(summary.supplier) if summary.supplier else None,
             "order_numbers": list(summary.order_numbers),
         }
-    written = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
-    if written.rowcount == 0:
+    cursor = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
+    if cursor.rowcount == 0:
         message = f"Cluster {cluster_id} has a newer claim than {token}"
         raise StaleClaimError(message)

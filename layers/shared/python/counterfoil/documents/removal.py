@@ -75,23 +75,23 @@ def delete_document(
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
         return None
     parts = [id_ for (id_,) in connection.execute(_LOCK_PARTS, [document_id])]
-    kept = sorted(id_ for (id_,) in connection.execute(_HAND_OVER, [document_id]))
-    ids = [document_id, *(id_ for id_ in parts if id_ not in kept)]
-    leaving = matching.load_departing(connection, tenant_id, ids)
+    retained = sorted(id_ for (id_,) in connection.execute(_HAND_OVER, [document_id]))
+    ids = [document_id, *(id_ for id_ in parts if id_ not in retained)]
+    departing = matching.load_departing(connection, tenant_id, ids)
     for worker in _JOBS:
-        notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
-        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
+        note = "The document was removed." if reason is None else f"The document was removed: {reason}"
+        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=note)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
-    clusters = matching.finish_departure(connection, leaving)
-    sends = renew(connection, "matching", leaving.touched, now, actor=by, why=REASON)
-    sends += diagnostics.enqueue_diagnostics(
-        connection, tenant_id, clusters, now, document_ids=leaving.neighbors.union(kept)
+    clusters = matching.finish_departure(connection, departing)
+    messages = renew(connection, "matching", departing.touched, now, actor=by, why=REASON)
+    messages += diagnostics.enqueue_diagnostics(
+        connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
     for id_ in ids:
-        sends += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
-    return DeletionResult(tuple(ids), tuple(kept), len(leaving.touched), sends)
+        messages += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
+    return DeletionResult(tuple(ids), tuple(retained), len(departing.touched), messages)
 
 
 KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."
@@ -188,14 +188,14 @@ def link_successor(
         return [], "The earlier document stays: this is the same file."
     connection.execute(_APPOINT, [new_id, replacement.id])
     if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
-        sends, told = replace_awaited(connection, new_id, now)
-        return sends, told or ""
-    sends = []
+        messages, sentence = replace_awaited(connection, new_id, now)
+        return messages, sentence or ""
+    messages = []
     if not is_new:
         # An attempt in progress started before the successor was set and does not see it.
-        begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
-        sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
-    return sends, "It replaces an earlier document, which stays until this one has been read."
+        started = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
+        messages = renew(connection, "ingestion", started, now, actor=replacement.requested_by, why=_WHY)
+    return messages, "It replaces an earlier document, which stays until this one has been read."
 
 
 _AWAITED = "SELECT tenant_id FROM document_replacement WHERE replacement_id = %s AND closed_at IS NULL LIMIT 1"
@@ -218,8 +218,8 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
 
     Return messages to send and a sentence for people, or None if it replaces nothing.
     """
-    sends: list[OutboxMessage] = []
-    told = None
+    messages: list[OutboxMessage] = []
+    sentence = None
     while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
         tenant_id, replacement = row[0], Replacement(*row[1:])
         _settle_replacement(connection, replacement.id, now)
@@ -235,12 +235,12 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
             replaced_by=new_id,
         )
         if removal is None:
-            told = told or "The document that this file replaces was already removed."
+            sentence = sentence or "The document that this file replaces was already removed."
             continue
         connection.execute(_HAND_ON, [new_id, replacement.document_id])
-        sends += removal.sends
-        told = "It replaces an earlier document, which was removed."
-    return sends, told
+        messages += removal.sends
+        sentence = "It replaces an earlier document, which was removed."
+    return messages, sentence
 
 
 def _settle_replacement(connection: Connection, id_: UUID, now: datetime) -> None:
