@@ -198,24 +198,24 @@ def find(
             if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
                 continue  # another word, or the first letters of a number
             end = label_end(label, cell, match.end())
-            is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
-            found = _beside(layout, cell, end, parse, below=is_over)
-            if found is not None:
-                yield found
+            allows_below = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
+            labeled = _value_beside(layout, cell, end, parse, below=allows_below)
+            if labeled is not None:
+                yield labeled
                 break
 
 
 def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
     """Return the end of a label, including its translation: `Datum / Date`."""
-    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
-        end = again.end()
+    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (translation := label.match(cell.plain, mark.end())):
+        end = translation.end()
     return end
 
 
 def begins(cell: Cell, start: int) -> bool:
     """Return whether only marks or a possessive precede a position in a cell."""
-    before = cell.plain[:start]
-    return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
+    prefix = cell.plain[:start]
+    return _MARKS_BEFORE.fullmatch(prefix) is not None or _ANOTHER.fullmatch(prefix) is not None
 
 
 def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
@@ -239,7 +239,7 @@ def is_line_item_header(layout: Layout, cell: Cell) -> bool:
     return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
 
 
-def _beside(
+def _value_beside(
     layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
 ) -> LabeledValue | None:
     if number_word := NUMBER_WORD.match(cell.plain, end):
