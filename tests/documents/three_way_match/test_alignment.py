@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.three_way_match.alignment import OrderLine, alike, line_similarity
-from counterfoil.documents.three_way_match.case import _is_same_paper
+from counterfoil.documents.three_way_match.alignment import OrderLine, line_similarity, text_similarity
+from counterfoil.documents.three_way_match.case import _is_repeated
 from counterfoil.documents.three_way_match.decisions import _raised
 from counterfoil.documents.three_way_match.tolerances import Limits
 from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
@@ -32,12 +32,12 @@ def test_article_number_typo_weighs_more_than_another_number() -> None:
 
 @pytest.mark.parametrize(("other", "is_near"), [("schroube", True), ("dichtung", False)])
 def test_words_agree_if_nearly_equal(other: str, is_near: bool) -> None:
-    assert (alike("schraube", other) > 0) == is_near
+    assert (text_similarity("schraube", other) > 0) == is_near
 
 
 def test_same_delivery_note_has_the_same_day() -> None:
-    assert _is_same_paper(delivery("L1", 5), delivery("L1", 5, received=9))
-    assert not _is_same_paper(delivery("L1", 5), delivery("L1", 6))
+    assert _is_repeated(delivery("L1", 5), delivery("L1", 5, received=9))
+    assert not _is_repeated(delivery("L1", 5), delivery("L1", 6))
 
 
 def test_raised_limit_never_falls() -> None:

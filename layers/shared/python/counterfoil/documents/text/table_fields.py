@@ -218,7 +218,7 @@ def _put_texts(item: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
         if _CODE.fullmatch(text):
             item.put(kind.value, text.rstrip(".,;"), 0.85)
     paragraphs = list(_paragraphs(cells.get(Kind.DESCRIPTION, [])))
-    item.put("description", next(filter(None, map(described, paragraphs)), ""), 0.85)
+    item.put("description", next(filter(None, map(description_of, paragraphs)), ""), 0.85)
     if (code_match := _CODE_BEFORE.fullmatch(item.fields.get("description", ""))) and Kind.ARTICLE not in cells:
         item.put("article_number", code_match["code"], 0.85)
         item.fields["description"] = code_match["name"]
@@ -250,7 +250,7 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
         yield rows
 
 
-def described(rows: Sequence[str]) -> str:
+def description_of(rows: Sequence[str]) -> str:
     """Return the description in these rows, without labeled codes, gross prices and discounts.
 
     Rows below such labels are remarks and not part of the description.

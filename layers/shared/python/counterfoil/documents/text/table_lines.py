@@ -28,7 +28,7 @@ from counterfoil.documents.text.table_layout import (
     read_tokens,
     split_rows,
 )
-from counterfoil.documents.text.totals import Charge, charges, settle, tax_codes, tax_rates
+from counterfoil.documents.text.totals import Charge, charges, reconcile, tax_codes, tax_rates
 
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
@@ -459,18 +459,20 @@ def _reconcile(
     )
     nets = [fields.number("net_amount") for _, fields in items]
     is_optional = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
-    settlement = settle(nets, is_optional, candidate_charges, stated_amounts)
-    lines = [items[index] for index in settlement.lines]
-    separate_charges = [pair for pair in settlement.charges if not _add_to_line_above(*pair, lines)]
+    reconciliation = reconcile(nets, is_optional, candidate_charges, stated_amounts)
+    lines = [items[index] for index in reconciliation.lines]
+    separate_charges = [pair for pair in reconciliation.charges if not _add_to_line_above(*pair, lines)]
     line_fields = [fields for _, fields in lines]
     _put_rates(line_fields, [amount for _, amount in separate_charges], remaining_rows)
     if is_credit_note and not separate_charges:
         credit(line_fields)
     line_items = [_line_item(line, fields, "table") for line, fields in lines]
-    line_items += [_charge_item(charge, amount, is_proven=settlement.is_proven) for charge, amount in separate_charges]
-    if settlement.is_proven:
+    line_items += [
+        _charge_item(charge, amount, is_proven=reconciliation.is_proven) for charge, amount in separate_charges
+    ]
+    if reconciliation.is_proven:
         line_items = [_raise_confidence(item) for item in line_items]
-    return Lines(tuple(line_items), _sum(line_items), settlement.is_proven)
+    return Lines(tuple(line_items), _sum(line_items), reconciliation.is_proven)
 
 
 def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:

@@ -283,7 +283,7 @@ def _is_of_tax(row: Row) -> bool:
     return any(Kind.TAX_RATE in heading_kinds(token.text) for token in row.tokens if token.value is None)
 
 
-def settle(
+def reconcile(
     nets: Sequence[Decimal | None],
     is_optional: Sequence[bool],
     candidates: Sequence[Charge],
