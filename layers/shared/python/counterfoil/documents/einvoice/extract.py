@@ -72,8 +72,8 @@ def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
         extraction = _extract_embedded(file)
         if extraction is not None:
             return extraction
-    aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
-    return ExtractionResult(None, "none", None, aside)
+    reason = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
+    return ExtractionResult(None, "none", None, reason)
 
 
 def _preference(file: "EmbeddedXml") -> int:

@@ -205,12 +205,12 @@ class _Child:
         try:
             encoded = json.dumps(head).encode()
             self._write(FRAME.pack(len(encoded), len(content)) + encoded, content, clock)
-            left = limits.answer_bytes
-            while (found := self._frame(clock, left)) is not None:
-                left -= len(found.content)
-                yield found
+            remaining = limits.answer_bytes
+            while (frame := self._frame(clock, remaining)) is not None:
+                remaining -= len(frame.content)
+                yield frame
         except _PipeClosedError:
-            raise self._ended(limits) from None
+            raise self._end_error(limits) from None
         except TimeoutError:
             raise _ChildFailedError(_too_slow(limits.seconds), may_be_earlier=False) from None
 
@@ -264,11 +264,11 @@ class _Child:
         piece = self._piece(length, clock) if length else b""
         if len(piece) == length:  # most frames: no copy
             return piece
-        found = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
-        found.write(piece)
-        while (left := length - found.tell()) > 0:
-            found.write(self._piece(left, clock))
-        return found.getvalue()
+        buffer = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
+        buffer.write(piece)
+        while (remaining := length - buffer.tell()) > 0:
+            buffer.write(self._piece(remaining, clock))
+        return buffer.getvalue()
 
     def _piece(self, most_bytes: int, clock: "_Clock") -> bytes:
         while True:
@@ -283,19 +283,19 @@ class _Child:
 
     def _write(self, head: bytes, content: bytes, clock: "_Clock") -> None:
         """Write a request. Most fit into the pipe in one write, which wakes the child once."""
-        left, rest = memoryview(head), memoryview(content)
-        while left or rest:
+        head_left, content_left = memoryview(head), memoryview(content)
+        while head_left or content_left:
             try:
-                written = os.writev(self._input, (left, rest[:_CHUNK_BYTES]))
+                written = os.writev(self._input, (head_left, content_left[:_CHUNK_BYTES]))
             except BlockingIOError:
                 clock.wait(self._input, select.POLLOUT)
                 continue
             except BrokenPipeError:
                 raise _PipeClosedError from None
-            rest = rest[max(0, written - len(left)) :]
-            left = left[written:]
+            content_left = content_left[max(0, written - len(head_left)) :]
+            head_left = head_left[written:]
 
-    def _ended(self, limits: Limits) -> _ChildFailedError:
+    def _end_error(self, limits: Limits) -> _ChildFailedError:
         """Return the error for a process that ended during a call."""
         try:
             code = self._process.wait(timeout=1)

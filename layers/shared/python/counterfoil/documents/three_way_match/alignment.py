@@ -215,11 +215,12 @@ def align(
 ) -> dict[Place, tuple[OrderLine, float]]:
     """Return the anchor and score of each aligned line item of `document`."""
     candidate_index = _CandidateIndex(candidates, learned)
+    positions = candidate_index.positions
     weights = {
         (line.place, index): weight
         for line in document.lines
         for index in candidate_index.candidates_for(line)
-        if (weight := line_similarity(line, candidates[index], candidate_index.positions, learned)) >= _MIN
+        if (weight := line_similarity(line, candidates[index], positions, learned)) >= _MIN
     }
     pairs = assign(weights)
     remaining = {index: anchor.line.quantity or _ZERO for index, anchor in enumerate(candidates)}
@@ -235,11 +236,7 @@ def align(
         options = [
             (weight + (1.0 if 0 < (line.quantity or _ZERO) <= remaining[index] else 0.0), -index)
             for index in candidate_indexes[line.place]
-            if (
-                weight := line_similarity(
-                    line, candidates[index], candidate_index.positions, learned, with_quantity=False
-                )
-            )
+            if (weight := line_similarity(line, candidates[index], positions, learned, with_quantity=False))
             >= _MIN_SPLIT
         ]
         if options:

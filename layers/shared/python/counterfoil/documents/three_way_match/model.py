@@ -66,7 +66,9 @@ def unit_name(unit: str | None, quantity: Decimal) -> str:
 
 
 def conversion_factor(unit: str | None, target: str | None) -> Decimal | None:
-    """Return how many of the `target` unit are one `unit`; None if unknown. A missing unit counts as equal.
+    """Return how many `target` units are one `unit`; None if unknown.
+
+    A missing unit counts as equal.
 
     >>> conversion_factor("TNE", "KGM")
     Decimal('1000')
