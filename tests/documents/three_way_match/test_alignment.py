@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.documents.three_way_match.alignment import OrderLine, line_similarity, text_similarity
 from counterfoil.documents.three_way_match.case import _is_repeated
-from counterfoil.documents.three_way_match.decisions import _raised
+from counterfoil.documents.three_way_match.decisions import _raise_limit
 from counterfoil.documents.three_way_match.tolerances import Limits
 from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
 
@@ -43,8 +43,8 @@ def test_same_delivery_note_has_the_same_day() -> None:
 def test_raised_limit_never_falls() -> None:
     limits = Limits(upper_absolute=Decimal(1), upper_percent=Decimal(5))
 
-    assert _raised(limits, "more", "percent", Decimal(2)).upper_percent == 5
-    assert _raised(limits, "more", "percent", Decimal(7)).upper_percent == 7
+    assert _raise_limit(limits, "more", "percent", Decimal(2)).upper_percent == 5
+    assert _raise_limit(limits, "more", "percent", Decimal(7)).upper_percent == 7
 
 
 def test_split_lines_fill_one_order_line_after_another() -> None:

@@ -97,7 +97,7 @@ SELECT id, received_at FROM document WHERE tenant_id = %(tenant)s AND cluster_id
 ORDER BY received_at, id LIMIT %(most)s
 """
 _TOTAL = "SELECT count(*) FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s"
-_OF_MEMBERS = """
+_MEMBER_EDGES = """
 SELECT * FROM document_match WHERE document_a_id = ANY(%(ids)s)
 UNION ALL
 SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_id <> ALL(%(ids)s)
@@ -105,10 +105,10 @@ SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_i
 _EDGES = f"""
 SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features',
        CASE WHEN decided_by = 'llm' THEN (evidence ->> 'child')::uuid END
-FROM ({_OF_MEMBERS}) AS edge
+FROM ({_MEMBER_EDGES}) AS edge
 ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
-_EDGES_TOTAL = f"SELECT count(*) FROM ({_OF_MEMBERS}) AS edge"  # noqa: S608
+_EDGES_TOTAL = f"SELECT count(*) FROM ({_MEMBER_EDGES}) AS edge"  # noqa: S608
 _RESULT = """
 SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
 FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
@@ -205,7 +205,7 @@ OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPU
 """Statuses of unfinished clusters."""
 COUNTED = 1_000
 """Maximum exact count of a status. Higher counts are COUNTED + 1."""
-_LAST = "\U0010ffff"
+_LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ def _statement(
     if filters.supplier is not None:
         conditions.append(_SUPPLIER)
         prefix = words(filters.supplier)
-        values |= {"supplier": prefix, "supplier_end": prefix + _LAST}
+        values |= {"supplier": prefix, "supplier_end": prefix + _LAST_CHARACTER}
     if filters.number is not None:
         conditions.append(_NUMBER)
         values["numbered"] = document_list.numbered(connection, tenant_id, filters.number)

@@ -197,7 +197,7 @@ def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
 
 
 # The latest decision about a difference counts.
-_VERDICTS = """
+_DECISIONS = """
 SELECT DISTINCT ON (document_id, code, line, expected, actual)
     id, document_id, code, line, expected, actual, coalesce(currency, unit), decision = 'accepted', decided_by,
     decided_at, reason
@@ -210,7 +210,7 @@ def list_variance_decisions(
     connection: Connection, document_ids: Collection[UUID] | None = None
 ) -> list[VarianceDecision]:
     """Return the latest decision about each difference of these documents; None selects all documents."""
-    rows = connection.execute(_VERDICTS, {"ids": None if document_ids is None else list(document_ids)})
+    rows = connection.execute(_DECISIONS, {"ids": None if document_ids is None else list(document_ids)})
     return [
         VarianceDecision(
             id_, (document_id, VarianceCode(code), line, expected, actual), measure, accepted, by, at, reason

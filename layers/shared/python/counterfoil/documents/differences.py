@@ -52,9 +52,9 @@ class DecisionResult:
     """Outbox messages to send after the commit."""
 
 
-_NOTHING = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
-_CASE = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
-_SAY = """
+_NOT_FOUND = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
+_LOCK_RESULT = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
+_INSERT_DECISION = """
 INSERT INTO variance_decision
     (tenant_id, document_id, code, line, expected, actual, unit, currency, decision, decided_by, reason, decided_at)
 VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(word)s,
@@ -77,9 +77,9 @@ def say(  # decision, selection and context
     transaction, which locks the cluster until it ends. The stored result shows the decision immediately. After the
     commit, the diagnostics worker compares the cluster again and delivers the result.
     """
-    row = connection.execute(_CASE, [cluster_id]).fetchone()
+    row = connection.execute(_LOCK_RESULT, [cluster_id]).fetchone()
     if row is None:
-        return _NOTHING
+        return _NOT_FOUND
     variances: list[Mapping[str, Any]] = row[0]["variances"]
     decisions = {
         verdict.about: verdict
@@ -106,7 +106,7 @@ def say(  # decision, selection and context
             )
     common = {"tenant": tenant_id, "word": word, "by": context.by, "reason": context.reason, "now": now}
     for variance in changes:
-        connection.execute(_SAY, {**variance, **common})
+        connection.execute(_INSERT_DECISION, {**variance, **common})
     messages = diagnostics.enqueue_diagnostics(connection, tenant_id, [cluster_id], now)
     diagnostics.compare_now(connection, tenant_id, cluster_id, now)
     remaining = tuple(

@@ -33,7 +33,7 @@ MAX_WORDS = 8
 MAX_ID_MATCHES = 500
 """Maximum number of documents that a search by number finds, per type and spelling."""
 
-_PLACES = {
+_DECIMAL_PLACES = {
     **dict.fromkeys(["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND"], 0),
     **dict.fromkeys(["VUV", "XAF", "XOF", "XPF"], 0),
     **dict.fromkeys(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"], 3),
@@ -130,7 +130,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
     if amount is None:
         return None
     currency = data.get("currency")
-    minor = Decimal(amount).scaleb(_PLACES.get(currency or "", 2))
+    minor = Decimal(amount).scaleb(_DECIMAL_PLACES.get(currency or "", 2))
     is_exact = currency is not None and minor == minor.to_integral_value()
     return Total(amount, int(minor) if is_exact else None, currency)
 

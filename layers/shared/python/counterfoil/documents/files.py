@@ -302,7 +302,7 @@ LONGEST_NAME = 255
 """Maximum characters of a file name."""
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
-_NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
+_INVALID_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
 """Paths, control characters, and the variable that S3 replaces with the sender's file name."""
 
 
@@ -327,12 +327,12 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
         RejectedRequestError: the name is not a valid file name.
         ServiceUnavailableError: no credentials are available for the signature.
     """
-    if not 1 <= len(file_name) <= LONGEST_NAME or _NO_NAME.search(file_name):
+    if not 1 <= len(file_name) <= LONGEST_NAME or _INVALID_NAME.search(file_name):
         raise RejectedRequestError(
             f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
-    if not 0 < _bytes(key) <= MAX_KEY_CHARS:
+    if not 0 < _utf8_length(key) <= MAX_KEY_CHARS:
         raise RejectedRequestError("file_name is too long for S3 or is not valid Unicode: shorten or rename it")
     with aws.translate_errors():
         post = aws.client("s3").generate_presigned_post(
@@ -344,7 +344,7 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
     return UploadForm(post["url"], post["fields"], key, now + timedelta(seconds=VALID_SECONDS), MAX_FILE_BYTES)
 
 
-def _bytes(text: str) -> int:
+def _utf8_length(text: str) -> int:
     """Return the length of a text in UTF-8; 0 if it contains an unpaired surrogate."""
     try:
         return len(text.encode())

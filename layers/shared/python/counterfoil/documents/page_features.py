@@ -16,7 +16,7 @@ from counterfoil.documents.lexicon import SPLITTER
 from counterfoil.documents.lexicon.folding import normalize_text
 from counterfoil.documents.text.page import Line, Page, Word
 
-_COURSE = (
+_STAGE_ORDER = (
     ("contract", "quotation"),
     ("purchase_order",),
     ("order_confirmation",),
@@ -27,7 +27,7 @@ _COURSE = (
     ("statement",),
 )
 """Stages of a purchase. Documents cite documents of earlier stages: an invoice cites its order, but not vice versa."""
-_STAGES = {kind: stage for stage, kinds in enumerate(_COURSE) for kind in kinds}
+_STAGES = {kind: stage for stage, kinds in enumerate(_STAGE_ORDER) for kind in kinds}
 
 _DATE = r"\d{1,2}[./-]\s?\d{1,2}[./-]\s?\d{2,4}|\d{4}-\d{2}-\d{2}|\d{1,2}\.? [a-z]{3,9}\.? \d{4}"
 _NO_PREFIX = r"(?:vom|von|du|of|del|van|af|nr|no|to|zu|zum|den|und|and|et|on|per|page|side|pag|blad|p|n|total)\b"
@@ -59,7 +59,7 @@ _OWN_LABEL = re.compile(
     rf"|n ?°|numero de document)(?: ?:)? (?P<number>{_NUMBER_FORM})(?P<rest>{_DATED})$"
 )
 """A document number labeled without a type: `Beleg-Nr. 17`, `Nummer 17`."""
-_ENDS = re.compile(rf"{_DATED}[ .,;]*$")
+_ONLY_DATE = re.compile(rf"{_DATED}[ .,;]*$")
 _NUMBER = re.compile(_NUMBER_FORM)
 
 _PAGE = SPLITTER.alternatives("pages.page")
@@ -87,16 +87,16 @@ _GOODS = re.compile(
 """The end of a table row: an amount, optionally with its tax rate."""
 _NO_TOTAL = re.compile(SPLITTER.alternatives("pages.not_total"))
 
-_SOON = r"[^\d]{0,12}"
+_SHORT_GAP = r"[^\d]{0,12}"
 _head_labels = {means: "|".join(labels) for means, labels in SPLITTER.meanings("pages.head_label").items()}
 _HEAD_LABELS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"(?:{_head_labels['date']})\b[ .:]*(?:{_DATE})",
-        rf"(?:{_head_labels['customer']}){_SOON}\d",
-        rf"(?:{_head_labels['your']}) (?:{_head_labels['reference']})[a-z]*{_SOON}\d",
-        rf"(?:{_head_labels['due']})[a-z]*{_SOON}(?:{_DATE})",
-        rf"(?:{_head_labels['delivered']}){_SOON}(?:{_DATE})",
+        rf"(?:{_head_labels['customer']}){_SHORT_GAP}\d",
+        rf"(?:{_head_labels['your']}) (?:{_head_labels['reference']})[a-z]*{_SHORT_GAP}\d",
+        rf"(?:{_head_labels['due']})[a-z]*{_SHORT_GAP}(?:{_DATE})",
+        rf"(?:{_head_labels['delivered']}){_SHORT_GAP}(?:{_DATE})",
         rf"(?:ihre |your |votre |uw )?(?:{_head_labels['tax']})[^\d]{{0,25}}[a-z]{{0,3}}\d[\d. ]{{6,}}",
         rf"(?:{_head_labels['contact']})\b ?:? \w",
     )
@@ -242,7 +242,7 @@ def read(page: Page) -> PageFeatures:
     return PageFeatures(
         own=own,
         named=tuple(mentions),
-        unnamed=_unnamed(upper_lines),
+        unnamed=_generic_number(upper_lines),
         places=tuple(_places(lines, height)),
         sender=frozenset(_ids(footer)),
         firms=frozenset(match.group() for text in header if (match := _FIRM.search(text))),
@@ -294,7 +294,7 @@ def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: i
         if match is None:
             continue
         label = match.group() if match.re is _LABEL else match["label"]
-        number = match["number"] or (_below(lines, line_index, segment) if label else None)
+        number = match["number"] or (_number_below(lines, line_index, segment) if label else None)
         is_large = segment.height >= _TITLE_HEIGHT * usual_height
         is_alone = index == 0 and (len(segments) == 1 or _is_end(match))
         if number is None:
@@ -305,7 +305,7 @@ def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: i
         is_reference = label is not None and (match.re is _LABEL or ":" in label)
         is_heading = is_alone and not is_reference and line_index < goods_index
         style: Style = "title" if is_large else "heading" if is_heading else "label"
-        yield TypeMention(_kind(match), _plain(number), style, segment.height, line_index / len(lines))
+        yield TypeMention(_kind(match), _alphanumeric(number), style, segment.height, line_index / len(lines))
 
 
 def _kind(match: Match[str]) -> str:
@@ -315,7 +315,7 @@ def _kind(match: Match[str]) -> str:
 
 def _is_end(match: Match[str]) -> bool:
     """Return whether only a date follows the match."""
-    return _ENDS.match(match["rest"]) is not None
+    return _ONLY_DATE.match(match["rest"]) is not None
 
 
 def _fills_segment(segment: Segment, match: Match[str]) -> bool:
@@ -323,7 +323,7 @@ def _fills_segment(segment: Segment, match: Match[str]) -> bool:
     return match.end() - len(match["rest"]) >= len(segment.text)
 
 
-def _below(lines: Lines, line_index: int, label: Segment) -> str | None:
+def _number_below(lines: Lines, line_index: int, label: Segment) -> str | None:
     """Return the number below a label, as in the columns of a header."""
     if line_index + 1 == len(lines):
         return None
@@ -334,7 +334,7 @@ def _below(lines: Lines, line_index: int, label: Segment) -> str | None:
     return None
 
 
-def _plain(number: str | None) -> str | None:
+def _alphanumeric(number: str | None) -> str | None:
     return None if number is None else "".join(character for character in number if character.isalnum())
 
 
@@ -356,12 +356,12 @@ def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
     return None
 
 
-def _unnamed(upper_lines: Iterable[Sequence[Segment]]) -> str | None:
+def _generic_number(upper_lines: Iterable[Sequence[Segment]]) -> str | None:
     for segments in upper_lines:
         for index in range(len(segments)):
             match = _OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
             if match:
-                return _plain(match["number"])
+                return _alphanumeric(match["number"])
     return None
 
 

@@ -73,11 +73,11 @@ def render_page(content: bytes, number: int) -> PageImage:
     """
     kind = recognize(content)
     if kind not in {FileKind.PDF, FileKind.IMAGE}:
-        raise RenderError(_UNSHOWABLE[kind])
+        raise RenderError(_NO_PAGES[kind])
     try:
         (frame,) = run("render", content, {"is_pdf": kind is FileKind.PDF, "number": number}, LIMITS)
     except (InvalidDocumentError, ParserError):
-        raise RenderError(_GAVE_UP) from None
+        raise RenderError(_RENDERER_FAILED) from None
     problem, pages, media_type = frame.value["problem"], frame.value["pages"], frame.value["media_type"]
     if problem == "pages":
         raise PageNotFoundError(f"The document has {pages} page{'s' if pages != 1 else ''}.")
@@ -86,14 +86,14 @@ def render_page(content: bytes, number: int) -> PageImage:
     return PageImage(frame.content or content, media_type, pages)
 
 
-_GAVE_UP = "This page cannot be shown: it needs too much time or memory, or it crashes the renderer."
+_RENDERER_FAILED = "This page cannot be shown: it needs too much time or memory, or it crashes the renderer."
 _PROBLEMS = {
     "damaged": "This page cannot be shown: the file is damaged or encrypted.",
     "form": "This page cannot be shown: its image format is not supported.",
     "large": f"This page cannot be shown: it has more than {MAX_DECODED_PIXELS // 1_000_000} million pixels.",
     "format": "This image format cannot be shown. Supported formats: PDF, JPEG, PNG and TIFF.",
 }
-_UNSHOWABLE = {
+_NO_PAGES = {
     FileKind.XML: "The file is XML and has no pages. See the document's fields.",
     FileKind.ZIP: "The file is an archive or an office document, and its pages cannot be shown.",
     FileKind.UNKNOWN: "The file type is unknown, so its pages cannot be shown.",

@@ -136,13 +136,13 @@ class Split:
             yield Part(PageRange(first, last), "cover" if first in self.covers else "document")
 
 
-_NAMED = 5
+_MAX_LISTED = 5
 
 
 def _page_list(numbers: Iterable[int]) -> str:
     page_numbers = list(numbers)
-    listed = ", ".join(map(str, page_numbers[:_NAMED]))
-    suffix = f" and {len(page_numbers) - _NAMED} more" if len(page_numbers) > _NAMED else ""
+    listed = ", ".join(map(str, page_numbers[:_MAX_LISTED]))
+    suffix = f" and {len(page_numbers) - _MAX_LISTED} more" if len(page_numbers) > _MAX_LISTED else ""
     return f"page {listed}" if len(page_numbers) == 1 else f"pages {listed}{suffix}"
 
 
@@ -155,7 +155,7 @@ _FAX_LABELS = tuple(
 _COVERING = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.covering')})\b")
 _SEPARATOR_WORDS = 20
 """Maximum number of words on a separator sheet."""
-_LISTED = 2
+_MIN_LISTED = 2
 """Minimum number of later documents that a page without its own number must list to be a cover."""
 _FEWEST_FAX_LABELS = 2
 
@@ -179,7 +179,7 @@ def cover_pages(pages: Sequence[Page], features: Sequence[PageFeatures]) -> dict
             later_numbers[page_features.number] -= 1
         kind = _cover_kind(page, page_features, {number for number, count in later_numbers.items() if count > 0})
         if kind is None:
-            return covers | leading if _begins(page_features) else covers
+            return covers | leading if _may_begin_document(page_features) else covers
         leading[index] = _cover_sentence(index, kind)
     return covers  # if all pages are covers, each may be a document
 
@@ -201,7 +201,7 @@ def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> 
     if not features.words or any(place.place > 1 for place in features.places):
         return None
     listed_numbers = _words(page) & later_numbers
-    if len(listed_numbers) >= _LISTED and (
+    if len(listed_numbers) >= _MIN_LISTED and (
         features.number is None or (features.number in listed_numbers and _names_alike(features, listed_numbers))
     ):
         return "lists the documents that follow"
@@ -217,10 +217,10 @@ def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
     similar_numbers = {
         mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
     }
-    return len(similar_numbers & listed_numbers) >= _LISTED
+    return len(similar_numbers & listed_numbers) >= _MIN_LISTED
 
 
-def _begins(features: PageFeatures) -> bool:
+def _may_begin_document(features: PageFeatures) -> bool:
     if any(place.place > 1 for place in features.places):
         return False
     return features.number is not None or (features.own is not None and features.own.style != "label")
@@ -240,13 +240,13 @@ def _is_fax_cover(page: Page) -> bool:
 _PRIOR = -1.5
 """Most pages of most files continue a document."""
 _STRONG = 3.0
-_CONTRADICTED = 0.6
+_CONTRADICTED_CONFIDENCE = 0.6
 """Confidence if strong features contradict each other."""
 _COVER_CONFIDENCE = 0.95
 _COUNTERPARTS_NAMED = 2
 _BILLS = ("invoice", "credit_note")
 _MIDDLE = 0.5
-_FEWEST_SHARED, _MOST_LEFT = 3, 3
+_MIN_SHARED, _MAX_REMAINING = 3, 3
 """Minimum number of lines shared by two pages, and maximum number of lines only on the second."""
 
 _BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
@@ -327,7 +327,7 @@ def split(pages: Sequence[Page]) -> Split:
 
 def _repeats_previous(previous: PageFeatures, page: PageFeatures) -> bool:
     """Return whether a page repeats letterhead and footer of the previous page with hardly any other text."""
-    return len(page.lines & previous.lines) >= _FEWEST_SHARED and len(page.lines - previous.lines) <= _MOST_LEFT
+    return len(page.lines & previous.lines) >= _MIN_SHARED and len(page.lines - previous.lines) <= _MAX_REMAINING
 
 
 def _weigh_signs(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
@@ -335,7 +335,7 @@ def _weigh_signs(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
     confidence = 1 / (1 + exp(-abs(score)))
     weights = [sign.weight for sign in signs]
     if weights and max(weights) >= _STRONG and min(weights) <= -_STRONG:
-        confidence = min(confidence, _CONTRADICTED)
+        confidence = min(confidence, _CONTRADICTED_CONFIDENCE)
     ordered = sorted(signs, key=lambda sign: -abs(sign.weight))
     return Boundary(page, score > 0, confidence, tuple(sign.message for sign in ordered))
 
@@ -372,7 +372,9 @@ def _by_place(
         if previous_places:
             yield BoundaryEvidence(_STRONG, "Its page number does not follow the previous one.")
     elif (
-        next_page is not None and _is_second(next_page) and not _continues_numbering(previous_places, next_page.places)
+        next_page is not None
+        and _is_page_two(next_page)
+        and not _continues_numbering(previous_places, next_page.places)
     ):
         yield BoundaryEvidence(_STRONG, "The page after it is page 2.")
     counted = [place for place in previous_places if place.count is not None]
@@ -382,7 +384,7 @@ def _by_place(
         yield BoundaryEvidence(-2.5, "By its page number, the page before is not the last one of its document.")
 
 
-def _is_second(page: PageFeatures) -> bool:
+def _is_page_two(page: PageFeatures) -> bool:
     return any(place.place == 2 for place in page.places)
 
 
@@ -400,7 +402,7 @@ def _continues_numbering(previous_places: Sequence[PagePlace], places: Sequence[
 def _by_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     mention, current_mention = page.own, current.own
     if mention is None:
-        yield from _by_unnamed(current, page)
+        yield from _by_generic_number(current, page)
     elif current_mention is not None and mention.kind != current_mention.kind:
         yield from _by_kind(current_mention, mention, page)
     elif mention.number is None:
@@ -424,7 +426,7 @@ def _by_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[Bounda
         )
 
 
-def _by_unnamed(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+def _by_generic_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.unnamed is None or not current.numbers:
         return
     if page.unnamed in current.numbers:

@@ -27,7 +27,7 @@ from counterfoil.documents.three_way_match.tolerances import as_json
 
 MOST_AT_ONCE = 500
 """Maximum number of clusters whose comparison one transaction requests."""
-_ABOUT = {
+_KEY_LABELS = {
     Key.PRICE: "prices",
     Key.BILLED_QUANTITY: "quantities billed",
     Key.DELIVERED_QUANTITY: "quantities delivered",
@@ -51,7 +51,7 @@ SELECT variance_type, lower_absolute, lower_percent, upper_absolute, upper_perce
     coalesce(set_by, ''), reason, evidence
 FROM tolerance WHERE tenant_id = %s ORDER BY variance_type, supplier NULLS FIRST, article NULLS FIRST
 """
-_PUT = """
+_INSERT = """
 INSERT INTO tolerance (tenant_id, variance_type, supplier, article, lower_absolute, lower_percent, upper_absolute,
     upper_percent, set_by, reason, evidence)
 VALUES (%(tenant)s, %(key)s, %(supplier)s, %(article)s, %(lower_absolute)s, %(lower_percent)s, %(upper_absolute)s,
@@ -88,7 +88,7 @@ def put(
         "reason": reason,
         "evidence": None if evidence is None else Jsonb(evidence),
     }
-    connection.execute(_PUT, values)
+    connection.execute(_INSERT, values)
     detail = _scope_hashes(connection, change, tolerance) | limits
     change.record(connection, "tolerance set", target=tolerance.key.value, reason=reason, detail=detail)
 
@@ -162,7 +162,7 @@ def title(suggestion: SuggestionResult) -> str:
     """Return the supplier, the key and the direction of a suggestion, for people."""
     is_name = suggestion.supplier_name == suggestion.supplier
     supplier = suggestion.supplier_name if is_name else f"{suggestion.supplier_name} ({suggestion.supplier})"
-    return f"{supplier}, {_ABOUT[suggestion.key]}, {suggestion.direction} than expected"
+    return f"{supplier}, {_KEY_LABELS[suggestion.key]}, {suggestion.direction} than expected"
 
 
 def sentences(suggestion: ToleranceSuggestion) -> list[str]:
@@ -193,7 +193,7 @@ def sentences(suggestion: ToleranceSuggestion) -> list[str]:
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
 
-_COMPARED = """
+_CLUSTERS = """
 SELECT id FROM cluster_diagnostics
 WHERE (match_status IS NOT NULL OR status = 'in-progress') AND (%(after)s::uuid IS NULL OR id > %(after)s)
 ORDER BY id LIMIT %(limit)s
@@ -208,5 +208,5 @@ def recompare(
     A cluster whose first comparison is in progress may have read the previous tolerances.
     """
     values = {"after": after, "limit": MOST_AT_ONCE}
-    ids = [id_ for (id_,) in connection.execute(_COMPARED, values)]
+    ids = [id_ for (id_,) in connection.execute(_CLUSTERS, values)]
     return ids, diagnostics.enqueue_diagnostics(connection, tenant_id, ids, now)

@@ -12,7 +12,9 @@ from counterfoil.documents.lexicon.folding import fold_umlauts
 
 _CODES = MappingProxyType({word: code for code, words in MATCHER.meanings("units.unit").items() for word in words})
 _PRINTED_CODES = frozenset({*MATCHER.meanings("units.unit"), *MATCHER.terms("units.printed_code")} - {"MIN"})
-_ALIKE = MappingProxyType({same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes})
+_SAME_CODE = MappingProxyType(
+    {same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes}
+)
 """Codes with the same meaning as another code."""
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
@@ -34,5 +36,5 @@ def canonical(text: str | None) -> str | None:
     """
     if not text or not (symbol := text.strip().upper()):
         return None
-    code = _ALIKE.get(symbol) or unit_code(text) or symbol
-    return _ALIKE.get(code, code)
+    code = _SAME_CODE.get(symbol) or unit_code(text) or symbol
+    return _SAME_CODE.get(code, code)

@@ -110,7 +110,7 @@ UPDATE source SET hold = %(hold)s, rejection_reason = coalesce(%(refusal)s, reje
     AND hold = 'held'
 RETURNING job_id
 """
-_EXPLAIN = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND status IS NULL"
+_SET_REASON = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND status IS NULL"
 
 
 def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
@@ -131,7 +131,7 @@ def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[
     job_id = _end_hold(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
         return None
-    connection.execute(_EXPLAIN, [REFUSALS[Refusal.REJECTED], job_id])
+    connection.execute(_SET_REASON, [REFUSALS[Refusal.REJECTED], job_id])
     _record(connection, tenant_id, "mail rejected", decision)
     return []
 

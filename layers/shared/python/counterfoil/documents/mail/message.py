@@ -41,11 +41,20 @@ CHUNK_BYTES = 64 * 1024
 UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
 _FIELD = re.compile(rb"[!-9;-~]{1,76}:")
-_TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"to", b"delivered-to", b"subject"}
+_MAIL_FIELDS = {
+    b"received",
+    b"return-path",
+    b"mime-version",
+    b"message-id",
+    b"date",
+    b"to",
+    b"delivered-to",
+    b"subject",
+}
 _LINE = re.compile(rb"\r\n|\r|\n")
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _TOKEN = re.compile(r"[\s\"']*([\w-]+)")
-_NO_CHARSETS = {"unicode_escape", "raw_unicode_escape"}
+_NON_MAIL_CODECS = {"unicode_escape", "raw_unicode_escape"}
 """Codecs of Python that are not used in mail and emit warnings."""
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
@@ -144,7 +153,7 @@ def is_mail(head: bytes) -> bool:
         if not _FIELD.match(line):
             return False
         names.add(line.split(b":", 1)[0].lower())
-    return b"from" in names and not _TELLING.isdisjoint(names)
+    return b"from" in names and not _MAIL_FIELDS.isdisjoint(names)
 
 
 def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMessage:
@@ -226,7 +235,7 @@ def decoded(raw: str) -> str:
 def _word(word: bytes | str, charset: str | None) -> str:
     if isinstance(word, str):
         return word
-    if (charset or "").lower().replace("-", "_") in _NO_CHARSETS:
+    if (charset or "").lower().replace("-", "_") in _NON_MAIL_CODECS:
         charset = "utf-8"
     try:
         return word.decode(charset or "ascii", "surrogateescape")
@@ -399,7 +408,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
     value = _results_field(mail)
     if value is None:
         return NO_RESULTS
-    authority, *clauses = _unquoted(value).split(";")
+    authority, *clauses = _without_quotes(value).split(";")
     if not _AUTHORITY.fullmatch(authority):
         return NO_RESULTS
     results: dict[str, str] = {}
@@ -429,7 +438,7 @@ def _results_field(mail: Message) -> str | None:
     return None
 
 
-def _unquoted(value: str) -> str:
+def _without_quotes(value: str) -> str:
     """Return the field without quoted strings and comments."""
     value = _QUOTED.sub("", re.sub(r"[\r\n]+", "", value))
     while (shorter := _COMMENT.sub(" ", value)) != value:

@@ -27,7 +27,7 @@ from counterfoil.documents.matching.rules import ProposedMatch, RuleDecision
 from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
 
-_OWN = ("reference", "content", "reviewer")
+_DIRECT_METHODS = ("reference", "content", "reviewer")
 """Kinds of links that are the basis of `through` links."""
 
 
@@ -243,7 +243,7 @@ class _LinkState:
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
         """Return the stored parents, including those of earlier decisions by reviewers."""
         return frozenset(
-            edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _OWN
+            edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _DIRECT_METHODS
         )
 
     def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
@@ -278,7 +278,9 @@ class _LinkState:
         stored = {
             edge.child
             for edge in self._context.edges(parent)
-            if edge.parent == parent and edge.by in _OWN and (edge.by_person or edge.child not in self._choices)
+            if edge.parent == parent
+            and edge.by in _DIRECT_METHODS
+            and (edge.by_person or edge.child not in self._choices)
         }
         return stored | self._children.get(parent, set())
 

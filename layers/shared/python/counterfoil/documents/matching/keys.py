@@ -62,9 +62,9 @@ SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
 SEEKS = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
-_ARTICLES = 4
+_MAX_ARTICLES = 4
 """Maximum number of articles used as keys per document."""
-_WORD_LETTERS = 6
+_MIN_WORD_LETTERS = 6
 """Shorter words are not specific enough for articles."""
 _CACHE_SIZE = 1_000
 """Cache size in documents, because a decision and its neighbors use the same keys repeatedly."""
@@ -187,8 +187,8 @@ def _articles(document: Document) -> list[str]:
     values = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
     if not values:
         words = {word for line in document.lines for word in line.text.split()}
-        values = {f"'{word}" for word in words if len(word) >= _WORD_LETTERS and word.isalpha()}
-    return sorted(values, key=lambda code: crc32(code.encode()))[:_ARTICLES]
+        values = {f"'{word}" for word in words if len(word) >= _MIN_WORD_LETTERS and word.isalpha()}
+    return sorted(values, key=lambda code: crc32(code.encode()))[:_MAX_ARTICLES]
 
 
 def _numbers(number: Reference | None) -> Iterator[str]:

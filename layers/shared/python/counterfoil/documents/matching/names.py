@@ -101,7 +101,7 @@ _LEADING, _LEADING_CYRILLIC = (
     for concept in ("leading", "leading_cyrillic")
 )
 """Forms that may also precede a name, and the same for names in Cyrillic letters."""
-_PERHAPS_LEADING = frozenset(_entries("perhaps_leading"))
+_POSSIBLE_LEADING = frozenset(_entries("perhaps_leading"))
 """Words before a name that are either a legal form or part of the name."""
 
 
@@ -151,8 +151,8 @@ _COMPOUNDS = {
 """Forms that German and the Nordic languages attach to the name."""
 _COMPOUNDS_END = tuple(_COMPOUNDS)
 _KEY_LETTERS = 6
-_OTHER_KEYS = 2
-_ACRONYM = 4
+_MAX_OTHER_KEYS = 2
+_MAX_ACRONYM = 4
 """Maximum length of an acronym that may be followed by its place: `TIL Manchester`."""
 _BRANCHES = {
     "uk", "us", "eu", "uae", "german", "french", "swiss", "italian", "spanish", "dutch", "irish", "polish", "belgian",
@@ -198,7 +198,7 @@ def name(text: str, place: str = "") -> Name:
         core_words, form, alternatives = _resolve_possible_form(core_words, form, cyrillic=cyrillic)
         other_names |= alternatives
     core, key = " ".join(sorted(core_words)), _key(core_words, place_words)
-    other_keys = tuple(_key(reduced, place_words) for reduced in alias_words[:_OTHER_KEYS]) if alias_words else ()
+    other_keys = tuple(_key(reduced, place_words) for reduced in alias_words[:_MAX_OTHER_KEYS]) if alias_words else ()
     return Name(core, form, key, frozenset(other_names - {core, ""}), other_keys)
 
 
@@ -219,7 +219,7 @@ def _resolve_possible_form(
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:
         return rest, group, {" ".join(sorted(words))}
-    if group is not None or first in _PERHAPS_LEADING:
+    if group is not None or first in _POSSIBLE_LEADING:
         return words, form, {" ".join(sorted(rest))}
     if form is None and any(_MEANINGS.get(word, _WORD).role is _LAST for word in rest):  # `Siemens AG Österreich`
         remaining = [word for word in rest if _MEANINGS.get(word, _WORD).role is not _LAST]
@@ -384,7 +384,7 @@ def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str
             core.append(word)
             at_end = after_company = False
     # A place without a preceding comma or form follows a complete name only: it is part of `Stadtwerke Köln`.
-    if len(core) > 1 or (core and len(core[0]) <= _ACRONYM):
+    if len(core) > 1 or (core and len(core[0]) <= _MAX_ACRONYM):
         places = []
     name_words = (places + core)[::-1]
     return (name_words, form) if name_words else _forms_as_name(words, form)

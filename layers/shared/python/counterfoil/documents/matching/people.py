@@ -230,11 +230,11 @@ _IS_MATCHED = """
 SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
     OR EXISTS (SELECT FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL)
 """
-_FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
-_FORGET_EDGES = """
+_DELETE_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
+_DELETE_EDGES = """
 DELETE FROM document_match WHERE (document_a_id = %(id)s OR document_b_id = %(id)s) AND decided_by <> 'reviewer'
 """
-_FORGET_CLUSTER = """
+_CLEAR_CLUSTER = """
 UPDATE document SET cluster_id = NULL
 WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = %(id)s OR document_b_id = %(id)s)
 """
@@ -247,7 +247,7 @@ def _is_matched(connection: Connection, id_: UUID) -> bool:
 
 def _delete_matches(connection: Connection, id_: UUID) -> None:
     """Delete keys and edges of a document except for reviewers' edges. Without edges, leave the cluster."""
-    for statement in (_FORGET_KEYS, _FORGET_EDGES, _FORGET_CLUSTER):
+    for statement in (_DELETE_KEYS, _DELETE_EDGES, _CLEAR_CLUSTER):
         connection.execute(statement, {"id": id_})
 
 

@@ -38,9 +38,9 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
 MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 
-_CONSIDERED = -10.0
+_MIN_SCORE = -10.0
 """Minimum score of a candidate in bits, before other claims on it are considered."""
-_ALIKE = 8.0
+_MIN_RATIO = 8.0
 """Ratio of match probabilities at which two candidates can be distinguished."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
@@ -280,7 +280,7 @@ def open_candidates(
 
 def is_candidate_kind(child: Document, other: Document) -> bool:
     """Return True if a document is a candidate: the child names its number, or the score suffices."""
-    return references(child, other) or score(child, other).total >= _CONSIDERED
+    return references(child, other) or score(child, other).total >= _MIN_SCORE
 
 
 def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
@@ -288,7 +288,7 @@ def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
     return [
         other
         for other in similar
-        if other.kind != CONTRACT and not references(child, other) and score(child, other).total >= _CONSIDERED
+        if other.kind != CONTRACT and not references(child, other) and score(child, other).total >= _MIN_SCORE
     ]
 
 
@@ -404,7 +404,7 @@ def _choose(
     if sum(share for share, _ in ranked) < REVIEW_PROBABILITY:
         return None, None
     return None, _ambiguous_match(
-        child, [(share, pair) for share, pair in ranked if share * _ALIKE >= probability], number
+        child, [(share, pair) for share, pair in ranked if share * _MIN_RATIO >= probability], number
     )
 
 

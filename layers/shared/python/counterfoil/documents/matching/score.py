@@ -136,7 +136,7 @@ REVIEW_PROBABILITY = 0.5
 """Minimum match probability for an ambiguous match."""
 
 
-_SETTLED = 0.99
+_CONCLUSIVE_PROBABILITY = 0.99
 """Minimum match probability of a match by number for which similar documents are not searched."""
 _CACHE_SIZE = 50_000
 """Cache size in pairs."""
@@ -205,7 +205,7 @@ def match_probabilities(scores: Sequence[Score]) -> list[float]:
 
 def is_conclusive(bits: float) -> bool:
     """Return whether a match by number of this strength holds regardless of similar documents."""
-    return probability(bits) >= _SETTLED
+    return probability(bits) >= _CONCLUSIVE_PROBABILITY
 
 
 def probability(bits: float) -> float:

@@ -100,7 +100,7 @@ USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (d
 WHERE (stored.document_id, stored.type, stored.value) = (k.document_id, k.type, k.value)
 """
 
-_LOSS = """
+_RECORD_DELETION = """
 INSERT INTO key_deletion (tenant_id) VALUES (%s)
 ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 """
@@ -158,7 +158,7 @@ def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Coll
 
 def record_key_deletion(connection: Connection, tenant_id: UUID) -> None:
     """Record that a document lost keys, under the tenant's matching lock."""
-    connection.execute(_LOSS, [tenant_id])
+    connection.execute(_RECORD_DELETION, [tenant_id])
 
 
 def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
@@ -442,7 +442,7 @@ WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 's
 """
 
 
-_ALONE = """
+_MARK_UNMATCHED = """
 UPDATE document SET matching_skip_reason = %(reason)s
 WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_skip_reason IS NULL
   AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_a_id = document.id OFFSET 0)
@@ -506,7 +506,7 @@ Count = Callable[[], int]
 """Returns the number of changed rows. It can be called after the pipeline of the statement."""
 
 
-def _counted(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
+def _row_counter(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
     cursor = connection.execute(statement.encode(), parameters)
     return lambda: cursor.rowcount
 
@@ -515,14 +515,14 @@ def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
     """Delete edges, except for those of reviewers."""
     if not pairs:
         return int
-    return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
+    return _row_counter(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
 def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[NewMatch], now: datetime) -> Count:
     """Insert or update edges, except for those of reviewers."""
     if not matches:
         return int
-    return _counted(
+    return _row_counter(
         connection,
         _INSERT_EDGES,
         {
@@ -569,7 +569,7 @@ def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) ->
 def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
     """Set the reason of matched documents without an edge to NO_PARTNER."""
     if ids:
-        connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
+        connection.execute(_MARK_UNMATCHED, {"ids": list(ids), "reason": NO_PARTNER})
 
 
 def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
@@ -812,7 +812,7 @@ WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'reviewer
 _UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 
 # A document without an edge that cannot be matched has no cluster. Its keys change only with its own match.
-_LEAVE_ALONE = """
+_CLEAR_CLUSTER = """
 UPDATE document d SET cluster_id = NULL
 WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = d.id OR document_b_id = d.id)
 """
@@ -846,4 +846,4 @@ def unlink(connection: Connection, pair: Pair) -> bool:
 def leave_alone(connection: Connection, ids: Collection[UUID]) -> None:
     """Remove unmatched documents without an edge from their cluster."""
     if ids:
-        connection.execute(_LEAVE_ALONE, {"ids": list(ids)})
+        connection.execute(_CLEAR_CLUSTER, {"ids": list(ids)})

@@ -229,7 +229,7 @@ _NUMBERS = frozenset(
 _DATES = frozenset({"date", "payment_due_date"})
 _WORDS = frozenset({"name", "street", "city", "description", "unit"})
 _CHECKED = MappingProxyType({"vat_id": vat_id, "iban": iban})
-_CERTAIN, _LIKELY, _STRANGE = 0.8, 0.7, 0.4
+_CERTAIN, _LIKELY, _INVALID_FORM = 0.8, 0.7, 0.4
 """Confidence of verified numbers and dates, of verified words, and of VAT ids and IBANs with an invalid form."""
 
 
@@ -313,7 +313,7 @@ class _Verifier:
 def _normalized(name: str, value: str) -> tuple[str, float]:
     """Return a verified value in the format of `structured`, and its confidence."""
     if name in _CHECKED:
-        number, share = _CHECKED[name](value) or (value, _STRANGE / _CERTAIN)
+        number, share = _CHECKED[name](value) or (value, _INVALID_FORM / _CERTAIN)
         return number, round(_CERTAIN * share, 4)
     if name == "unit":
         return units.unit_code(value) or value, _LIKELY

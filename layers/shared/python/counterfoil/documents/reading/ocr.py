@@ -26,7 +26,7 @@ CALL_TIMEOUT_SECONDS = 45.0
 MIN_SECONDS_LEFT = 5.0
 """Minimum remaining time to start a call. A shorter one would be aborted, but still billed."""
 
-_OF_THE_PAGE = frozenset(
+_PAGE_ERRORS = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
 )
 """Errors caused by a page, not by permissions or the service."""
@@ -163,7 +163,7 @@ def _detect(image: bytes) -> Any:
         try:
             return aws.client("textract").detect_document_text(Document={"Bytes": image})
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _OF_THE_PAGE:
+            if error.response.get("Error", {}).get("Code") in _PAGE_ERRORS:
                 return None
             raise
 
@@ -223,7 +223,7 @@ def _rotate_back(
 MAX_SCANNED_PAGES = 200
 """Limit per file, for cost and time."""
 OFF = "OCR is off"
-_NAMED = 5
+_MAX_LISTED = 5
 _LONG_SIDE = 842.0
 """Long side of A4 in points. An image has no size on paper, only proportions."""
 
@@ -268,8 +268,8 @@ class Recognition:
 
 
 def _page_list(numbers: Sequence[int]) -> str:
-    page_list = ", ".join(map(str, numbers[:_NAMED]))
-    suffix = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+    page_list = ", ".join(map(str, numbers[:_MAX_LISTED]))
+    suffix = f" and {len(numbers) - _MAX_LISTED} more" if len(numbers) > _MAX_LISTED else ""
     return f"Page {page_list} is" if len(numbers) == 1 else f"Pages {page_list}{suffix} are"
 
 

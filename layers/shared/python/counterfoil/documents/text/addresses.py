@@ -27,7 +27,7 @@ _AMERICAN_STREET = re.compile(
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
-_LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
+_COUNTRY_PREFIXES = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
 _COUNTRIES = READER.meanings("labels.country")
 _COUNTRY_OF = {name: code for code, names in _COUNTRIES.items() for name in names}
 _STREET_WORDS = re.compile(
@@ -45,7 +45,9 @@ _STREET_WORDS = re.compile(
 _DEPARTMENT = re.compile(
     r"dep(?:artmen)?t|accounts|purchas|finance|office|procure|goods in|ware(?:house|n)|c/o|invoice"
 )
-_BOX = re.compile(r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apartado|casella postale|postboks|postbus")
+_PO_BOX = re.compile(
+    r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apartado|casella postale|postboks|postbus"
+)
 _HOUSE_NUMBER = re.compile(
     r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
 )
@@ -65,7 +67,7 @@ _REACH = 3.0  # in text heights, between the lines of an address
 _REACH_IN_WINDOW = 4.2  # address windows may have empty lines
 _MAX_LINES = 7
 _SAME_END = 0.3  # in text heights; right-aligned lines end at the same position
-_HIGHEST, _WINDOW = (
+_MAX_HEIGHT, _WINDOW = (
     24.0,
     10.0,
 )  # in text heights: maximum height of an address, and distance from the sender's line to the town
@@ -112,7 +114,7 @@ def town(text: str) -> Town | None:
     city, country = _without_country(match["city"].strip(" ,."))
     land = match.groupdict().get("land")
     if land:
-        country = _LANDS.get(land, land if land in _COUNTRIES else None)
+        country = _COUNTRY_PREFIXES.get(land, land if land in _COUNTRIES else None)
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
@@ -146,7 +148,7 @@ def find(layout: Layout) -> list[Address]:
     addresses: list[Address] = []
     used_cells: set[Cell] = set()
     for line in layout.lines:
-        inline = _with_firm(layout, _inline(line)) or _below_name(layout, line)
+        inline = _with_company_above(layout, _inline(line)) or _below_name(layout, line)
         if inline is not None:
             addresses.append(inline)
             used_cells.update(inline.cells)
@@ -218,7 +220,7 @@ def _inline(line: Sequence[Cell]) -> Address | None:
     return None
 
 
-def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
+def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
     """Return the address with the company in the cell above, if the line only names its owner."""
     if inline is None:
         return None
@@ -258,7 +260,7 @@ def _is_street(text: str) -> bool:
 
 def _cells_above(layout: Layout, bottom: Cell, used_cells: set[Cell]) -> Iterator[Cell]:
     """Yield the cells above a town in its column, upwards, while they may belong to its address."""
-    cells_above = layout.over(bottom, _HIGHEST * bottom.height)
+    cells_above = layout.over(bottom, _MAX_HEIGHT * bottom.height)
     column = [cell for cell in cells_above if abs(cell.left - bottom.left) < bottom.height]
     if not column:
         column = [cell for cell in cells_above if is_left_aligned(cell, bottom)]
@@ -400,14 +402,14 @@ def has_legal_form(cell: Cell) -> bool:
 
 def is_po_box(address: Address) -> bool:
     """Return whether an address has a post office box instead of a street."""
-    return _BOX.match(fold_letters(address.street or "")) is not None
+    return _PO_BOX.match(fold_letters(address.street or "")) is not None
 
 
 _LABEL = re.compile(
     "|".join(rf"(?P<{part}>{label.pattern})\s*:" for part, label in READER.patterns("labels.address").items())
 )
 _CODE = re.compile(r"(?:[A-Z]{1,2}-)?(\d{4,5}(?: ?[A-Z]{2})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{3} \d{2})")
-_CLOSE = 2.5  # in text heights, between lines of one block
+_MAX_LINE_GAP = 2.5  # in text heights, between lines of one block
 _LONGEST = 120
 
 
@@ -434,7 +436,7 @@ def _labeled_values(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple
     for cell in layout.under(top):
         if abs(cell.left - top.left) > 2 * top.height:
             continue
-        if cell.top - previous.bottom > _CLOSE * top.height or heading(cell) is not None:
+        if cell.top - previous.bottom > _MAX_LINE_GAP * top.height or heading(cell) is not None:
             break
         previous = cell
         cells.append(cell)

@@ -56,7 +56,7 @@ _DATE = re.compile(
 )
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
 _ENGLISH = frozenset(READER.terms("languages.month_first"))
-_TELLING = _ENGLISH.union(READER.terms("languages.day_first"))
+_LANGUAGE_WORDS = _ENGLISH.union(READER.terms("languages.day_first"))
 _EUROPEAN = re.compile(
     r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}"
     r"|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
@@ -81,7 +81,7 @@ def date_order(texts: Iterable[str]) -> DateOrder | None:
                 elif second > 12 >= first:
                     orders.add("month first")
         languages.update(
-            "en" if word in _ENGLISH else "other" for word in _LONG_WORDS.findall(text) if word in _TELLING
+            "en" if word in _ENGLISH else "other" for word in _LONG_WORDS.findall(text) if word in _LANGUAGE_WORDS
         )
         is_european = is_european or _EUROPEAN.search(text) is not None
     if orders:
@@ -134,7 +134,7 @@ def _iso_day(year: str, month: str, day: str) -> str | None:
 
 _COUNTRIES = "AT|BE|BG|CHE|CY|CZ|DE|DK|EE|EL|ES|FI|FR|GB|GR|HR|HU|IE|IT|LT|LU|LV|MT|NL|NO|PL|PT|RO|SE|SI|SK|XI"
 _VAT = re.compile(rf"(?<![A-Z0-9])(?P<id>(?:{_COUNTRIES})[ -]?[0-9A-Z](?:[ .-]?[0-9A-Z]){{5,15}})(?![a-z0-9])")
-_LOOKS_RIGHT = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
+_VAT_FORM = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
 _IBAN = re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
 _EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _REFERENCE = re.compile(
@@ -154,14 +154,14 @@ def vat_id(text: str) -> tuple[str, float] | None:
     match = _VAT.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
-    for candidate in _shortened(match["id"]):
+    for candidate in _shortened_variants(match["id"]):
         if has_valid_check_digits(candidate):
             return candidate, CERTAIN
-    number = next(filter(_LOOKS_RIGHT.fullmatch, reversed(_shortened(match["id"]))), None)
+    number = next(filter(_VAT_FORM.fullmatch, reversed(_shortened_variants(match["id"]))), None)
     return None if number is None else (number, STATED)
 
 
-def _shortened(text: str) -> list[str]:
+def _shortened_variants(text: str) -> list[str]:
     """Return the text without marks, and variants without its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
@@ -222,14 +222,14 @@ _TITLES = {
 }
 _TITLE = re.compile("|".join(rf"(?<![a-z])(?P<{kind.name}>{titles})(?![a-z])" for kind, titles in _TITLES.items()))
 _NAMES = {kind: re.compile(rf"(?<![a-z])(?:{titles})(?![a-z])") for kind, titles in _TITLES.items()}
-_AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
+_REPEATED_TITLE = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
 
 _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
 _DATE_WORD = re.compile(rf"[\s,(\-|:/]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
-_CITES = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
+_CITED_DOCUMENT = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
 """Another document that a title names after its number: `Gutschrift Nr. 7 zu Rechnung 4711`."""
 _ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
 _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
@@ -237,7 +237,7 @@ _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
 """Document type code of Italian electronic invoices: `TD01 (fattura)`, `TD04 - Nota di credito`."""
 _TYPE_LABEL = READER.pattern("titles.type_label")
-_TALL = 1.2
+_TALL_RATIO = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 _PREPOSITIONS = frozenset(READER.terms("titles.preposition"))
@@ -311,9 +311,9 @@ def _titles(layout: Layout, order: DateOrder | None, usual_height: float) -> Ite
         number, day = details
         is_bare = number is None and day is None
         is_marked_as_type = code_match is not None or _is_of_type(layout, cell)
-        if is_bare and not is_marked_as_type and cell.height < _TALL * usual_height and _is_label(layout, cell):
+        if is_bare and not is_marked_as_type and cell.height < _TALL_RATIO * usual_height and _is_label(layout, cell):
             continue
-        is_tall = cell.height >= _TALL * usual_height
+        is_tall = cell.height >= _TALL_RATIO * usual_height
         yield Title(kind, cell, number, day, 0.7 if is_bare and not is_tall else 0.95, is_tall)
 
 
@@ -346,7 +346,7 @@ def _number_and_date(
 ) -> tuple[str | None, str | None] | None:
     """Return number and date from the text after a title; None if it contains anything else."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
-    while repeated := _AGAIN.match(fold_letters(rest)):
+    while repeated := _REPEATED_TITLE.match(fold_letters(rest)):
         rest = rest[repeated.end() :]
     if not rest.strip(_MARKS):
         return None, None
@@ -374,7 +374,7 @@ def _number_and_date(
 def _with_tail(
     layout: Layout, cell: Cell, number: str, tail: str, order: DateOrder | None
 ) -> tuple[str | None, str | None] | None:
-    if not tail.strip(_MARKS) or _CITES.match(fold_letters(tail)):
+    if not tail.strip(_MARKS) or _CITED_DOCUMENT.match(fold_letters(tail)):
         return number, None
     day = next(iter(find_dates(tail, order)), None)
     if day is not None and _DATE_WORD.fullmatch(fold_letters(tail[: day[0]])) and len(tail) - day[1] <= 2:
@@ -514,7 +514,7 @@ _LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
 _LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
 _TOWN_BEFORE_DATE = re.compile(r"[A-Z\u00c0-\u00dd][\w.' -]{2,25},\s*(?:den |le |l\u00ec |li |am |the |a |d\. |den )?")
 _UNTIL = re.compile(r"(?:^|\s)(?:bis(?: zum)?|until|by|jusqu'au|entro il|hasta el|voor|senest)\s*$")
-_IN_FULL = re.compile(
+_WITHOUT_DISCOUNT = re.compile(
     r"\s*(?:ohne abzug|rein netto|netto\b|net\b|without deduction|in full|sans escompte|senza sconto|sin descuento"
     r"|zonder korting|uden fradrag)"
 )
@@ -681,7 +681,7 @@ class LabeledFields:
             for start, end, day in find_dates(text, self._order):
                 before = fold_letters(text[:start])
                 match = _PAY_UNTIL.search(before)
-                if match is None and _IN_FULL.match(fold_letters(text[end:])):
+                if match is None and _WITHOUT_DISCOUNT.match(fold_letters(text[end:])):
                     match = _UNTIL.search(before)
                 if match and day is not None and not _DISCOUNT.search(match[0]):
                     yield LabeledValue(day, 0.85, line[0], line[0])

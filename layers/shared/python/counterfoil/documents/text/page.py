@@ -43,7 +43,7 @@ _GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of
 _SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
 _STRAIGHT = 0.02  # of a quarter turn: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
-_NAMELESS = frozenset({"Cc", "Cn", "Co", "Cs"})
+_NON_LETTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
 """Categories of code points that are not letters: controls, unassigned, private use, halves of pairs."""
 # pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
 _PRINTED = {
@@ -252,7 +252,7 @@ def _boxes(text_page: ctypes.c_void_p, indexes: Iterable[int]) -> Iterator[_Char
 
 @lru_cache(maxsize=4096)
 def _is_lost(code: int) -> bool:
-    return chr(code) in _PLACEHOLDERS or (unicodedata.category(chr(code)) in _NAMELESS and not _visible_text(code))
+    return chr(code) in _PLACEHOLDERS or (unicodedata.category(chr(code)) in _NON_LETTERS and not _visible_text(code))
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
@@ -327,11 +327,11 @@ def _words(characters: Sequence[Word]) -> Iterator[Word]:
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):
-            yield _joined(word)
+            yield _join(word)
             word = []
         word.append(character)
     if word:
-        yield _joined(word)
+        yield _join(word)
 
 
 def _is_apart(a: Word, b: Word) -> bool:
@@ -340,7 +340,7 @@ def _is_apart(a: Word, b: Word) -> bool:
     return gap > _GAP_BETWEEN_WORDS * height or gap < -height or _overlap(a, b) < _SAME_LINE_OVERLAP
 
 
-def _joined(characters: Sequence[Word]) -> Word:
+def _join(characters: Sequence[Word]) -> Word:
     return Word(
         "".join(character.text for character in characters),
         min(character.left for character in characters),

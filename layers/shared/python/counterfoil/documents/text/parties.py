@@ -25,9 +25,9 @@ _OVER_ADDRESS = 8.0  # in text heights, from a heading to its address, with labe
 _HIGHEST_BLOCK = 40.0  # in text heights
 _MAX_IDS = 400
 _CLOSE = 2.5  # in text heights, between lines of one block
-_TELLING = 5  # minimum letters of a name in a domain; fewer may match by coincidence
+_MIN_NAME_LETTERS = 5  # minimum letters of a name in a domain; fewer may match by coincidence
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
-_OF_WRITERS = re.compile(
+_WRITER_DETAILS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
 )
 _APART = re.compile(r"\s[-\u2013|\u00b7]\s")
@@ -188,7 +188,7 @@ def _writer_without_letterhead(
     with_details = [
         candidate
         for candidate in upper
-        if any(_OF_WRITERS.search(cell.plain) for cell in _block(layout, candidate, {}))
+        if any(_WRITER_DETAILS.search(cell.plain) for cell in _block(layout, candidate, {}))
     ]
     return with_details[0] if len(with_details) == 1 else None
 
@@ -330,8 +330,8 @@ def _assign_by_domain(id_: _Id, names: Mapping[str, str]) -> _Id:
     domain = re.sub(r"[^a-z0-9]", "", fold_letters(id_.value.partition("@")[2].rpartition(".")[0]))
     for side, name in names.items():
         words = re.findall(r"[a-z0-9]+", fold_letters(name))
-        if any(len(part) >= _TELLING and part in domain for part in (*words, "".join(words))) or (
-            len(domain) >= _TELLING and domain in "".join(words)
+        if any(len(part) >= _MIN_NAME_LETTERS and part in domain for part in (*words, "".join(words))) or (
+            len(domain) >= _MIN_NAME_LETTERS and domain in "".join(words)
         ):
             return replace(id_, side=side, confidence=0.9)
     return id_

@@ -27,8 +27,8 @@ def unit_in_description(description: str) -> str | None:
 
 _PROVEN = 0.97
 _STATED = 0.8
-_ROUGH = 0.6
-_DOUBTED = 0.3
+_DERIVED = 0.6
+_CONTRADICTED = 0.3
 """Confidence of values proven by arithmetic, stated below a heading, derived from other words, and contradicted by
 arithmetic."""
 _HIGHEST_RATE = 40
@@ -129,7 +129,7 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
     if form.by_language:
         for kind, token in line.values.items():
             if kind.value in item.confidence and re.search(r"[.,]", token.text):
-                item.confidence[kind.value] = min(item.confidence[kind.value], _ROUGH)
+                item.confidence[kind.value] = min(item.confidence[kind.value], _DERIVED)
     return item
 
 
@@ -229,10 +229,10 @@ def _put_texts(item: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     item.put("po_line", order_line if is_position(order_line) else None, 0.85)
     for text in texts:
         if match := _ARTICLE.fullmatch(text.strip("*•·- ")):
-            item.put("article_number", match["code"], _ROUGH, "description")
+            item.put("article_number", match["code"], _DERIVED, "description")
         if (match := _ORDER.search(text)) and text.strip("*•·- ").startswith(match[0][:6]):
-            item.put("po_reference", match["order"].rstrip(".,;"), _ROUGH, "description")
-            item.put("po_line", match["line"], _ROUGH, "description")
+            item.put("po_reference", match["order"].rstrip(".,;"), _DERIVED, "description")
+            item.put("po_line", match["line"], _DERIVED, "description")
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
@@ -286,7 +286,7 @@ def _put_quantities(item: LineFields, line: RawLine, cells: Mapping[Kind, Sequen
         item.put("unit", units.unit_code(text) or units.unit_code(first_word), 0.9)
     item.has_unknown_unit = any(unit_texts) and "unit" not in item.fields
     if quantity is not None and "unit" not in item.fields:
-        item.put("unit", unit_in_description(item.fields.get("description", "")), _ROUGH, "description")
+        item.put("unit", unit_in_description(item.fields.get("description", "")), _DERIVED, "description")
 
 
 def _put_prices(
@@ -331,27 +331,27 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
             item.fields["unit_price"] = plain(price * (100 - percent) / 100)
             item.sources["unit_price"] = "arithmetic"
         elif "price_basis_quantity" not in item.fields and (agreeing_basis := _basis_that_agrees(quantity, price, net)):
-            item.put("price_basis_quantity", plain(agreeing_basis), _ROUGH, "arithmetic")
+            item.put("price_basis_quantity", plain(agreeing_basis), _DERIVED, "arithmetic")
         elif totals.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
             # A credit note may have negative amounts with positive quantities.
             item.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
             proven_fields = ("quantity", "unit_price")
         else:
             for name in proven_fields:
-                item.confidence[name] = _DOUBTED
+                item.confidence[name] = _CONTRADICTED
             return
     for name in proven_fields:
         item.confidence[name] = _PROVEN
     if "price_basis_quantity" in item.fields:
-        item.confidence["price_basis_quantity"] = max(_ROUGH, item.confidence["price_basis_quantity"])
+        item.confidence["price_basis_quantity"] = max(_DERIVED, item.confidence["price_basis_quantity"])
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
     """Set the unit C62 (one) for quantities without a unit in a table where others have one."""
-    if any("unit" in item.fields and item.confidence["unit"] > _ROUGH for item in lines):
+    if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
         for item in lines:
             if "quantity" in item.fields and not item.has_unknown_unit:
-                item.put("unit", "C62", _ROUGH, "other lines")
+                item.put("unit", "C62", _DERIVED, "other lines")
 
 
 def credit(lines: Sequence[LineFields]) -> None:

@@ -63,12 +63,12 @@ _KINDS = MappingProxyType(
 _CURRENCIES = frozenset(READER.terms("tables.currency"))
 _WITHOUT_TAX = READER.alternatives("tables.without_tax")
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
-_TAXED = re.compile(rf"(?P<phrase>.+?) (?:{READER.alternatives('tables.with_tax')})")
+_WITH_TAX = re.compile(rf"(?P<phrase>.+?) (?:{READER.alternatives('tables.with_tax')})")
 _PRICED = frozenset({Kind.PRICE, Kind.NET})
 _OURS = frozenset(READER.terms("tables.whose", "ours"))
 _YOURS = frozenset(READER.terms("tables.whose", "yours"))
 _DANGLING = re.compile(rf" (?:{READER.alternatives('tables.dangling')})$")
-_BASED = re.compile(
+_WITH_BASIS = re.compile(
     r"(?P<price>[a-z ]+?) (?:(?:per|je|pro|par|por|pr|a|fur|for) )?(?P<basis>1|10|100|1000)"
     r"(?: (?:st|stk|stck|stuck|pcs|pc|pieces|einheiten|units|u|pz|pezzi|ud|uds|stuks|kg|m|l))?"
 )
@@ -104,9 +104,9 @@ def _multilingual_kinds(text: str) -> tuple[Kind, ...] | None:
 
 def _amount_kinds(plain: str) -> tuple[Kind, ...]:
     """Return the kinds of an amount whose heading names its basis, or states whether tax is included."""
-    if (basis_match := _BASED.fullmatch(plain)) and Kind.PRICE in heading_kinds(basis_match["price"]):
+    if (basis_match := _WITH_BASIS.fullmatch(plain)) and Kind.PRICE in heading_kinds(basis_match["price"]):
         return (Kind.PRICE,)
-    if (tax_match := _TAXED.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(tax_match["phrase"], ())):
+    if (tax_match := _WITH_TAX.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(tax_match["phrase"], ())):
         return (Kind.GROSS,)
     match = _QUALIFIED.fullmatch(plain)
     kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
@@ -117,7 +117,7 @@ def _amount_kinds(plain: str) -> tuple[Kind, ...]:
 
 def basis(text: str) -> int:
     """Return how many units prices below a heading are for: `Preis/100`, `Price per 1000`; 1 by default."""
-    match = _BASED.fullmatch(plain_heading(text))
+    match = _WITH_BASIS.fullmatch(plain_heading(text))
     return int(match["basis"]) if match and Kind.PRICE in heading_kinds(match["price"]) else 1
 
 
@@ -189,7 +189,7 @@ _MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
 _REPEATED = frozenset({Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT, Kind.DESCRIPTION})
 """Kinds that several columns of a table may have; a product and its remarks are one description."""
-_NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
+_NAME_KINDS = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Heading:
     def is_of_goods(self) -> bool:
         """Return whether the columns list goods or services: a description, and a quantity or an amount."""
         kinds = {kind for column in self.columns for name in column.names for kind in name}
-        return not _NAMING.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
+        return not _NAME_KINDS.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
     def readings(self) -> Iterator["Heading"]:
         """Yield the interpretations of ambiguous names, the most likely first; at most 12.

@@ -230,7 +230,7 @@ def _without_currencies(tokens: Sequence[Token]) -> list[Token]:
 
 
 _LONGEST_LABEL = 200
-_FEWEST = 3
+_MIN_WORDS = 3
 _RUN_GAP = 2.0
 """Minimum number of words in a row with a sum at its end and other text to the left.
 
@@ -273,7 +273,7 @@ class Row:
     @cached_property
     def last_label(self) -> str:
         """Words between a wide blank and the number at the end of the row; empty if absent."""
-        if self.tokens[-1].value is None or len(self.tokens) < _FEWEST:
+        if self.tokens[-1].value is None or len(self.tokens) < _MIN_WORDS:
             return ""
         run: list[Token] = []
         for token in reversed(self.tokens[:-1]):
@@ -377,7 +377,7 @@ _BESIDE = 2.0
 _SAME_RUN = 0.6
 _WIDE_BLANK = 3.0
 """Distances in text heights, within a line item, within its cells, and from a table to other text."""
-_OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
+_RATE_KINDS = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
@@ -451,7 +451,7 @@ class _Reader:
 
     def _column_of(self, token: Token) -> Column:
         """Return the column whose heading is above or nearest to a number. Percentages have their own columns."""
-        rates = [column for column in self.columns if column.kind in _OF_RATES]
+        rates = [column for column in self.columns if column.kind in _RATE_KINDS]
         if token.is_percent:
             return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))
         return min(self.columns, key=lambda column: _distance(column, token))
@@ -585,10 +585,10 @@ class _Reader:
             for index, piece in pieces:
                 line.add(index, piece)
         for line in lines:
-            self._straighten(line)
+            self._move_to_next_column(line)
         self._move_to_next(lines)
 
-    def _straighten(self, line: RawLine) -> None:
+    def _move_to_next_column(self, line: RawLine) -> None:
         """Move words that are left-aligned with the next column's text to that column."""
         for index, column in enumerate(self.columns[:-1]):
             edges = [piece.tokens[0].left for piece in line.cells.get(index + 1, [])]

@@ -81,14 +81,14 @@ def _products(row: Row) -> Iterator[_Product]:
         if "." not in str(net.value) or abs(quantity.value) == abs(price.value) == 1:
             continue
         # The quantity is the factor with fewer decimals, or the first one.
-        is_swapped = _places(quantity) > _places(price) or (
-            _places(quantity) == _places(price) and quantity.left > price.left
+        is_swapped = _decimal_places(quantity) > _decimal_places(price) or (
+            _decimal_places(quantity) == _decimal_places(price) and quantity.left > price.left
         )
         if not is_swapped and totals.line_agrees(quantity.value, price.value, net.value):
             yield _Product(row, quantity, price, net, Decimal(1) not in {quantity.value, price.value})
 
 
-def _places(token: Token) -> int:
+def _decimal_places(token: Token) -> int:
     exponent = (token.value or Decimal(0)).as_tuple().exponent
     return -exponent if isinstance(exponent, int) else 0
 
@@ -223,9 +223,9 @@ _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
 """Numbers in a tax column that may be tax codes, and the minimum confidence in a rate with a percent sign."""
-_SUMMED = 0.97
-_ADDED = 0.75
-_TABLED = 0.6
+_IN_SUM = 0.97
+_FROM_SUM = 0.75
+_FROM_TABLE = 0.6
 """Confidence of the amount of a line item in a stated sum, of one known only from a sum, and of a charge in a table."""
 
 
@@ -325,7 +325,7 @@ def _tables(
         first_top = page_headings[0].top if page_headings else float("inf")
         continues = bool(table) and not (page_headings and _is_same(table[-1].heading, page_headings[0]))
         rows_above = (
-            _below_carried([row for row in page_rows if row.bottom <= first_top + 1], page) if continues else ()
+            _rows_below_carried([row for row in page_rows if row.bottom <= first_top + 1], page) if continues else ()
         )
         if rows_above:
             table.append(Stretch(number, table[-1].heading, rows_above))
@@ -348,7 +348,7 @@ def _tables(
         yield table
 
 
-def _below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
+def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
     """Return the rows below a sum carried over from the previous page, without the page header above."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
@@ -422,8 +422,8 @@ def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
     for words, amount, row in entries:
         line = RawLine(row.page, row.top, {Kind.NET: amount})
         item = LineFields()
-        item.put("description", words, _ADDED)
-        item.put("net_amount", plain(amount.value or Decimal(0)), _ADDED)
+        item.put("description", words, _FROM_SUM)
+        item.put("net_amount", plain(amount.value or Decimal(0)), _FROM_SUM)
         items.append(_line_item(line, item, "sum"))
     return Lines(tuple(items), _sum(items), proven=bool(items))
 
@@ -498,7 +498,7 @@ def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], r
         return
     nets = [*(item.number("net_amount") for item in lines), *charge_amounts]
     for item, rate in zip(lines, tax_rates(rows, nets), strict=False):
-        item.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
+        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
 
 
 def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
@@ -516,7 +516,7 @@ def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> Non
         rate = codes.get(item.number("tax_rate") or Decimal(0))
         for part in (item.fields, item.confidence, item.sources):
             part.pop("tax_rate", None)
-        item.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
+        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
 
 
 def _without_amounts(lines: Lines) -> Lines:
@@ -535,7 +535,7 @@ def _sum(items: Sequence[LineItem]) -> Decimal | None:
 
 
 def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
-    confidence = _ADDED if is_proven else _TABLED
+    confidence = _FROM_SUM if is_proven else _FROM_TABLE
     item = LineFields()
     item.put("description", charge.description, confidence)
     item.put("net_amount", plain(amount), confidence)
@@ -546,9 +546,9 @@ def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineIte
 def _raise_confidence(item: LineItem) -> LineItem:
     """Return a line item of a stated sum with higher confidence, unless its own numbers contradict it."""
     amount = item.evidence.get("net_amount")
-    if amount is None or amount.confidence < _TABLED:
+    if amount is None or amount.confidence < _FROM_TABLE:
         return item
-    evidence = Evidence(amount.source, max(amount.confidence, _SUMMED), amount.page)
+    evidence = Evidence(amount.source, max(amount.confidence, _IN_SUM), amount.page)
     return LineItem(item.fields, {**item.evidence, "net_amount": evidence}, item.page, item.box)
 
 

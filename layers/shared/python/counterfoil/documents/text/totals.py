@@ -117,7 +117,7 @@ _NO_CHARGE = re.compile(
     r".*\b(?:skonto|escompte|cash discount|zahlbar|zahlung|payment|pagamento|betaling|bestellungen)\b.*"
 )
 _SUM_OF = re.compile(r"(?:gesamt\w*|summe\w*|total\w*|sum|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*")
-_LEAD = re.compile(
+_CHARGE_PREFIX = re.compile(
     r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge)\b\.?:?\s+(?=\S)",
     re.IGNORECASE,
 )
@@ -175,7 +175,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
             continue
         aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
         amount = (aligned or numbers)[-1]
-        is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
+        is_allowance = (match["type"] or match["lead"] or "") in _DISCOUNT_WORDS or match["allowance"] is not None
         yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_tabled, row)
 
 
@@ -199,7 +199,7 @@ def _is_heading(row: Row) -> bool:
 _BASE = frozenset({"basisbetrag", "grundbetrag", "base", "prozent", "percentage"})
 _AMOUNT = frozenset({"betrag", "amount", "montant", "importo", "importe", "bedrag", "belob"})
 _TYPES = frozenset({"", "abzgl", "abzuglich", "zzgl", "zuzuglich", "plus", "less", "minus", "abschlag", "zuschlag"})
-_LESS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
+_DISCOUNT_WORDS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
 
 
 def _words(row: Row) -> str:
@@ -220,7 +220,7 @@ def _name(row: Row) -> str:
             if token.is_percent or not is_near or not re.fullmatch(r"\d{1,2}:?", token.text):
                 break
         words.append(token.text)
-    name = _REASON_CODE.sub("", _LEAD.sub("", " ".join(words))).rstrip(" :")
+    name = _REASON_CODE.sub("", _CHARGE_PREFIX.sub("", " ".join(words))).rstrip(" :")
     return name if plain_heading(name) not in _TYPES and re.search(r"[^\W\d]{3}", name) else ""
 
 

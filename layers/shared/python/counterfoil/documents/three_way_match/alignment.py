@@ -100,18 +100,18 @@ _MIN = 2.0
 """Minimum score of a pair."""
 _MIN_SPLIT = 4.0
 """Minimum score for joining an anchor that has a partner. Equal quantities do not count in this score."""
-_SURE = 4.0
+_MIN_LEARNED = 4.0
 """Minimum score of a pair to learn from."""
-_OTHER_WORDS = -2.5
+_NO_COMMON_WORDS = -2.5
 """Score of descriptions without common words, which may be in two languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
 """Minimum similarity (0 to 100) of codes that may be equal except for OCR errors."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
-_ALL = 30
+_COMPARE_ALL = 30
 """Number of anchors up to which all are compared."""
-_MOST = 100
+_MAX_ANCHORS = 100
 """Maximum number of anchors compared with a line item."""
 _ZERO = Decimal(0)
 
@@ -141,7 +141,7 @@ class Names:
 
 
 Learned = Mapping[Place, Names]
-_NOTHING = Names()
+_NO_NAMES = Names()
 
 
 def anchors(document: Document) -> list[OrderLine]:
@@ -175,7 +175,7 @@ def learn_item_codes(
     texts: dict[Place, set[str]] = defaultdict(set)
     holders: dict[tuple[UUID, str], set[int]] = defaultdict(set)
     for (document_id, place), (anchor, weight) in pairs:
-        if weight < _SURE:
+        if weight < _MIN_LEARNED:
             continue
         line = documents[document_id][0].lines[place]
         id_, anchor_place = anchor.place
@@ -206,7 +206,7 @@ def _share_by_article(learned: Learned, own_codes: Mapping[Place, frozenset[str]
     return {
         place: Names(names.codes, names.texts.union(*(texts_by_code[code] for code in names.codes | codes)))
         for place, codes in own_codes.items()
-        if (names := learned.get(place, _NOTHING)) is not _NOTHING or any(code in texts_by_code for code in codes)
+        if (names := learned.get(place, _NO_NAMES)) is not _NO_NAMES or any(code in texts_by_code for code in codes)
     }
 
 
@@ -262,7 +262,7 @@ class _CandidateIndex:
         self._order_lines: dict[str, list[int]] = defaultdict(list)
         self._quantities = [anchor.line.quantity for anchor in candidates]
         for index, anchor in enumerate(candidates):
-            line, names = anchor.line, learned.get(anchor.place, _NOTHING)
+            line, names = anchor.line, learned.get(anchor.place, _NO_NAMES)
             for key in {*_codes_of(line), *names.codes, (line.words,), *((text,) for text in names.texts)} - {("",)}:
                 self._equal[key].append(index)
             for word in {*line.words.split(), (line.quantity, line.net)}:
@@ -272,7 +272,7 @@ class _CandidateIndex:
 
     def candidates_for(self, line: Line) -> Sequence[int]:
         """Return the distinct indices of at most _MOST anchors."""
-        if self._count <= _ALL:
+        if self._count <= _COMPARE_ALL:
             return range(self._count)
         by_order_line = self._order_lines.get((line.order_line or "").lstrip("0"), [])
         indexes = {index for key in (*_codes_of(line), (line.words,)) for index in self._equal.get(key, ())}
@@ -280,9 +280,9 @@ class _CandidateIndex:
             keys = (*line.words.split(), (line.quantity, line.net))
             indexes = {index for key in keys for index in self._similar.get(key, ())}
         indexes.update(by_order_line)
-        if len(indexes) <= _MOST:
+        if len(indexes) <= _MAX_ANCHORS:
             return sorted(indexes)
-        return sorted(indexes, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MOST]
+        return sorted(indexes, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MAX_ANCHORS]
 
 
 def _positions(candidates: Iterable[OrderLine]) -> Mapping[UUID, frozenset[str]]:
@@ -301,7 +301,7 @@ def line_similarity(
     with_quantity: bool = True,
 ) -> float:
     """Return the score of a line item and an anchor."""
-    anchor_line, names = anchor.line, learned.get(anchor.place, _NOTHING)
+    anchor_line, names = anchor.line, learned.get(anchor.place, _NO_NAMES)
     weight = 0.0 if line.is_item == anchor_line.is_item else -1.0
     weight += _score_reference(line, anchor, positions[anchor.document.id])
     weight += _score_codes(line, anchor_line, names)
@@ -355,7 +355,7 @@ def _score_words(words: str, other_words: str) -> float:
         return 0.0
     if words == other_words:
         return 6.0
-    return max(9.0 * text_similarity(words, other_words) - 4.0, _OTHER_WORDS)
+    return max(9.0 * text_similarity(words, other_words) - 4.0, _NO_COMMON_WORDS)
 
 
 @lru_cache(maxsize=20_000)

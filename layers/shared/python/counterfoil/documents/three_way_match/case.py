@@ -20,7 +20,7 @@ from counterfoil.documents.three_way_match.model import Document, money
 
 Edges = Collection[tuple[UUID, UUID]]
 
-_ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CREDIT_NOTE)
+_COUNTED_ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CREDIT_NOTE)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ClusterDocuments:
     def repeated(self) -> Mapping[UUID, Document]:
         """Duplicate delivery notes, receipts and credit notes, mapped to the first one."""
         originals: dict[UUID, Document] = {}
-        for type_ in _ONCE:
+        for type_ in _COUNTED_ONCE:
             candidates = self.of(type_)
             for index, document in enumerate(candidates):
                 first = next((earlier for earlier in candidates[:index] if _is_repeated(earlier, document)), None)
@@ -236,7 +236,7 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 
 _ZERO = Decimal(0)
 _CENT = Decimal("0.01")
-_AWAY = Decimal("0.1")
+_PRICE_CREDIT_RATIO = Decimal("0.1")
 """Relative difference from the billed price beyond which a credit is about the price, not about returned goods."""
 
 
@@ -250,7 +250,9 @@ def returned_goods(item: Item) -> list[LedgerEntry]:
 def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
     """Return whether a line item credits a part of the price."""
     prices = [billed.price for billed in item.of(DocumentType.INVOICE) if billed.price]
-    return entry.price is not None and all(abs(abs(entry.price) / abs(price) - 1) > _AWAY for price in prices)
+    return entry.price is not None and all(
+        abs(abs(entry.price) / abs(price) - 1) > _PRICE_CREDIT_RATIO for price in prices
+    )
 
 
 def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
@@ -268,10 +270,10 @@ def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) 
         return _credits(amounts, money(_total_value(amounts), amounts[0].document.currency))
     goods = returned_goods(item)
     billed = total(entry.quantity or _ZERO for entry, _ in too_high)
-    return _credits(goods, format_quantity(billed, item)) if goods and _returned(goods) >= billed > 0 else None
+    return _credits(goods, format_quantity(billed, item)) if goods and _returned_quantity(goods) >= billed > 0 else None
 
 
-def _returned(goods: Iterable[LedgerEntry]) -> Decimal:
+def _returned_quantity(goods: Iterable[LedgerEntry]) -> Decimal:
     return total(abs(entry.quantity or _ZERO) for entry in goods)
 
 
@@ -287,7 +289,7 @@ def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
 def goods_credited(item: Item, excess: Decimal) -> str | None:
     """Return a sentence about the credit notes for excess quantities; None if not credited."""
     goods = returned_goods(item)
-    returned = _returned(goods)
+    returned = _returned_quantity(goods)
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None
 
 
@@ -305,11 +307,11 @@ def canceled(case: ClusterDocuments) -> dict[UUID, str]:
         open_duplicates = [by_id[id_] for id_ in duplicates]
         for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
             canceled_duplicate = next(
-                (duplicate for duplicate in open_duplicates if _is_over_all(case, credit, duplicate)), None
+                (duplicate for duplicate in open_duplicates if _covers_invoice(case, credit, duplicate)), None
             )
             if canceled_duplicate is not None:
                 sentences[canceled_duplicate.id] = f"{credit.heading} credits all of it."
-            elif open_duplicates and _is_over_all(case, credit, by_id[original_id]):
+            elif open_duplicates and _covers_invoice(case, credit, by_id[original_id]):
                 canceled_duplicate = open_duplicates[0]
                 sentences[canceled_duplicate.id] = f"{credit.heading} credits all of {by_id[original_id].title}."
             if canceled_duplicate is not None:
@@ -317,7 +319,7 @@ def canceled(case: ClusterDocuments) -> dict[UUID, str]:
     return sentences
 
 
-def _is_over_all(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
+def _covers_invoice(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
     """Return whether a credit note is about an invoice and its whole amount."""
     if credit.id not in case.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False

@@ -45,7 +45,7 @@ from counterfoil.documents.three_way_match.model import (
 from counterfoil.documents.three_way_match.summary import summarize
 from counterfoil.documents.three_way_match.tolerances import Key, Tolerances
 
-_SHOWN = Decimal("0.0001")
+_PRICE_STEP = Decimal("0.0001")
 _EXACT = Context(prec=200)
 """Precision for rounding. The default of 28 digits fails for very large numbers."""
 
@@ -165,7 +165,7 @@ def _percent(expected: Decimal, actual: Decimal) -> str:
 
 def _rounded(number: Decimal) -> Decimal:
     """Round to four decimal places, except for smaller numbers."""
-    return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
+    return number if abs(number) < _PRICE_STEP else number.quantize(_PRICE_STEP, context=_EXACT)
 
 
 def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Variance]:
@@ -249,7 +249,7 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
     """Find excess quantities. The variance is about the first invoice beyond the maximum."""
     for bound in _bounds(ledger, item):
-        crossing = _crossing(item, bound.quantity)
+        crossing = _first_beyond(item, bound.quantity)
         if crossing is None:
             continue
         entry, billed = crossing
@@ -272,7 +272,7 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
         )
 
 
-def _crossing(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
+def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
     """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
     billed, crossing = _ZERO, None
     for entry in item.of(DocumentType.INVOICE):
@@ -455,7 +455,7 @@ def find_variances(
         *_missing_deliveries(case, ledger, invoices),
         *currency_variances(ledger, invoices),
         *quantity_variances(ledger, limits),
-        *_never_ordered(ledger, invoices),
+        *_unordered_items(ledger, invoices),
         *_over_ordered_totals(ledger, invoices, limits),
         *price_variances(ledger, limits),
         *total_variances(invoices, limits),
@@ -564,7 +564,7 @@ def _billed_quantity(item: Item, invoice: Document) -> Decimal:
     )
 
 
-def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     """Find billed goods and services that are not in the invoice's orders."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
@@ -624,13 +624,13 @@ def _outcome(
 ) -> tuple[ThreeWayMatchStatus, list[str]]:
     """Return the status and its reasons, the most important first."""
     exceptions = [variance.message for variance in variances if variance.is_open and not variance.is_waiting]
-    exceptions += [_incomparable(entry) for entry in ledger.incomparable]
+    exceptions += [_incomparable_message(entry) for entry in ledger.incomparable]
     waiting = [
         f"{variance.message} {variance.awaited_deliveries or ''}".rstrip()
         for variance in variances
         if variance.is_open and variance.is_waiting
     ]
-    waiting += _still_to_come(case, ledger)
+    waiting += _missing_messages(case, ledger)
     tolerated = [f"{variance.message[:-1]} (within the tolerance)." for variance in variances if variance.is_tolerated]
     decided = [
         f"{variance.message} {variance.decided_by}"
@@ -659,14 +659,14 @@ def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: 
             yield f"{document.heading} names no supplier."
 
 
-def _incomparable(entry: LedgerEntry) -> str:
+def _incomparable_message(entry: LedgerEntry) -> str:
     return (
         f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be converted to the "
         f"order's. Check the quantity."
     )
 
 
-def _still_to_come(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
+def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     """Yield sentences about missing documents and quantities without a variance."""
     invoices = case.latest_orders(DocumentType.INVOICE)
     orders = case.latest_orders(DocumentType.PURCHASE_ORDER)
@@ -721,9 +721,9 @@ def _unnamed_item_message(invoice: Document, order: Document) -> str:
 def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
     for id_, latest in case.superseded_orders.items():
-        yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_dated(latest)}."
+        yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_date_suffix(latest)}."
     for id_, original in case.repeated.items():
-        yield f"{by_id[id_].heading} was received more than once, and counts once{_dated(original)}."
+        yield f"{by_id[id_].heading} was received more than once, and counts once{_date_suffix(original)}."
     for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
         amount = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {amount}."
@@ -749,7 +749,7 @@ def _unordered_charges(ledger: Ledger, invoice: Document) -> list[Line]:
     ]
 
 
-def _dated(document: Document) -> str:
+def _date_suffix(document: Document) -> str:
     return f" ({document.day.isoformat()})" if document.day else ""
 
 

@@ -80,8 +80,8 @@ def apply_decisions(variances: Iterable[Variance], verdicts: Collection[Variance
 LEAST = 20
 """Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
 QUANTILE = Decimal("0.95")
-_DOUBT = 0.05
-_STEP, _FINEST = Decimal("0.01"), Decimal("0.000001")
+_SIGNIFICANCE = 0.05
+_STEP, _MIN_STEP = Decimal("0.01"), Decimal("0.000001")
 _EXACT = Context(prec=200)
 """Precision for rounding. The default of 28 digits fails for very large numbers."""
 
@@ -99,7 +99,7 @@ _KEYS = {
     VarianceCode.TOTAL_MISMATCH: Key.TOTAL,
 }
 _AMOUNTS = {VarianceCode.OVER_ORDERED_AMOUNT, VarianceCode.TAX_MISMATCH}
-_ONCE_ONLY = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
+_ONE_TIME_CODES = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
 """Codes of one-time mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
 
 
@@ -269,9 +269,11 @@ def _suggest(
     relevant = [decision for decision in group if _is_relevant(decision, sort, cutoff)]
     sizes = _by_document(relevant, sort)
     limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= LEAST else Decimal(0)
-    limits = _raised(current, direction, sort, limit)
+    limits = _raise_limit(current, direction, sort, limit)
     newly_tolerated = {
-        decision.verdict.about[0] for decision in relevant if _allow(limits, decision) and not _allow(current, decision)
+        decision.verdict.about[0]
+        for decision in relevant
+        if _is_tolerated(limits, decision) and not _is_tolerated(current, decision)
     }
     rejection = _reject_reason(group, sort, cutoff, sizes, current, newly_tolerated)
     if rejection is not None:
@@ -282,7 +284,7 @@ def _suggest(
         largest_accepted=max(sizes.values()),
         smallest_disputed=cutoff,
         newly_tolerated=len(newly_tolerated),
-        at_least=_DOUBT ** (1 / sum(size <= limit for size in sizes.values())),
+        at_least=_SIGNIFICANCE ** (1 / sum(size <= limit for size in sizes.values())),
         people=tuple(sorted({decision.verdict.by for decision in relevant})),
         since=min(dates),
         until=max(dates),
@@ -290,7 +292,7 @@ def _suggest(
     return ToleranceSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, sort, current, limits, evidence)
 
 
-def _allow(limits: Limits, label: DecisionLabel) -> bool:
+def _is_tolerated(limits: Limits, label: DecisionLabel) -> bool:
     return limits.contain(label.expected, label.actual)
 
 
@@ -303,7 +305,7 @@ def _reject_reason(
     newly_tolerated: Collection[UUID],
 ) -> str | None:
     """Return the reason for no suggestion, or None."""
-    if any(_allow(current, decision) for decision in group if not decision.verdict.is_accepted):
+    if any(_is_tolerated(current, decision) for decision in group if not decision.verdict.is_accepted):
         return "The current tolerance covers a disputed difference: check whether it is too large."
     measures = sorted({label.verdict.measure or "no unit" for label in group})
     if sort == "absolute" and len(measures) > 1:
@@ -331,7 +333,7 @@ def _limits_of(limits: Limits, direction: Direction) -> tuple[Decimal | None, De
 def _is_relevant(label: DecisionLabel, sort: Sort, cutoff: Decimal | None) -> bool:
     size = label.size(sort)
     is_below = size is not None and (cutoff is None or size < cutoff)
-    return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONCE_ONLY
+    return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONE_TIME_CODES
 
 
 def _by_document(labels: Collection[DecisionLabel], sort: Sort) -> Mapping[UUID, Decimal]:
@@ -349,10 +351,10 @@ def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
     rank = int((QUANTILE * len(sizes)).to_integral_value(ROUND_CEILING))
     percentile = sizes[rank - 1]
     rounded = percentile.quantize(_STEP, ROUND_CEILING, _EXACT)
-    return rounded if cutoff is None or rounded < cutoff else percentile.quantize(_FINEST, ROUND_FLOOR, _EXACT)
+    return rounded if cutoff is None or rounded < cutoff else percentile.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT)
 
 
-def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
+def _raise_limit(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
     """Raise one limit. A second limit of zero is removed, because it would prevent any tolerance."""
     absolute, percent = _limits_of(limits, direction)
     if sort == "absolute":
@@ -367,5 +369,7 @@ def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) ->
 
 def format_size(size: Decimal, sort: Sort) -> str:
     """Return the text of a size: `0.84 %`, `0.05`."""
-    rounded = size.quantize(_FINEST, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
+    rounded = (
+        size.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
+    )
     return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if sort == 'percent' else ''}"

@@ -29,13 +29,13 @@ _ROUNDING = Decimal("0.05")
 _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
 """For converted quantities and prices."""
-_SUMS = Context(prec=15)
+_SUM_CONTEXT = Context(prec=15)
 """For their sums. More digits than documents state, and few enough that three times a third of a foot is a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
     """Return a sum for comparison."""
-    return _SUMS.plus(sum(quantities, _ZERO))
+    return _SUM_CONTEXT.plus(sum(quantities, _ZERO))
 
 
 @dataclass(frozen=True, slots=True)

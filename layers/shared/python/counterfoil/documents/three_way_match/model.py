@@ -110,10 +110,10 @@ def is_charge(description: str) -> bool:
 
 
 _DIGITS = Context(prec=18)
-_COMPARED_TEXT = 400
+_MAX_COMPARED_TEXT = 400
 """Maximum compared characters of a description, which distinguish articles."""
 _CENT = Decimal("0.01")
-_LEAST, _MOST = Decimal("0.2"), Decimal(2)
+_MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
 """Minimum share of a price after a discount, and maximum multiple with a surcharge."""
 LONGEST_TEXT = 80
 """Maximum characters of a description or number that a sentence quotes."""
@@ -207,7 +207,7 @@ class Line:
     @property
     def is_discount(self) -> bool:
         """True if `cost` is a plausible price after a discount or with a surcharge."""
-        return not self.price or self.cost is None or _LEAST <= _DIGITS.divide(self.cost, self.price) <= _MOST
+        return not self.price or self.cost is None or _MIN_SHARE <= _DIGITS.divide(self.cost, self.price) <= _MAX_SHARE
 
     @property
     def is_item(self) -> bool:
@@ -308,7 +308,7 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
         buyer_article=(normalize_code(buyer_article) or None) if buyer_article else None,
         article_text=article or buyer_article,
         description=description,
-        words=words(description)[:_COMPARED_TEXT] if description else "",
+        words=words(description)[:_MAX_COMPARED_TEXT] if description else "",
         quantity=number_of(item.get("quantity")),
         rejected=number_of(item.get("rejected_quantity")),
         unit=units.canonical(_text(item.get("unit"))),

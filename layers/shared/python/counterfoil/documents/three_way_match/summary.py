@@ -23,7 +23,7 @@ from counterfoil.documents.three_way_match.model import (
 
 _CENT = Decimal("0.01")
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
-_WHOLE = frozenset(
+_WHOLE_DOCUMENT_CODES = frozenset(
     {
         VarianceCode.MISSING_PURCHASE_ORDER,
         VarianceCode.MISSING_DELIVERY,
@@ -133,7 +133,9 @@ def _at_stake(
     open_variances = [
         variance for variance in variances if variance.is_open and variance.document.currency in (None, currency)
     ]
-    full_documents = {variance.document.id: variance.document for variance in open_variances if variance.code in _WHOLE}
+    full_documents = {
+        variance.document.id: variance.document for variance in open_variances if variance.code in _WHOLE_DOCUMENT_CODES
+    }
     full_documents |= {document.id: document for document in unordered if document.currency in (None, currency)}
     by_line = {(part.document, part.line): row for row in rows for part in row.parts}
     billed_quantities = {
