@@ -281,13 +281,13 @@ SELECT c.id, (SELECT slug FROM tenant WHERE id = c.tenant_id), c.cluster_status,
        c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
        coalesce(c.status IN ('pending', 'in-progress'), false), c.{key}
 FROM (
-    SELECT few.* FROM unnest(%(statuses)s::text[]) AS wanted (status)
+    SELECT page.* FROM unnest(%(statuses)s::text[]) AS requested (status)
     CROSS JOIN LATERAL (
         SELECT * FROM cluster_diagnostics c
-        WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status {conditions}
+        WHERE c.tenant_id = %(tenant)s AND c.cluster_status = requested.status {conditions}
         ORDER BY c.{key} {direction}, c.id {direction} LIMIT %(most)s
-    ) AS few
-    ORDER BY few.{key} {direction}, few.id {direction} LIMIT %(most)s
+    ) AS page
+    ORDER BY page.{key} {direction}, page.id {direction} LIMIT %(most)s
 ) AS c
 ORDER BY c.{key} {direction}, c.id {direction}
 """
@@ -329,10 +329,10 @@ def _statement(
 
 
 _COUNTS = """
-SELECT wanted.status, (SELECT count(*) FROM (
-    SELECT FROM cluster_diagnostics c WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status
+SELECT requested.status, (SELECT count(*) FROM (
+    SELECT FROM cluster_diagnostics c WHERE c.tenant_id = %(tenant)s AND c.cluster_status = requested.status
     LIMIT %(most)s
-) AS few) FROM unnest(%(statuses)s::text[]) AS wanted (status)
+) AS page) FROM unnest(%(statuses)s::text[]) AS requested (status)
 """
 
 

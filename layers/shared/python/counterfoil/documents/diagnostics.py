@@ -36,16 +36,16 @@ CHANGED = "The cluster has changed and will be compared again."
 # `work.start_revision`, because an attempt in progress has read old data. Its claim token becomes stale. Rows are
 # locked in the order of their ids, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
-WITH wanted AS (
+WITH requested AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
     WHERE NOT EXISTS (SELECT FROM document WHERE document.id = c.id AND type = 'contract')
     UNION
     SELECT cluster_id FROM document WHERE id = ANY(%(documents)s) AND type <> 'contract' AND cluster_id IS NOT NULL
     ORDER BY id
 ),
-begun AS (
+started AS (
     INSERT INTO {table} AS work (id, tenant_id, created_at, {status}, {revision}, {claim_token})
-    SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM wanted
+    SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM requested
     ON CONFLICT (id) DO UPDATE SET {status} = 'pending', {revision} = work.{revision} + 1, {send_number} = 0,
         {claim_token} = nextval('claim_token'), {error} = NULL, {skip_reason} = NULL, {failed_at} = NULL,
         {attempts} = 0, {dlq_returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
@@ -53,13 +53,13 @@ begun AS (
        OR work.{next_attempt_at} IS NOT NULL
     RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number,
         coalesce(old.{status} = 'failed', false) AS had_failed
-), owed AS (
+), enqueued AS (
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-    SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
+    SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM started
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
     RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 )
-SELECT owed.*, begun.had_failed FROM owed JOIN begun ON begun.id = owed.work_id
+SELECT enqueued.*, started.had_failed FROM enqueued JOIN started ON started.id = enqueued.work_id
 """)
 
 

@@ -124,7 +124,7 @@ FROM document d JOIN source s ON s.id = d.source_id WHERE d.tenant_id = %(tenant
 _PROGRESS = """
 SELECT a.attempts, a.revision, a.failed_at, a.next_attempt_at, i.attempts, i.revision, i.failed_at, i.next_attempt_at,
        d.matching_attempts, d.matching_revision, d.matching_failed_at, d.matching_next_attempt_at,
-       told.attempts, told.revision, told.failed_at, told.next_attempt_at
+       output.attempts, output.revision, output.failed_at, output.next_attempt_at
 FROM document d JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
 LEFT JOIN ingestion_job i ON i.id = d.id
 CROSS JOIN LATERAL (
@@ -132,7 +132,7 @@ CROSS JOIN LATERAL (
            min(o.next_attempt_at) AS next_attempt_at
     FROM output_job o WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
-) AS told
+) AS output
 WHERE d.id = %(id)s
 """
 _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)s ORDER BY first_page LIMIT %(most)s"

@@ -183,7 +183,7 @@ STAGE_SQL = {
     "ingestion": "CASE WHEN i.id IS NULL THEN 'none' ELSE coalesce(i.status, 'skipped') END",
     "matching": """CASE WHEN d.matching_revision = 0 AND d.matching_status IS NULL THEN 'none'
                         ELSE coalesce(d.matching_status, 'skipped') END""",
-    "output": "told.state",
+    "output": "output.state",
 }
 """State of each stage, from the tables of JOINED."""
 JOINED = """
@@ -199,7 +199,7 @@ CROSS JOIN LATERAL (
     FROM output_job o
     WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
-) AS told
+) AS output
 """
 """A document with the work items of all stages, and the current work item of its cluster."""
 _SUMMARIES = f"""
@@ -208,7 +208,7 @@ SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structu
        (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.skip_reason), coalesce(i.error, i.skip_reason),
-             coalesce(d.matching_error, d.matching_skip_reason), told.reason]
+             coalesce(d.matching_error, d.matching_skip_reason), output.reason]
 FROM {JOINED}
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
@@ -280,14 +280,14 @@ ORDER BY d.received_at DESC, d.id DESC LIMIT %(most)s
 """
 # Documents with the rarest word that contain the other words as well.
 _WALK_WORD = """
-SELECT few.received_at, few.document_id, NOT EXISTS (
+SELECT page.received_at, page.document_id, NOT EXISTS (
     SELECT FROM unnest(%(others)s::text[]) AS other (word)
-    WHERE NOT EXISTS (SELECT FROM document_word w WHERE w.document_id = few.document_id AND w.word = other.word)
+    WHERE NOT EXISTS (SELECT FROM document_word w WHERE w.document_id = page.document_id AND w.word = other.word)
 ) FROM (
     SELECT w.received_at, w.document_id FROM document_word w
     WHERE w.tenant_id = %(tenant)s AND w.word = %(word)s {conditions}
     ORDER BY w.received_at DESC, w.document_id DESC LIMIT %(most)s
-) AS few ORDER BY few.received_at DESC, few.document_id DESC
+) AS page ORDER BY page.received_at DESC, page.document_id DESC
 """
 _TIMES = ("since", "until", "after_at")
 
@@ -323,8 +323,8 @@ WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
   AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
   AND (%(after_at)s::timestamptz IS NULL OR (a.created_at, a.id) < (%(after_at)s, %(after_id)s))
   AND (%(text)s::text IS NULL OR a.id::text = lower(%(text)s) OR NOT EXISTS (
-      SELECT FROM tokenize(%(text)s) AS sought (word)
-      WHERE sought.word NOT IN (SELECT * FROM tokenize(regexp_replace(a.key, '^.*/', '')))
+      SELECT FROM tokenize(%(text)s) AS search (word)
+      WHERE search.word NOT IN (SELECT * FROM tokenize(regexp_replace(a.key, '^.*/', '')))
   ) AND EXISTS (SELECT FROM tokenize(%(text)s)))
 ORDER BY a.created_at DESC, a.id DESC LIMIT %(limit)s
 """
@@ -449,8 +449,8 @@ def _words(connection: Connection, text: str) -> list[str]:
 
 _FREQUENCY = """
 SELECT word, (SELECT count(*) FROM (
-    SELECT FROM document_word w WHERE w.tenant_id = %(tenant)s AND w.word = sought.word LIMIT %(most)s
-) AS few) FROM unnest(%(words)s::text[]) AS sought (word)
+    SELECT FROM document_word w WHERE w.tenant_id = %(tenant)s AND w.word = search.word LIMIT %(most)s
+) AS page) FROM unnest(%(words)s::text[]) AS search (word)
 """
 
 
@@ -462,12 +462,12 @@ def _rarest_word(connection: Connection, tenant_id: UUID, words: Sequence[str]) 
 
 
 _NUMBERED = """
-SELECT few.document_id
-    FROM unnest(%(types)s::text[]) AS wanted (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (value)
+SELECT page.document_id
+    FROM unnest(%(types)s::text[]) AS key_type (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (value)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = form.value LIMIT %(most)s
-) AS few
+    WHERE k.tenant_id = %(tenant)s AND k.type = key_type.type AND k.value = form.value LIMIT %(most)s
+) AS page
 """
 
 

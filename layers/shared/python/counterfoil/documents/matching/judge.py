@@ -44,29 +44,30 @@ from counterfoil.metrics import Metric, emit
 
 _ANSWERS = """
 SELECT j.document_id, j.answer
-FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
-JOIN llm_judgment j ON j.document_id = asked.id AND j.question = asked.question
+FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS lookup (id, question)
+JOIN llm_judgment j ON j.document_id = lookup.id AND j.question = lookup.question
 """
 
 # The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during
 # the call gets no answer. Documents are locked in the same order everywhere.
 _KEEP_ANSWER = """
-WITH here AS (
+WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
 ),
-kept AS (
+inserted AS (
     INSERT INTO llm_judgment (tenant_id, document_id, question, answer, model, answered_at, prompt, system,
                            request_json, temperature, input_tokens, output_tokens)
     SELECT %(tenant)s, id, %(question)s, %(answer)s, %(model)s, %(now)s, %(prompt)s, %(system)s, %(asked)s,
            %(temperature)s, %(input_tokens)s, %(output_tokens)s
-    FROM here WHERE id = %(id)s
+    FROM existing WHERE id = %(id)s
     ON CONFLICT (document_id, question) DO NOTHING
     RETURNING document_id
 )
 INSERT INTO llm_judgment_candidate (tenant_id, document_id, question, label, candidate_id, document_text)
-SELECT %(tenant)s, kept.document_id, %(question)s, offered.label, here.id, offered.document_text
-FROM kept, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(says)s::text[]) AS offered (label, id, document_text)
-JOIN here ON here.id = offered.id
+SELECT %(tenant)s, inserted.document_id, %(question)s, offered.label, existing.id, offered.document_text
+FROM inserted, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(texts)s::text[])
+     AS offered (label, id, document_text)
+JOIN existing ON existing.id = offered.id
 """
 
 _EXCHANGES = """
@@ -172,7 +173,7 @@ def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchang
         "output_tokens": exchange.output_tokens,
         "labels": list(exchange.offered),
         "candidates": [id_ for id_, _ in exchange.offered.values()],
-        "says": [candidate_json for _, candidate_json in exchange.offered.values()],
+        "texts": [candidate_json for _, candidate_json in exchange.offered.values()],
     }
     connection.execute(_KEEP_ANSWER, values)
 
@@ -208,7 +209,7 @@ logger = Logger()
 # Uses the vector of another document with the same text, or the given one. A removed document gets none. Searches that
 # read this document without its vector must be repeated (`key_deletion`), if it can be found.
 _KEEP_VECTOR = """
-WITH here AS (
+WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
 ),
 same AS (
@@ -222,20 +223,20 @@ vectors AS (
     SELECT %(signature)s::bytea, %(vector)s::halfvec
     WHERE %(signature)s::bytea IS NOT NULL AND NOT EXISTS (SELECT FROM same)
 ),
-kept AS (
+inserted AS (
     INSERT INTO document_embedding (tenant_id, document_id, text_hash, model, signature, vector)
-    SELECT %(tenant)s, here.id, %(text_hash)s, %(model)s, vectors.signature, vectors.vector FROM here, vectors
+    SELECT %(tenant)s, existing.id, %(text_hash)s, %(model)s, vectors.signature, vectors.vector FROM existing, vectors
     ON CONFLICT (document_id) DO UPDATE
     SET text_hash = excluded.text_hash, model = excluded.model, signature = excluded.signature, vector = excluded.vector
     WHERE (document_embedding.text_hash, document_embedding.model) <> (excluded.text_hash, excluded.model)
     RETURNING document_id
 ),
-noted AS (
+recorded AS (
     INSERT INTO key_deletion (tenant_id)
-    SELECT %(tenant)s FROM kept
-    WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = kept.document_id)
+    SELECT %(tenant)s FROM inserted
+    WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = inserted.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = inserted.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = inserted.document_id)
     ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 )
 SELECT EXISTS (SELECT FROM vectors)

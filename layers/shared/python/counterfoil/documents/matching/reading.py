@@ -47,10 +47,10 @@ WHERE type = ANY(%(kinds)s) AND structured_data IS NOT NULL
 # Structured data of cached versions is not read again.
 _CONTENTS = f"""
 SELECT d.id, d.version, d.type, d.received_at,
-       CASE WHEN d.version IS DISTINCT FROM known.version THEN d.structured_data::text END,
+       CASE WHEN d.version IS DISTINCT FROM cached.version THEN d.structured_data::text END,
        d.text_hash, d.model, d.signature
-FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS known (id, version)
-CROSS JOIN LATERAL ({_CONTENT} AND document.id = known.id OFFSET 0) AS d  -- so that the hash is computed once
+FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS cached (id, version)
+CROSS JOIN LATERAL ({_CONTENT} AND document.id = cached.id OFFSET 0) AS d  -- so that the hash is computed once
 """  # noqa: S608  # of constants
 
 _HOLDERS = f"""

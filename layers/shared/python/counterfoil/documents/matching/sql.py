@@ -36,14 +36,14 @@ FUZZY_MAX_DOCUMENTS_PER_KEY = 16
 that no link by the key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
-SELECT holder.document_id, wanted.n, wanted.counted
+SELECT holder.document_id, lookup.n, lookup.counted
 FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
-     WITH ORDINALITY AS wanted (type, value, most, counted, n)
+     WITH ORDINALITY AS lookup (type, value, most, counted, n)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = wanted.value
+    WHERE k.tenant_id = %(tenant)s AND k.type = lookup.type AND k.value = lookup.value
       AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
-    LIMIT wanted.most
+    LIMIT lookup.most
 ) AS holder
 """
 """Selects the holders of a `KeyLookup`: document, number of the key, and whether the key is only counted."""
@@ -116,15 +116,15 @@ def write(connection: Connection, tenant_id: UUID, keys: Mapping[UUID, Collectio
 
 # Replaces the keys that documents seek.
 _WRITE_SEEKING = """
-WITH wanted AS (
+WITH lookup AS (
     SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, value)
-), settled AS (
+), deleted AS (
     DELETE FROM document_key k
     WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
-      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.value) = (k.document_id, k.type, k.value))
+      AND NOT EXISTS (SELECT FROM lookup w WHERE (w.document_id, w.type, w.value) = (k.document_id, k.type, k.value))
 )
 INSERT INTO document_key (tenant_id, document_id, type, value)
-SELECT %(tenant)s, document_id, type, value FROM wanted ORDER BY document_id, type, value
+SELECT %(tenant)s, document_id, type, value FROM lookup ORDER BY document_id, type, value
 ON CONFLICT (document_id, type, value) DO NOTHING
 """
 
@@ -378,8 +378,8 @@ SELECT NULL, 0 WHERE EXISTS (
 """
 
 _DELETE_EDGES = """
-DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
-WHERE m.document_a_id = gone.a AND m.document_b_id = gone.b AND m.decided_by <> 'reviewer'
+DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS removed (a, b)
+WHERE m.document_a_id = removed.a AND m.document_b_id = removed.b AND m.decided_by <> 'reviewer'
 """
 
 _INSERT_EDGES = """
@@ -435,10 +435,11 @@ RETURNING old.cluster_id, new.cluster_id
 _CLUSTERS_OF = "SELECT DISTINCT cluster_id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS NOT NULL"
 
 _REASONS = """
-UPDATE document SET matching_skip_reason = told.reason
-FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
-WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
-  AND document.matching_skip_reason IS DISTINCT FROM told.reason
+UPDATE document SET matching_skip_reason = updated.reason
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS updated (id, reason)
+WHERE document.id = updated.id
+  AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
+  AND document.matching_skip_reason IS DISTINCT FROM updated.reason
 """
 
 
@@ -590,11 +591,11 @@ MAX_CANDIDATES = 20
 _OPEN = """
 INSERT INTO document_review AS review
     (document_id, tenant_id, type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at)
-SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.ambiguous_matches, found.probability,
+SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', opened.ambiguous_matches, opened.probability,
        %(weights)s, %(now)s, %(now)s
-FROM unnest(%(ids)s::uuid[], %(ambiguous_matches)s::jsonb[], %(probabilities)s::float8[]) AS found (id,
+FROM unnest(%(ids)s::uuid[], %(ambiguous_matches)s::jsonb[], %(probabilities)s::float8[]) AS opened (id,
     ambiguous_matches, probability)
-JOIN document d ON d.id = found.id
+JOIN document d ON d.id = opened.id
 ON CONFLICT (document_id) DO UPDATE
 SET type = excluded.type, state = 'open', ambiguous_matches = excluded.ambiguous_matches,
     probability = excluded.probability,
