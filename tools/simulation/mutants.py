@@ -377,28 +377,28 @@ def _throttles(world: World) -> None:
 
 
 def _no_second_search() -> Any:
-    real = matcher._standing
+    real = matcher._still_valid
 
     def blind(connection: Any, decided: Any) -> Any:
         _, more = real(connection, decided)
         return decided, more
 
-    return mock.patch.object(matcher, "_standing", blind)
+    return mock.patch.object(matcher, "_still_valid", blind)
 
 
 def _no_second_search_in_batch() -> Any:
-    real = matcher._standing
+    real = matcher._still_valid
 
     def blind(connection: Any, decided: Any) -> Any:
         standing, more = real(connection, decided)
         is_together = sys._getframe(1).f_code is matcher.write_batch.__code__
         return (decided if is_together else standing), more
 
-    return mock.patch.object(matcher, "_standing", blind)
+    return mock.patch.object(matcher, "_still_valid", blind)
 
 
 def _no_comparison() -> Any:
-    return mock.patch.object(matcher, "_disturbs", return_value=False)
+    return mock.patch.object(matcher, "_invalidates", return_value=False)
 
 
 def _separate_matches() -> Any:

@@ -86,7 +86,7 @@ class Office:
 
         def settle() -> people.ManualDecisionResult:
             with self.database.tenant(self.tenant_id) as connection:
-                return people.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
+                return people.decide_pairs(connection, self.tenant_id, [pair], verdict, NOW, by=by)
 
         return retry_on_conflict(settle)
 

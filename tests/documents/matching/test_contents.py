@@ -21,11 +21,11 @@ def test_document_cache_evicts_least_recently_read(database: Database, admin: Co
         cache = reading.DocumentCache(sizes[a] + sizes[b] + sizes[long])
         for _ in range(2):  # a second read is not counted twice
             cache.load(connection, [a, b, long])
-        assert set(cache._kept) == {a, b, long}
+        assert set(cache._entries) == {a, b, long}
         cache.load(connection, [a])
         cache.load(connection, [c])
-        assert list(cache._kept) == [long, a, c]
+        assert list(cache._entries) == [long, a, c]
         with admin.transaction():
             admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [Jsonb(samples[2].data), c])
         cache.load(connection, [c])  # c has grown, so the least recently read document is evicted
-        assert list(cache._kept) == [a, c]
+        assert list(cache._entries) == [a, c]

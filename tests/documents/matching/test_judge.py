@@ -357,7 +357,7 @@ def test_first_of_two_concurrent_answers_wins(
             found = super().decide(case, tenant_id, work_id)
             first = replace(found, answer={"matches": [CHOICE | {"candidate": "A2"}]}, model="another")
             with office.database.tenant(tenant_id) as connection:
-                judging.keep(connection, tenant_id, first)
+                judging.store_answer(connection, tenant_id, first)
             return found
 
     judge = make_judge()

@@ -366,7 +366,7 @@ def test_other_supplier_orders_are_counted_but_not_read(
     decided = office.search(3)
 
     assert set(decided.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
-    assert not matcher.CACHE._kept
+    assert not matcher.CACHE._entries
 
 
 @pytest.mark.parametrize("most", [2, 5])

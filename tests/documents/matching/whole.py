@@ -112,7 +112,7 @@ class Whole:
             ids = {order for delivery in all_deliveries for order in self._parents(delivery, ORDER)}
             found = self._possible(child, [self._documents[id_] for id_ in ids])
         if not orders and not deliveries and not found:
-            named = self._possible(child, self._documents_with(keyed.fellows(child), child))
+            named = self._possible(child, self._documents_with(keyed.shared_order_keys(child), child))
             found = rules.sibling_deliveries(
                 child, [one for one in named if one in self._deliveries and not self._parents(one.id, ORDER)]
             )

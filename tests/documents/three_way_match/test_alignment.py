@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.three_way_match.alignment import OrderLine, alike, line_similarity
-from counterfoil.documents.three_way_match.case import _is_same_paper
-from counterfoil.documents.three_way_match.decisions import _raised
+from counterfoil.documents.three_way_match.alignment import OrderLine, line_similarity, text_similarity
+from counterfoil.documents.three_way_match.case import _is_repeated
+from counterfoil.documents.three_way_match.decisions import _raise_limit
 from counterfoil.documents.three_way_match.tolerances import Limits
 from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
 
@@ -32,19 +32,19 @@ def test_article_number_typo_weighs_more_than_another_number() -> None:
 
 @pytest.mark.parametrize(("other", "is_near"), [("schroube", True), ("dichtung", False)])
 def test_words_agree_if_nearly_equal(other: str, is_near: bool) -> None:
-    assert (alike("schraube", other) > 0) == is_near
+    assert (text_similarity("schraube", other) > 0) == is_near
 
 
 def test_same_delivery_note_has_the_same_day() -> None:
-    assert _is_same_paper(delivery("L1", 5), delivery("L1", 5, received=9))
-    assert not _is_same_paper(delivery("L1", 5), delivery("L1", 6))
+    assert _is_repeated(delivery("L1", 5), delivery("L1", 5, received=9))
+    assert not _is_repeated(delivery("L1", 5), delivery("L1", 6))
 
 
 def test_raised_limit_never_falls() -> None:
     limits = Limits(upper_absolute=Decimal(1), upper_percent=Decimal(5))
 
-    assert _raised(limits, "more", "percent", Decimal(2)).upper_percent == 5
-    assert _raised(limits, "more", "percent", Decimal(7)).upper_percent == 7
+    assert _raise_limit(limits, "more", "percent", Decimal(2)).upper_percent == 5
+    assert _raise_limit(limits, "more", "percent", Decimal(7)).upper_percent == 7
 
 
 def test_split_lines_fill_one_order_line_after_another() -> None:

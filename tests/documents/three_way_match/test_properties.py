@@ -219,14 +219,14 @@ def test_hundreds_of_unnumbered_lines_are_matched(size: int):
 def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
     """An order with many line items and parts must be examined within a function's timeout."""
     compared = 0
-    same_word = alignment._same_word
+    same_word = alignment._word_similarity
 
     def counted(one: str, other: str) -> float:
         nonlocal compared
         compared += 1
         return same_word(one, other)
 
-    monkeypatch.setattr(alignment, "_same_word", counted)
+    monkeypatch.setattr(alignment, "_word_similarity", counted)
     lines = [line(f"Q-{number}", "20") for number in range(20)]
     parts = [line(f"Q-{number}", "1") for number in range(20)]
     deliveries = [delivery(f"L{number}", number, lines=parts) for number in range(20)]
@@ -237,13 +237,13 @@ def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch
 
 def test_compared_description_length_is_bounded(monkeypatch: pytest.MonkeyPatch):
     lengths: list[int] = []
-    alike = alignment.alike
+    text_similarity = alignment.text_similarity
 
     def record_lengths(one: str, other: str) -> float:
         lengths.append(len(one) + len(other))
-        return alike(one, other)
+        return text_similarity(one, other)
 
-    monkeypatch.setattr(alignment, "alike", record_lengths)
+    monkeypatch.setattr(alignment, "text_similarity", record_lengths)
     book = [line(description=" ".join(f"word{number}" for number in range(20_000))), TWO[1]]
     other = [line("C-3", description=" ".join(f"term{number}" for number in range(20_000))), TWO[1]]
     result(order(lines=book), delivery(lines=other), invoice(lines=book))

@@ -97,7 +97,7 @@ SELECT id, received_at FROM document WHERE tenant_id = %(tenant)s AND cluster_id
 ORDER BY received_at, id LIMIT %(most)s
 """
 _TOTAL = "SELECT count(*) FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s"
-_OF_MEMBERS = """
+_MEMBER_EDGES = """
 SELECT * FROM document_match WHERE document_a_id = ANY(%(ids)s)
 UNION ALL
 SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_id <> ALL(%(ids)s)
@@ -105,10 +105,10 @@ SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_i
 _EDGES = f"""
 SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features',
        CASE WHEN decided_by = 'llm' THEN (evidence ->> 'child')::uuid END
-FROM ({_OF_MEMBERS}) AS edge
+FROM ({_MEMBER_EDGES}) AS edge
 ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
-_EDGES_TOTAL = f"SELECT count(*) FROM ({_OF_MEMBERS}) AS edge"  # noqa: S608
+_EDGES_TOTAL = f"SELECT count(*) FROM ({_MEMBER_EDGES}) AS edge"  # noqa: S608
 _RESULT = """
 SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
 FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
@@ -126,29 +126,29 @@ def show(
     row = connection.execute(_CLUSTER, {"tenant": tenant_id, "id": document_id}).fetchone()
     if row is None or row[0] is None:
         return None
-    about: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "tenant": tenant_id,
         "cluster": row[0],
         "after_at": after and after.at,
         "after_id": after and after.id,
         "most": limit + 1,
     }
-    places = [PageCursor(at, id_) for id_, at in connection.execute(_MEMBERS, about)]
-    shown = [place.id for place in places[:limit]]
-    edges, edges_total = _edges(connection, shown)
-    others = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown)
-    near = document_list.of_ids(connection, tenant_id, [*shown, *others])
-    computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
-    result, computed_at, is_computing, error, status = computed
+    cursors = [PageCursor(at, id_) for id_, at in connection.execute(_MEMBERS, parameters)]
+    shown_ids = [cursor.id for cursor in cursors[:limit]]
+    edges, edges_total = _edges(connection, shown_ids)
+    neighbor_ids = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown_ids)
+    summaries = document_list.of_ids(connection, tenant_id, [*shown_ids, *neighbor_ids])
+    result_row = connection.execute(_RESULT, parameters).fetchone() or (None, None, False, None, None)
+    result, computed_at, is_computing, error, status = result_row
     return ClusterDetail(
         id=row[0],
         status=None if status is None else ClusterStatus(status),
-        documents=[one for one in reversed(near) if one.id in set(shown)],
-        documents_total=_number(connection, _TOTAL, about),
-        next_cursor=places[limit - 1] if len(places) > limit else None,
+        documents=[summary for summary in reversed(summaries) if summary.id in set(shown_ids)],
+        documents_total=_number(connection, _TOTAL, parameters),
+        next_cursor=cursors[limit - 1] if len(cursors) > limit else None,
         matches=edges,
         matches_total=edges_total,
-        contracts=[one for one in near if one.type == "contract" and one.cluster_id != row[0]],
+        contracts=[summary for summary in summaries if summary.type == "contract" and summary.cluster_id != row[0]],
         comparison=None if result is None else _comparison(result),
         computed_at=computed_at,
         is_computing=is_computing,
@@ -157,12 +157,12 @@ def show(
 
 
 def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[ClusterMatch], int]:
-    about = {"ids": list(ids), "most": MOST_EDGES}
-    found = [
+    parameters = {"ids": list(ids), "most": MOST_EDGES}
+    matches = [
         ClusterMatch(*(*row[:-2], evidence_steps(row[-2] or ()), row[-1]))
-        for row in connection.execute(_EDGES.encode(), about)
+        for row in connection.execute(_EDGES.encode(), parameters)
     ]
-    return found, len(found) if len(found) < MOST_EDGES else _number(connection, _EDGES_TOTAL, about)
+    return matches, len(matches) if len(matches) < MOST_EDGES else _number(connection, _EDGES_TOTAL, parameters)
 
 
 def _number(connection: Connection, statement: str, values: Mapping[str, Any]) -> int:
@@ -179,23 +179,23 @@ def _comparison(result: Mapping[str, Any]) -> Comparison:
         outcome=result["outcome"],
         reasons=result["reasons"][:MOST_VARIANCES],
         warnings=result["warnings"][:MOST_VARIANCES],
-        lines=_that_fit(lines),
+        lines=_truncate(lines),
         lines_total=len(result["lines"]),
-        variances=_that_fit(result["variances"][:MOST_VARIANCES]),
+        variances=_truncate(result["variances"][:MOST_VARIANCES]),
         variances_total=len(result["variances"]),
         can_be_accepted=differences.needs_decision(result),
     )
 
 
-def _that_fit(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return as many leading items as fit into MOST_CHARACTERS of JSON. Pure."""
-    kept, length = [], 0
-    for one in found:
-        length += len(json.dumps(one))
+    truncated, length = [], 0
+    for item in items:
+        length += len(json.dumps(item))
         if length > MOST_CHARACTERS:
             break
-        kept.append(one)
-    return kept
+        truncated.append(item)
+    return truncated
 
 
 Sort = Literal["oldest", "newest", "amount"]
@@ -205,7 +205,7 @@ OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPU
 """Statuses of unfinished clusters."""
 COUNTED = 1_000
 """Maximum exact count of a status. Higher counts are COUNTED + 1."""
-_LAST = "\U0010ffff"
+_LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True)
@@ -281,58 +281,58 @@ SELECT c.id, (SELECT slug FROM tenant WHERE id = c.tenant_id), c.cluster_status,
        c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
        coalesce(c.status IN ('pending', 'in-progress'), false), c.{key}
 FROM (
-    SELECT few.* FROM unnest(%(statuses)s::text[]) AS wanted (status)
+    SELECT page.* FROM unnest(%(statuses)s::text[]) AS requested (status)
     CROSS JOIN LATERAL (
         SELECT * FROM cluster_diagnostics c
-        WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status {conditions}
+        WHERE c.tenant_id = %(tenant)s AND c.cluster_status = requested.status {conditions}
         ORDER BY c.{key} {direction}, c.id {direction} LIMIT %(most)s
-    ) AS few
-    ORDER BY few.{key} {direction}, few.id {direction} LIMIT %(most)s
+    ) AS page
+    ORDER BY page.{key} {direction}, page.id {direction} LIMIT %(most)s
 ) AS c
 ORDER BY c.{key} {direction}, c.id {direction}
 """
 
 
 def page(
-    connection: Connection, tenant_id: UUID, wanted: ClusterFilter, *, limit: int, after: Cursor | None = None
+    connection: Connection, tenant_id: UUID, filters: ClusterFilter, *, limit: int, after: Cursor | None = None
 ) -> Page:
     """Return at most `limit` clusters after a cursor."""
     values: dict[str, Any] = {
         "tenant": tenant_id,
-        "statuses": [status.value for status in wanted.statuses],
+        "statuses": [status.value for status in filters.statuses],
         "most": limit + 1,
     }
-    rows = connection.execute(_statement(connection, tenant_id, wanted, after, values).encode(), values).fetchall()
-    found = [
+    rows = connection.execute(_statement(connection, tenant_id, filters, after, values).encode(), values).fetchall()
+    summaries = [
         ClusterSummary(id_, slug, ClusterStatus(status), *columns) for id_, slug, status, *columns, _ in rows[:limit]
     ]
-    return Page(found, (rows[limit - 1][-1], found[-1].id) if len(rows) > limit else None)
+    return Page(summaries, (rows[limit - 1][-1], summaries[-1].id) if len(rows) > limit else None)
 
 
 def _statement(
-    connection: Connection, tenant_id: UUID, wanted: ClusterFilter, after: Cursor | None, values: dict[str, Any]
+    connection: Connection, tenant_id: UUID, filters: ClusterFilter, after: Cursor | None, values: dict[str, Any]
 ) -> str:
     """Build the statement, and add its parameters to `values`."""
-    order = _ORDERS[wanted.sort]
+    order = _ORDERS[filters.sort]
     conditions = []
     if after is not None:
         conditions.append(_AFTER.format(**order._asdict()))
         values["key"], values["id"] = after
-    if wanted.supplier is not None:
+    if filters.supplier is not None:
         conditions.append(_SUPPLIER)
-        begin = words(wanted.supplier)
-        values |= {"supplier": begin, "supplier_end": begin + _LAST}
-    if wanted.number is not None:
+        prefix = words(filters.supplier)
+        values |= {"supplier": prefix, "supplier_end": prefix + _LAST_CHARACTER}
+    if filters.number is not None:
         conditions.append(_NUMBER)
-        values["numbered"] = document_list.numbered(connection, tenant_id, wanted.number)
+        values["numbered"] = document_list.numbered(connection, tenant_id, filters.number)
     return _PAGE.format(conditions=" ".join(conditions), **order._asdict())
 
 
 _COUNTS = """
-SELECT wanted.status, (SELECT count(*) FROM (
-    SELECT FROM cluster_diagnostics c WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status
+SELECT requested.status, (SELECT count(*) FROM (
+    SELECT FROM cluster_diagnostics c WHERE c.tenant_id = %(tenant)s AND c.cluster_status = requested.status
     LIMIT %(most)s
-) AS few) FROM unnest(%(statuses)s::text[]) AS wanted (status)
+) AS page) FROM unnest(%(statuses)s::text[]) AS requested (status)
 """
 
 

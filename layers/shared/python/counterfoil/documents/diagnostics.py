@@ -36,16 +36,16 @@ CHANGED = "The cluster has changed and will be compared again."
 # `work.start_revision`, because an attempt in progress has read old data. Its claim token becomes stale. Rows are
 # locked in the order of their ids, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
-WITH wanted AS (
+WITH requested AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
     WHERE NOT EXISTS (SELECT FROM document WHERE document.id = c.id AND type = 'contract')
     UNION
     SELECT cluster_id FROM document WHERE id = ANY(%(documents)s) AND type <> 'contract' AND cluster_id IS NOT NULL
     ORDER BY id
 ),
-begun AS (
+started AS (
     INSERT INTO {table} AS work (id, tenant_id, created_at, {status}, {revision}, {claim_token})
-    SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM wanted
+    SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM requested
     ON CONFLICT (id) DO UPDATE SET {status} = 'pending', {revision} = work.{revision} + 1, {send_number} = 0,
         {claim_token} = nextval('claim_token'), {error} = NULL, {skip_reason} = NULL, {failed_at} = NULL,
         {attempts} = 0, {dlq_returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
@@ -53,13 +53,13 @@ begun AS (
        OR work.{next_attempt_at} IS NOT NULL
     RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number,
         coalesce(old.{status} = 'failed', false) AS had_failed
-), owed AS (
+), enqueued AS (
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-    SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
+    SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM started
     ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
     RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 )
-SELECT owed.*, begun.had_failed FROM owed JOIN begun ON begun.id = owed.work_id
+SELECT enqueued.*, started.had_failed FROM enqueued JOIN started ON started.id = enqueued.work_id
 """)
 
 
@@ -76,7 +76,7 @@ def enqueue_diagnostics(
     Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
     now contain `document_ids` are included. A pending cluster is computed only once.
     """
-    found = connection.execute(
+    rows = connection.execute(
         _REQUEST,
         {
             "clusters": list(cluster_ids),
@@ -87,12 +87,12 @@ def enqueue_diagnostics(
             "now": now,
         },
     ).fetchall()
-    failed = [row[3] for row in found if row[-1]]
+    failed = [row[3] for row in rows if row[-1]]
     if failed:
         settle(connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return [
-        OutboxMessage(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-        for id_, worker, tenant, work, revision, send, due, _ in found
+        OutboxMessage(id_, worker, tenant, Message(work_id=work_id, revision=revision, send_number=send_number), due)
+        for id_, worker, tenant, work_id, revision, send_number, due, _ in rows
     ]
 
 
@@ -176,16 +176,16 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Diagnosti
     """
     if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
         return None
-    about = {"tenant": tenant_id, "cluster": cluster_id}
-    edges = connection.execute(_EDGES, about).fetchall()
-    others = list({end for *edge, _ in edges for end in edge})
-    rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
+    parameters = {"tenant": tenant_id, "cluster": cluster_id}
+    edges = connection.execute(_EDGES, parameters).fetchall()
+    document_ids = list({end for *edge, _ in edges for end in edge})
+    rows = connection.execute(_DOCUMENTS, {**parameters, "others": document_ids}).fetchall()
     return DiagnosticsInput(
         tuple(read_document(*row) for row in rows),
         tuple((a, b) for a, b, _ in edges),
         Tolerances(tolerances(connection, tenant_id)),
         tuple(list_variance_decisions(connection, [row[0] for row in rows])),
-        frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, about)),
+        frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, parameters)),
         frozenset(end for *edge, is_confirmed in edges if is_confirmed for end in edge),
     )
 
@@ -197,7 +197,7 @@ def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
 
 
 # The latest decision about a difference counts.
-_VERDICTS = """
+_DECISIONS = """
 SELECT DISTINCT ON (document_id, code, line, expected, actual)
     id, document_id, code, line, expected, actual, coalesce(currency, unit), decision = 'accepted', decided_by,
     decided_at, reason
@@ -210,7 +210,7 @@ def list_variance_decisions(
     connection: Connection, document_ids: Collection[UUID] | None = None
 ) -> list[VarianceDecision]:
     """Return the latest decision about each difference of these documents; None selects all documents."""
-    rows = connection.execute(_VERDICTS, {"ids": None if document_ids is None else list(document_ids)})
+    rows = connection.execute(_DECISIONS, {"ids": None if document_ids is None else list(document_ids)})
     return [
         VarianceDecision(
             id_, (document_id, VarianceCode(code), line, expected, actual), measure, accepted, by, at, reason
@@ -251,7 +251,7 @@ def write(connection: Connection, cluster_id: UUID, token: int, result: Result |
             "supplier_key": words(summary.supplier) if summary.supplier else None,
             "order_numbers": list(summary.order_numbers),
         }
-    written = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
-    if written.rowcount == 0:
+    cursor = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
+    if cursor.rowcount == 0:
         message = f"Cluster {cluster_id} has a newer claim than {token}"
         raise StaleClaimError(message)

@@ -52,9 +52,9 @@ class DecisionResult:
     """Outbox messages to send after the commit."""
 
 
-_NOTHING = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
-_CASE = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
-_SAY = """
+_NOT_FOUND = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
+_LOCK_RESULT = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
+_INSERT_DECISION = """
 INSERT INTO variance_decision
     (tenant_id, document_id, code, line, expected, actual, unit, currency, decision, decided_by, reason, decided_at)
 VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(word)s,
@@ -66,10 +66,10 @@ def say(  # decision, selection and context
     connection: Connection,
     tenant_id: UUID,
     cluster_id: UUID,
-    which: VarianceSelector,
+    selector: VarianceSelector,
     word: Word,
     now: datetime,
-    who: DecisionContext,
+    context: DecisionContext,
 ) -> DecisionResult | DecisionRejected:
     """Accept or dispute the selected differences of a cluster, either all or none.
 
@@ -77,44 +77,50 @@ def say(  # decision, selection and context
     transaction, which locks the cluster until it ends. The stored result shows the decision immediately. After the
     commit, the diagnostics worker compares the cluster again and delivers the result.
     """
-    row = connection.execute(_CASE, [cluster_id]).fetchone()
+    row = connection.execute(_LOCK_RESULT, [cluster_id]).fetchone()
     if row is None:
-        return _NOTHING
+        return _NOT_FOUND
     variances: list[Mapping[str, Any]] = row[0]["variances"]
-    said = {
-        one.about: one
-        for one in diagnostics.list_variance_decisions(connection, {UUID(one["document"]) for one in variances})
+    decisions = {
+        verdict.about: verdict
+        for verdict in diagnostics.list_variance_decisions(
+            connection, {UUID(variance["document"]) for variance in variances}
+        )
     }
-    wanted = [one for one in variances if _is_difference(one) and _matches_selector(one, which)]
-    if which == VarianceSelector() and word == "accepted":
-        accepted = [one for one in wanted if one["decision"] == "accepted"]
-        wanted = [one for one in wanted if _is_open(one, {})] or accepted
-    if not wanted:
-        return DecisionRejected("changed", _no_match(variances, which))
-    new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
-    if not new:
-        last = said[_about(wanted[0])]
-        return DecisionRejected("changed", f"{last.sentence[:-1]}. No change is needed.")
-    for verdict in (said.get(_about(one)) for one in new):
-        if verdict is not None and not who.may_replace(verdict.id):
+    selected = [
+        variance for variance in variances if _is_difference(variance) and _matches_selector(variance, selector)
+    ]
+    if selector == VarianceSelector() and word == "accepted":
+        accepted = [variance for variance in selected if variance["decision"] == "accepted"]
+        selected = [variance for variance in selected if _is_open(variance, {})] or accepted
+    if not selected:
+        return DecisionRejected("changed", _no_match_message(variances, selector))
+    changes = [variance for variance in selected if _is_new(decisions.get(_decision_key(variance)), word)]
+    if not changes:
+        current = decisions[_decision_key(selected[0])]
+        return DecisionRejected("changed", f"{current.sentence[:-1]}. No change is needed.")
+    for verdict in (decisions.get(_decision_key(variance)) for variance in changes):
+        if verdict is not None and not context.may_replace(verdict.id):
             return DecisionRejected(
                 "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}). Supersede that decision explicitly."
             )
-    shared = {"tenant": tenant_id, "word": word, "by": who.by, "reason": who.reason, "now": now}
-    for one in new:
-        connection.execute(_SAY, {**one, **shared})
-    sends = diagnostics.enqueue_diagnostics(connection, tenant_id, [cluster_id], now)
+    common = {"tenant": tenant_id, "word": word, "by": context.by, "reason": context.reason, "now": now}
+    for variance in changes:
+        connection.execute(_INSERT_DECISION, {**variance, **common})
+    messages = diagnostics.enqueue_diagnostics(connection, tenant_id, [cluster_id], now)
     diagnostics.compare_now(connection, tenant_id, cluster_id, now)
-    left = tuple(one["message"] for one in variances if _is_open(one, said) and one not in wanted)
-    detail = {"count": len(new)}
-    operation = AuditRecord(who.by, f"variances {word}", [str(cluster_id)], now, who.reason, detail=detail)
+    remaining = tuple(
+        variance["message"] for variance in variances if _is_open(variance, decisions) and variance not in selected
+    )
+    detail = {"count": len(changes)}
+    operation = AuditRecord(context.by, f"variances {word}", [str(cluster_id)], now, context.reason, detail=detail)
     audit.record(connection, tenant_id, operation)
-    return DecisionResult(word, tuple(one["message"] for one in new), left, sends)
+    return DecisionResult(word, tuple(variance["message"] for variance in changes), remaining, messages)
 
 
 def needs_decision(result: Mapping[str, Any]) -> bool:
     """Return whether a stored result has an open difference that can be accepted."""
-    return any(_is_difference(one) and _is_open(one, {}) for one in result["variances"])
+    return any(_is_difference(variance) and _is_open(variance, {}) for variance in result["variances"])
 
 
 def _is_difference(variance: Mapping[str, Any]) -> bool:
@@ -124,20 +130,23 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_open(variance: Mapping[str, Any], said: Mapping[About, VarianceDecision]) -> bool:
+def _is_open(variance: Mapping[str, Any], decisions: Mapping[About, VarianceDecision]) -> bool:
     """Return whether a difference needs action, given the decisions since the comparison."""
     if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
-    verdict = said.get(_about(variance)) if _is_difference(variance) else None
+    verdict = decisions.get(_decision_key(variance)) if _is_difference(variance) else None
     return verdict is None or not verdict.is_accepted
 
 
-def _matches_selector(variance: Mapping[str, Any], which: VarianceSelector) -> bool:
+def _matches_selector(variance: Mapping[str, Any], selector: VarianceSelector) -> bool:
     return (
-        which.document_id in (None, UUID(variance["document"]))
-        and which.code in (None, variance["code"])
-        and (which.line == variance["line"] or (which.line is None and which.figures is None))
-        and (which.figures is None or which.figures == (number_of(variance["expected"]), number_of(variance["actual"])))
+        selector.document_id in (None, UUID(variance["document"]))
+        and selector.code in (None, variance["code"])
+        and (selector.line == variance["line"] or (selector.line is None and selector.figures is None))
+        and (
+            selector.figures is None
+            or selector.figures == (number_of(variance["expected"]), number_of(variance["actual"]))
+        )
     )
 
 
@@ -145,7 +154,7 @@ def _is_new(verdict: VarianceDecision | None, word: Word) -> bool:
     return verdict is None or verdict.is_accepted is not (word == "accepted")
 
 
-def _about(variance: Mapping[str, Any]) -> About:
+def _decision_key(variance: Mapping[str, Any]) -> About:
     return (
         UUID(variance["document"]),
         VarianceCode(variance["code"]),
@@ -155,15 +164,15 @@ def _about(variance: Mapping[str, Any]) -> About:
     )
 
 
-def _no_match(variances: Collection[Mapping[str, Any]], which: VarianceSelector) -> str:
-    if which != VarianceSelector() and any(_matches_selector(one, which) for one in variances):
+def _no_match_message(variances: Collection[Mapping[str, Any]], selector: VarianceSelector) -> str:
+    if selector != VarianceSelector() and any(_matches_selector(variance, selector) for variance in variances):
         return (
             "This is not a difference between two figures. Change the documents instead of accepting or disputing it."
         )
-    if which != VarianceSelector():
+    if selector != VarianceSelector():
         return "The cluster has no such difference."
-    others = [one["message"] for one in variances if _is_open(one, {})]
-    return " ".join(["The cluster has no open difference that can be accepted or disputed.", *others])
+    open_messages = [variance["message"] for variance in variances if _is_open(variance, {})]
+    return " ".join(["The cluster has no open difference that can be accepted or disputed.", *open_messages])
 
 
 _SELLERS = "SELECT id, type, received_at, structured_data FROM document WHERE id = ANY(%s)"
@@ -182,13 +191,15 @@ def labels(connection: Connection) -> Iterator[DecisionLabel]:
     An accepted difference counts only while its cluster still has it, because documents may change or move. A disputed
     one always counts.
     """
-    found = diagnostics.list_variance_decisions(connection)
-    ids = list({verdict.about[0] for verdict in found})
+    decisions = diagnostics.list_variance_decisions(connection)
+    ids = list({verdict.about[0] for verdict in decisions})
     rows = connection.execute(_SELLERS, [ids]).fetchall()
     sellers = {row[0]: read_document(*row).sellers for row in rows if row[1] != "other" and row[3] is not None}
     results = connection.execute(_RESULTS, [ids])
-    standing = {_about(one) for (result,) in results for one in result["variances"] if _is_difference(one)}
-    for verdict in found:
-        stated = sellers.get(verdict.about[0])
-        if stated and (verdict.about in standing or not verdict.is_accepted):
-            yield DecisionLabel(stated, verdict)
+    current = {
+        _decision_key(variance) for (result,) in results for variance in result["variances"] if _is_difference(variance)
+    }
+    for verdict in decisions:
+        suppliers = sellers.get(verdict.about[0])
+        if suppliers and (verdict.about in current or not verdict.is_accepted):
+            yield DecisionLabel(suppliers, verdict)

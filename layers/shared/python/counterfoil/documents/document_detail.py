@@ -127,7 +127,7 @@ FROM document d JOIN source s ON s.id = d.source_id WHERE d.tenant_id = %(tenant
 _PROGRESS = """
 SELECT a.attempts, a.revision, a.failed_at, a.next_attempt_at, i.attempts, i.revision, i.failed_at, i.next_attempt_at,
        d.matching_attempts, d.matching_revision, d.matching_failed_at, d.matching_next_attempt_at,
-       told.attempts, told.revision, told.failed_at, told.next_attempt_at
+       output.attempts, output.revision, output.failed_at, output.next_attempt_at
 FROM document d JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
 LEFT JOIN ingestion_job i ON i.id = d.id
 CROSS JOIN LATERAL (
@@ -135,7 +135,7 @@ CROSS JOIN LATERAL (
            min(o.next_attempt_at) AS next_attempt_at
     FROM output_job o WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
-) AS told
+) AS output
 WHERE d.id = %(id)s
 """
 _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)s ORDER BY first_page LIMIT %(most)s"
@@ -143,17 +143,17 @@ _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)
 
 def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document | None:
     """Return a document of the tenant; None if it does not exist."""
-    about = {"tenant": tenant_id, "id": document_id}
+    parameters = {"tenant": tenant_id, "id": document_id}
     summaries = document_list.of_ids(connection, tenant_id, [document_id])
-    row = connection.execute(_SHOW, about).fetchone()
-    attempts = connection.execute(_PROGRESS, about).fetchone()
+    row = connection.execute(_SHOW, parameters).fetchone()
+    attempts = connection.execute(_PROGRESS, parameters).fetchone()
     if not summaries or row is None or attempts is None:
         return None
     size, method, duplicate_uploads, last_duplicate_at, *source, parent_id, first, last, data, evidence, review = row
     (summary,) = summaries
     fields, lines = _fields(data or {}, evidence or {})
     edges, edges_total = edges_of(connection, tenant_id, document_id)
-    works = work_items_of(connection, tenant_id, document_id)
+    work_items = work_items_of(connection, tenant_id, document_id)
     return Document(
         **vars(summary),
         size=size,
@@ -164,21 +164,21 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document
         parent_id=parent_id,
         first_page=first,
         last_page=last,
-        parts=[DocumentPart(*part) for part in connection.execute(_PARTS, {**about, "most": MOST_PARTS})],
+        parts=[DocumentPart(*part) for part in connection.execute(_PARTS, {**parameters, "most": MOST_PARTS})],
         fields=fields,
         lines=lines[:MOST_LINES],
         lines_total=len(lines),
         progress=list(_progress(summary.stages, attempts)),
         matches=edges,
         matches_total=edges_total,
-        dead_letters=_letters(connection, works),
+        dead_letters=_dead_letters(connection, work_items),
         review=review,
     )
 
 
-def _progress(stages: Sequence[DocumentStage], tries: Sequence[Any]) -> Iterator[Progress]:
-    for place, stage in enumerate(stages):
-        attempts, revision, failed_at, next_attempt_at = tries[4 * place : 4 * place + 4]
+def _progress(stages: Sequence[DocumentStage], attempt_columns: Sequence[Any]) -> Iterator[Progress]:
+    for index, stage in enumerate(stages):
+        attempts, revision, failed_at, next_attempt_at = attempt_columns[4 * index : 4 * index + 4]
         yield Progress(stage.stage, stage.state, stage.reason, attempts or 0, revision or 0, failed_at, next_attempt_at)
 
 
@@ -190,9 +190,9 @@ def _fields(
     `evidence` is by path. `*` is the evidence of all other fields.
     """
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
-    rest = {name: value for name, value in data.items() if name != "line_items"}
+    header = {name: value for name, value in data.items() if name != "line_items"}
     return (
-        list(_flatten_fields(rest, "", evidence)),
+        list(_flatten_fields(header, "", evidence)),
         [list(_flatten_fields(line, f"line_items.{number}.", evidence)) for number, line in enumerate(lines)],
     )
 
@@ -202,10 +202,15 @@ def _flatten_fields(data: Mapping[str, Any], prefix: str, evidence: Mapping[str,
         if isinstance(value, Mapping):
             yield from _flatten_fields(value, f"{prefix}{name}.", evidence)
             continue
-        found: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
         unit = unit_name(value, Decimal(1)) if name == "unit" and isinstance(value, str) else None
+        field_evidence: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
         yield DocumentField(
-            f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"), unit
+            f"{prefix}{name}",
+            value,
+            field_evidence.get("source"),
+            field_evidence.get("confidence"),
+            field_evidence.get("page"),
+            unit,
         )
 
 
@@ -229,18 +234,20 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
     """Return the strongest MOST_EDGES edges of a document, and the number of all."""
     rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
-    others = {one.id: one for one in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])}
-    found = [
+    summaries = {
+        summary.id: summary for summary in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])
+    }
+    matches = [
         DocumentMatch(
-            others[other], score, confidence, decided_by, reasoning, decided_at, evidence_steps(features or ())
+            summaries[other], score, confidence, decided_by, reasoning, decided_at, evidence_steps(features or ())
         )
         for other, score, confidence, decided_by, reasoning, decided_at, features in rows
-        if other in others
+        if other in summaries
     ]
     if len(rows) < MOST_EDGES:
-        return found, len(found)
-    counted = connection.execute(_EDGES_TOTAL, {"id": document_id}).fetchone()
-    return found, counted[0] if counted else len(found)
+        return matches, len(matches)
+    total_row = connection.execute(_EDGES_TOTAL, {"id": document_id}).fetchone()
+    return matches, total_row[0] if total_row else len(matches)
 
 
 # -- work items -------------------------------------------------------------------------------------------------------
@@ -270,15 +277,15 @@ def work_items_of(connection: Connection, tenant_id: UUID, document_id: UUID) ->
     return [Work("ingestion", document_id), Work("matching", document_id), *(Work(*row) for row in rows)]
 
 
-_LETTERS = """
+_DEAD_LETTERS = """
 SELECT job_id, worker, status FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL
 ORDER BY dlq_timestamp DESC, job_id
 """
 
 
-def _letters(connection: Connection, works: Sequence[Work]) -> list[DocumentDeadLetter]:
-    ids = [BY_WORKER[work.worker].job_id(work.id) for work in works]
-    return [DocumentDeadLetter(*row) for row in connection.execute(_LETTERS, [ids])]
+def _dead_letters(connection: Connection, work_items: Sequence[Work]) -> list[DocumentDeadLetter]:
+    ids = [BY_WORKER[work.worker].job_id(work.id) for work in work_items]
+    return [DocumentDeadLetter(*row) for row in connection.execute(_DEAD_LETTERS, [ids])]
 
 
 MAX_EVENTS = 100
@@ -320,7 +327,7 @@ class DocumentEvent:
     detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-_TRIES = """
+_ATTEMPTS = """
 SELECT t.ended_at, 'attempt', t.outcome, t.worker, t.started_at, t.revision, t.number, t.error_type, t.error,
        t.next_attempt_at
 FROM unnest(%(workers)s::text[], %(works)s::uuid[]) AS about (worker, id)
@@ -328,7 +335,7 @@ JOIN work_attempt t ON t.work_id = about.id AND t.worker = about.worker
 ORDER BY t.ended_at DESC, t.id DESC LIMIT %(most)s
 """
 # Attempts in progress, and scheduled ones.
-_NOW = """
+_CURRENT_STATE = """
 WITH work AS (
     SELECT 'acquisition' AS worker, status, claimed_at, next_attempt_at, revision, attempts FROM acquisition_job
     WHERE id = ANY(%(works)s)
@@ -418,28 +425,28 @@ WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(mo
 
 def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[DocumentEvent]:
     """Return the events of a document and its dead letters, oldest first, at most MAX_EVENTS of each kind."""
-    works = work_items_of(connection, tenant_id, document_id)
-    asked = {
+    work_items = work_items_of(connection, tenant_id, document_id)
+    parameters = {
         "id": document_id,
-        "workers": [work.worker for work in works],
-        "works": [work.id for work in works],
-        "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in works],
+        "workers": [work.worker for work in work_items],
+        "works": [work.id for work in work_items],
+        "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in work_items],
         "most": MAX_EVENTS,
     }
-    attempts = [DocumentEvent(*row) for row in connection.execute(_TRIES, asked)]
-    now = [DocumentEvent(*row) for row in connection.execute(_NOW, asked)]
+    attempts = [DocumentEvent(*row) for row in connection.execute(_ATTEMPTS, parameters)]
+    current_state = [DocumentEvent(*row) for row in connection.execute(_CURRENT_STATE, parameters)]
     arrival = [
-        DocumentEvent(at, kind, what, who, detail=detail)
-        for at, kind, what, who, detail in connection.execute(_ARRIVAL, asked)
+        DocumentEvent(at, kind, outcome, actor, detail=detail)
+        for at, kind, outcome, actor, detail in connection.execute(_ARRIVAL, parameters)
     ]
-    questions = [DocumentEvent(*row) for row in connection.execute(_QUESTIONS, asked)]
+    questions = [DocumentEvent(*row) for row in connection.execute(_QUESTIONS, parameters)]
     links = [
-        DocumentEvent(at, kind, what, who, other=other, detail=detail)
+        DocumentEvent(at, kind, outcome, actor, other=other, detail=detail)
         for statement in (_LINKS, _DECISIONS)
-        for at, kind, what, who, other, detail in connection.execute(statement, asked)
+        for at, kind, outcome, actor, other, detail in connection.execute(statement, parameters)
     ]
     dead_letters = [
-        DocumentEvent(at, kind, what, who, job_id=job_id, detail=detail)
-        for at, kind, what, who, job_id, detail in connection.execute(_DEAD_LETTER_EVENTS, asked)
+        DocumentEvent(at, kind, outcome, actor, job_id=job_id, detail=detail)
+        for at, kind, outcome, actor, job_id, detail in connection.execute(_DEAD_LETTER_EVENTS, parameters)
     ]
-    return sorted([*arrival, *attempts, *questions, *dead_letters, *links, *now], key=lambda event: event.at)
+    return sorted([*arrival, *attempts, *questions, *dead_letters, *links, *current_state], key=lambda event: event.at)

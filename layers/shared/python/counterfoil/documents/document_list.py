@@ -33,7 +33,7 @@ MAX_WORDS = 8
 MAX_ID_MATCHES = 500
 """Maximum number of documents that a search by number finds, per type and spelling."""
 
-_PLACES = {
+_DECIMAL_PLACES = {
     **dict.fromkeys(["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND"], 0),
     **dict.fromkeys(["VUV", "XAF", "XOF", "XPF"], 0),
     **dict.fromkeys(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"], 3),
@@ -130,7 +130,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
     if amount is None:
         return None
     currency = data.get("currency")
-    minor = Decimal(amount).scaleb(_PLACES.get(currency or "", 2))
+    minor = Decimal(amount).scaleb(_DECIMAL_PLACES.get(currency or "", 2))
     is_exact = currency is not None and minor == minor.to_integral_value()
     return Total(amount, int(minor) if is_exact else None, currency)
 
@@ -166,14 +166,14 @@ def missing(kind: str | None, data: Mapping[str, Any] | None) -> tuple[str, ...]
     if type_ is None or type_ not in ROLES or not data:
         return ()
     roles = ROLES[type_]
-    stated = {
+    facts = {
         "number": data.get(roles.number),
         "date": data.get(roles.date),
         "supplier": is_identified(data.get(roles.seller)),
         "buyer": is_identified(data.get(roles.buyer)),
         "total": type_ not in _PRICED or total(data),
     }
-    return tuple(name for name, value in stated.items() if not value)
+    return tuple(name for name, value in facts.items() if not value)
 
 
 # -- summaries --------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ STAGE_SQL = {
     "ingestion": "CASE WHEN i.id IS NULL THEN 'none' ELSE coalesce(i.status, 'skipped') END",
     "matching": """CASE WHEN d.matching_revision = 0 AND d.matching_status IS NULL THEN 'none'
                         ELSE coalesce(d.matching_status, 'skipped') END""",
-    "output": "told.state",
+    "output": "output.state",
 }
 """State of each stage, from the tables of JOINED."""
 JOINED = """
@@ -199,7 +199,7 @@ CROSS JOIN LATERAL (
     FROM output_job o
     WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
-) AS told
+) AS output
 """
 """A document with the work items of all stages, and the current work item of its cluster."""
 _SUMMARIES = f"""
@@ -208,7 +208,7 @@ SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structu
        (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.skip_reason), coalesce(i.error, i.skip_reason),
-             coalesce(d.matching_error, d.matching_skip_reason), told.reason]
+             coalesce(d.matching_error, d.matching_skip_reason), output.reason]
 FROM {JOINED}
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
@@ -226,7 +226,7 @@ def of_ids(
     connection: Connection,
     tenant_id: UUID,
     ids: Sequence[UUID],
-    wanted: DocumentFilter = DocumentFilter(),  # it is frozen
+    filters: DocumentFilter = DocumentFilter(),  # it is frozen
     *,
     limit: int | None = None,
     after: PageCursor | None = None,
@@ -234,17 +234,17 @@ def of_ids(
     """Return the documents with these ids that match the filters, newest first."""
     if not ids:
         return []
-    values = _values(tenant_id, wanted, after) | {"ids": list(ids), "limit": limit}
-    stage = STAGE_SQL[wanted.stage] if wanted.stage is not None else ""
+    values = _values(tenant_id, filters, after) | {"ids": list(ids), "limit": limit}
+    stage = STAGE_SQL[filters.stage] if filters.stage is not None else ""
     conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
     statement = _SUMMARIES.format(conditions=conditions.format(stage=stage))
     return [_summary(row) for row in connection.execute(statement.encode(), values)]
 
 
-def _values(tenant_id: UUID, wanted: DocumentFilter, after: PageCursor | None) -> dict[str, Any]:
+def _values(tenant_id: UUID, filters: DocumentFilter, after: PageCursor | None) -> dict[str, Any]:
     return {
         "tenant": tenant_id,
-        **vars(wanted),
+        **vars(filters),
         "after_at": after and after.at,
         "after_id": after and after.id,
     }
@@ -253,9 +253,9 @@ def _values(tenant_id: UUID, wanted: DocumentFilter, after: PageCursor | None) -
 def _summary(row: Sequence[Any]) -> DocumentSummary:
     """Return the document of a row of _SUMMARIES."""
     id_, tenant, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
-    stages = tuple(DocumentStage(*one) for one in zip(STAGES, states, reasons, strict=True))
-    unread = missing(kind, data)
-    if cluster_status is None and "supplier" in unread and states[STAGES.index("matching")] == "skipped":
+    stages = tuple(DocumentStage(*columns) for columns in zip(STAGES, states, reasons, strict=True))
+    missing_facts = missing(kind, data)
+    if cluster_status is None and "supplier" in missing_facts and states[STAGES.index("matching")] == "skipped":
         cluster_status = ClusterStatus.NEEDS_REVIEW
     return DocumentSummary(
         id=id_,
@@ -265,7 +265,7 @@ def _summary(row: Sequence[Any]) -> DocumentSummary:
         received_at=received_at,
         cluster_id=cluster_id,
         cluster_status=None if cluster_status is None else ClusterStatus(cluster_status),
-        missing=unread,
+        missing=missing_facts,
         stages=stages,
         dead_letter=None,
         **header_fields(kind, data),
@@ -280,14 +280,14 @@ ORDER BY d.received_at DESC, d.id DESC LIMIT %(most)s
 """
 # Documents with the rarest word that contain the other words as well.
 _WALK_WORD = """
-SELECT few.received_at, few.document_id, NOT EXISTS (
+SELECT page.received_at, page.document_id, NOT EXISTS (
     SELECT FROM unnest(%(others)s::text[]) AS other (word)
-    WHERE NOT EXISTS (SELECT FROM document_word w WHERE w.document_id = few.document_id AND w.word = other.word)
+    WHERE NOT EXISTS (SELECT FROM document_word w WHERE w.document_id = page.document_id AND w.word = other.word)
 ) FROM (
     SELECT w.received_at, w.document_id FROM document_word w
     WHERE w.tenant_id = %(tenant)s AND w.word = %(word)s {conditions}
     ORDER BY w.received_at DESC, w.document_id DESC LIMIT %(most)s
-) AS few ORDER BY few.received_at DESC, few.document_id DESC
+) AS page ORDER BY page.received_at DESC, page.document_id DESC
 """
 _TIMES = ("since", "until", "after_at")
 
@@ -295,7 +295,7 @@ _TIMES = ("since", "until", "after_at")
 def page(
     connection: Connection,
     tenant_id: UUID,
-    wanted: DocumentFilter,
+    filters: DocumentFilter,
     *,
     text: str | None = None,
     limit: int,
@@ -306,12 +306,12 @@ def page(
     `text` selects documents with this number in any spelling, documents whose file name and party names contain all its
     words, failed files whose name contains them, and the document with this id.
     """
-    documents, following = _documents(connection, tenant_id, wanted, text, limit, after)
-    files = _failed_files(connection, tenant_id, wanted, text, limit, after)
-    merged = sorted([*documents, *files], key=_place, reverse=True)
-    if following is not None:  # documents that were not read yet may be newer than older files
-        merged = [one for one in merged if _place(one) >= following]
-    return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, following)
+    documents, next_cursor = _documents(connection, tenant_id, filters, text, limit, after)
+    files = _failed_files(connection, tenant_id, filters, text, limit, after)
+    merged = sorted([*documents, *files], key=_cursor_of, reverse=True)
+    if next_cursor is not None:  # documents that were not read yet may be newer than older files
+        merged = [document for document in merged if _cursor_of(document) >= next_cursor]
+    return _truncate(merged, limit) if len(merged) > limit else DocumentListPage(merged, next_cursor)
 
 
 _FAILED_FILES = """
@@ -323,8 +323,8 @@ WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
   AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
   AND (%(after_at)s::timestamptz IS NULL OR (a.created_at, a.id) < (%(after_at)s, %(after_id)s))
   AND (%(text)s::text IS NULL OR a.id::text = lower(%(text)s) OR NOT EXISTS (
-      SELECT FROM tokenize(%(text)s) AS sought (word)
-      WHERE sought.word NOT IN (SELECT * FROM tokenize(regexp_replace(a.key, '^.*/', '')))
+      SELECT FROM tokenize(%(text)s) AS search (word)
+      WHERE search.word NOT IN (SELECT * FROM tokenize(regexp_replace(a.key, '^.*/', '')))
   ) AND EXISTS (SELECT FROM tokenize(%(text)s)))
 ORDER BY a.created_at DESC, a.id DESC LIMIT %(limit)s
 """
@@ -334,7 +334,7 @@ _FILE_STATES: Mapping[StageName, StageState] = {"source": "failed"}
 def _failed_files(
     connection: Connection,
     tenant_id: UUID,
-    wanted: DocumentFilter,
+    filters: DocumentFilter,
     text: str | None,
     limit: int,
     after: PageCursor | None,
@@ -343,9 +343,9 @@ def _failed_files(
 
     They have no type, and only their stage `source` has started.
     """
-    if wanted.type is not None or (wanted.stage and _FILE_STATES.get(wanted.stage, "none") != wanted.state):
+    if filters.type is not None or (filters.stage and _FILE_STATES.get(filters.stage, "none") != filters.state):
         return []
-    values = _values(tenant_id, wanted, after) | {"text": text, "limit": limit + 1}
+    values = _values(tenant_id, filters, after) | {"text": text, "limit": limit + 1}
     return [
         DocumentSummary(
             id=id_,
@@ -370,70 +370,72 @@ def _failed_files(
 def _documents(
     connection: Connection,
     tenant_id: UUID,
-    wanted: DocumentFilter,
+    filters: DocumentFilter,
     text: str | None,
     limit: int,
     after: PageCursor | None,
 ) -> DocumentListPage:
-    if text is not None and (id_ := _id(text)) is not None:
-        return _cut(of_ids(connection, tenant_id, [id_], wanted, limit=limit + 1, after=after), limit)
+    if text is not None and (id_ := _parse_id(text)) is not None:
+        return _truncate(of_ids(connection, tenant_id, [id_], filters, limit=limit + 1, after=after), limit)
     words = None if text is None else _words(connection, text)
-    bearing = [] if text is None else numbered(connection, tenant_id, text)
-    found = of_ids(connection, tenant_id, bearing, wanted, limit=limit + 1, after=after)
-    lead = None if words is None else _lead(connection, tenant_id, words)
-    if words is not None and lead is None:  # no document has one of the words
-        return _cut(found, limit)
-    until: PageCursor | None = None
-    for most in SCAN_LIMIT if wanted.is_selective or lead is not None else (limit + 1,):
-        ids, until = _walked(connection, tenant_id, wanted, after, most, lead, words or [])
-        more = of_ids(connection, tenant_id, ids, wanted, limit=limit + 1)
-        if until is None or len(more) > limit:
+    numbered_ids = [] if text is None else numbered(connection, tenant_id, text)
+    by_number = of_ids(connection, tenant_id, numbered_ids, filters, limit=limit + 1, after=after)
+    rarest_word = None if words is None else _rarest_word(connection, tenant_id, words)
+    if words is not None and rarest_word is None:  # no document has one of the words
+        return _truncate(by_number, limit)
+    next_cursor: PageCursor | None = None
+    for scan_limit in SCAN_LIMIT if filters.is_selective or rarest_word is not None else (limit + 1,):
+        ids, next_cursor = _scan(connection, tenant_id, filters, after, scan_limit, rarest_word, words or [])
+        by_words = of_ids(connection, tenant_id, ids, filters, limit=limit + 1)
+        if next_cursor is None or len(by_words) > limit:
             break
-    merged = sorted({one.id: one for one in (*found, *more)}.values(), key=_place, reverse=True)
-    if until is not None:  # documents that were not scanned yet may be newer than older results
-        merged = [one for one in merged if _place(one) >= until]
-    return _cut(merged, limit) if len(merged) > limit else DocumentListPage(merged, until)
+    merged = sorted(
+        {document.id: document for document in (*by_number, *by_words)}.values(), key=_cursor_of, reverse=True
+    )
+    if next_cursor is not None:  # documents that were not scanned yet may be newer than older results
+        merged = [document for document in merged if _cursor_of(document) >= next_cursor]
+    return _truncate(merged, limit) if len(merged) > limit else DocumentListPage(merged, next_cursor)
 
 
-def _walked(  # the walk needs all of these values
+def _scan(  # the walk needs all of these values
     connection: Connection,
     tenant_id: UUID,
-    wanted: DocumentFilter,
+    filters: DocumentFilter,
     after: PageCursor | None,
-    most: int,
-    lead: str | None,
+    scan_limit: int,
+    rarest_word: str | None,
     words: Sequence[str],
 ) -> tuple[list[UUID], PageCursor | None]:
     """Return the next documents that may match, and the position where the scan stopped.
 
     The position is None if no more documents follow.
     """
-    values = _values(tenant_id, wanted, after) | {"most": most, "word": lead}
+    values = _values(tenant_id, filters, after) | {"most": scan_limit, "word": rarest_word}
     conditions = " ".join(_CONDITIONS[name] for name in _TIMES if values[name] is not None)
-    if lead is None:
-        places = connection.execute(_WALK.format(conditions=conditions).encode(), values).fetchall()
-        ids = [id_ for _, id_ in places]
+    if rarest_word is None:
+        rows = connection.execute(_WALK.format(conditions=conditions).encode(), values).fetchall()
+        ids = [id_ for _, id_ in rows]
     else:
-        named = conditions.replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
-        values["others"] = [word for word in words if word != lead]
-        places = connection.execute(_WALK_WORD.format(conditions=named).encode(), values).fetchall()
-        ids = [id_ for _, id_, has_all in places if has_all]
-    return ids, PageCursor(*places[-1][:2]) if len(places) == most else None
+        word_conditions = conditions.replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
+        values["others"] = [word for word in words if word != rarest_word]
+        rows = connection.execute(_WALK_WORD.format(conditions=word_conditions).encode(), values).fetchall()
+        ids = [id_ for _, id_, has_all in rows if has_all]
+    return ids, PageCursor(*rows[-1][:2]) if len(rows) == scan_limit else None
 
 
-def _cut(found: Sequence[DocumentSummary], limit: int) -> DocumentListPage:
-    shown = found[:limit]
-    return DocumentListPage(shown, _place(shown[-1]) if len(found) > limit else None)
+def _truncate(documents: Sequence[DocumentSummary], limit: int) -> DocumentListPage:
+    visible = documents[:limit]
+    return DocumentListPage(visible, _cursor_of(visible[-1]) if len(documents) > limit else None)
 
 
-def _place(document: DocumentSummary) -> PageCursor:
+def _cursor_of(document: DocumentSummary) -> PageCursor:
     return PageCursor(document.received_at, document.id)
 
 
 # -- words and numbers -----------------------------------------------------------------------------------------------
 
 
-def _id(text: str) -> UUID | None:
+def _parse_id(text: str) -> UUID | None:
     try:
         return UUID(text.strip())
     except ValueError:
@@ -447,12 +449,12 @@ def _words(connection: Connection, text: str) -> list[str]:
 
 _FREQUENCY = """
 SELECT word, (SELECT count(*) FROM (
-    SELECT FROM document_word w WHERE w.tenant_id = %(tenant)s AND w.word = sought.word LIMIT %(most)s
-) AS few) FROM unnest(%(words)s::text[]) AS sought (word)
+    SELECT FROM document_word w WHERE w.tenant_id = %(tenant)s AND w.word = search.word LIMIT %(most)s
+) AS page) FROM unnest(%(words)s::text[]) AS search (word)
 """
 
 
-def _lead(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
+def _rarest_word(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
     """Return the rarest word; None if no document can contain all words."""
     rows = connection.execute(_FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": RARE + 1}).fetchall()
     frequency: dict[str, int] = dict(rows)
@@ -460,12 +462,12 @@ def _lead(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str 
 
 
 _NUMBERED = """
-SELECT few.document_id
-    FROM unnest(%(types)s::text[]) AS wanted (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (value)
+SELECT page.document_id
+    FROM unnest(%(types)s::text[]) AS key_type (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (value)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = form.value LIMIT %(most)s
-) AS few
+    WHERE k.tenant_id = %(tenant)s AND k.type = key_type.type AND k.value = form.value LIMIT %(most)s
+) AS page
 """
 
 

@@ -51,17 +51,17 @@ def erase(
     """
     removal = delete_document(connection, tenant_id, document_id, now, by=by, erase=True)
     if removal is None:
-        before = tuple(id_ for (id_,) in connection.execute(_DELETED_BEFORE, {"id": document_id}))
-        if not before:
+        earlier_ids = tuple(id_ for (id_,) in connection.execute(_DELETED_BEFORE, {"id": document_id}))
+        if not earlier_ids:
             return None
-        removal = DeletionResult(before, (), 0, ())
+        removal = DeletionResult(earlier_ids, (), 0, ())
     ids = list(removal.documents)
-    ((jobs, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
+    ((job_ids, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
     dead_letters = [BY_WORKER[worker].job_id(id_) for worker in _JOBS for id_ in ids]
-    dead_letters += [ACQUISITION.job_id(id_) for id_ in jobs]
+    dead_letters += [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_ERASE_DEAD_LETTERS, [dead_letters])
     matching.record_key_deletion(connection, tenant_id)
-    detail = {"documents": len(ids), "files": len(jobs), "retained_files": retained}
+    detail = {"documents": len(ids), "files": len(job_ids), "retained_files": retained}
     targets = [str(id_) for id_ in ids]
     audit.record(connection, tenant_id, AuditRecord(by, "document erased", targets, now, note=reason, detail=detail))
-    return Erasure(removal, len(jobs), retained)
+    return Erasure(removal, len(job_ids), retained)

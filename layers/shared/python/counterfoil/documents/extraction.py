@@ -63,22 +63,22 @@ def extract(
         CounterfoilError: raised by OCR, the language model or the database.
     """
     check_size(len(content))
-    read = parsers.read(content, tools.deadline.check, text_only=text_only)
-    exact = read.extraction
-    if exact.structured_data is not None:
-        return exact
+    file_text = parsers.read(content, tools.deadline.check, text_only=text_only)
+    structured = file_text.extraction
+    if structured.structured_data is not None:
+        return structured
     kind = recognize(content)
     if kind is FileKind.IMAGE:
         pages = ocr.ocr_image(content, tools.ocr, tools.deadline)
     elif kind is FileKind.PDF:
-        pages = ocr.ocr_pdf(content, read, tools.ocr, tools.deadline)
+        pages = ocr.ocr_pdf(content, file_text, tools.ocr, tools.deadline)
     else:
-        return replace(exact, reason=misnamed(name, kind) or exact.reason)
-    found = None if is_part else _without_reading(kind, pages, tools, earlier_parts)
-    found = found or _read(pages, tools)
-    if text_only and kind is FileKind.PDF and found.structured_data is None:
-        return replace(found, reason=f"{exact.reason} {found.reason}")
-    return found
+        return replace(structured, reason=misnamed(name, kind) or structured.reason)
+    result = None if is_part else _without_reading(kind, pages, tools, earlier_parts)
+    result = result or _read_document(pages, tools)
+    if text_only and kind is FileKind.PDF and result.structured_data is None:
+        return replace(result, reason=f"{structured.reason} {result.reason}")
+    return result
 
 
 def _without_reading(
@@ -93,8 +93,8 @@ def _without_reading(
     if not earlier_parts <= page_ranges(split):
         return ExtractionResult(DocumentType.OTHER, "none", None, SPLIT_CHANGED, split=split)
     if split.doubt is not None:
-        unasked = None if tools.llm is None else tools.llm.unasked
-        reason = " ".join(filter(None, (split.doubt, unasked, pages.warning)))
+        skip_reason = None if tools.llm is None else tools.llm.unasked
+        reason = " ".join(filter(None, (split.doubt, skip_reason, pages.warning)))
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if len(split.parts) < 2:
         return None
@@ -109,99 +109,109 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
     return frozenset() if len(split.parts) < 2 else frozenset(split.ranges)
 
 
-def _read(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
+def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
     """Read one document from its pages. If the model cannot answer, only the rules count."""
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
-    found = None if reading is None else ReadFields(reading.type, reading.fields, reading.evidence)
-    refused: str | None = None
-    if tools.llm is not None and (found is None or not _reviewed(found).is_good):
+    fields = None if reading is None else ReadFields(reading.type, reading.fields, reading.evidence)
+    refusal: str | None = None
+    if tools.llm is not None and (fields is None or not _completeness(fields).is_good):
         try:
-            found = merge_fields(found, model.grounded_fields(*_ask(tools.llm, tools.deadline, pages, found)))
+            fields = merge_fields(fields, model.grounded_fields(*_ask_model(tools.llm, tools.deadline, pages, fields)))
         except BudgetExceededError as error:
-            refused = str(error)
+            refusal = str(error)
         except PromptRejectedError:
-            refused = "The language model refused to read the document."
+            refusal = "The language model refused to read the document."
         except ContextWindowError:
-            refused = "The document is too long for the language model."
-    return _result(found, pages, refused)
+            refusal = "The document is too long for the language model."
+    return _result(fields, pages, refusal)
 
 
-def _ask(
-    llm: CachedLlm, deadline: Deadline, pages: Recognition, found: ReadFields | None
+def _ask_model(
+    llm: CachedLlm, deadline: Deadline, pages: Recognition, rule_fields: ReadFields | None
 ) -> tuple[LlmExtraction, Grounding]:
     """Return the model's answer, and the grounding to verify it.
 
     The answer has no line items if those of the rules add up to the net total.
     """
-    grounds = Grounding(pages.pages)
+    grounding = Grounding(pages.pages)
 
     def ask(*, lines: bool) -> LlmExtraction:
-        return llm.complete_json(model.question(pages.pages, lines=lines), model.form(grounds), deadline).said
+        return llm.complete_json(model.question(pages.pages, lines=lines), model.form(grounding), deadline).said
 
-    if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
-        return ask(lines=False), grounds
+    if rule_fields is not None and lines_agree(rule_fields.fields.get("line_items") or (), rule_fields.fields):
+        return ask(lines=False), grounding
     try:
-        return ask(lines=True), grounds
+        return ask(lines=True), grounding
     except ContextWindowError:  # usually the answer was cut off, because of the line items
-        return ask(lines=False), grounds
+        return ask(lines=False), grounding
 
 
-def _reviewed(read: ReadFields) -> Completeness:
-    return check_completeness(read.type, read.fields, read.evidence)
+def _completeness(read_fields: ReadFields) -> Completeness:
+    return check_completeness(read_fields.type, read_fields.fields, read_fields.evidence)
 
 
-def _result(read: ReadFields | None, pages: Recognition, refused: str | None) -> ExtractionResult:
-    lost = totals.unreadable_warning(pages.pages, {} if read is None else read.fields)
-    further = [sentence for sentence in (refused, lost, pages.warning) if sentence]
+def _result(read_fields: ReadFields | None, pages: Recognition, refusal: str | None) -> ExtractionResult:
+    loss_warning = totals.unreadable_warning(pages.pages, {} if read_fields is None else read_fields.fields)
+    further_warnings = [sentence for sentence in (refusal, loss_warning, pages.warning) if sentence]
     unread = frozenset(pages.unread)
-    if read is None:
+    if read_fields is None:
         reason = "No document type with a document number was found. The file is stored."
-        return ExtractionResult(None, "none", None, " ".join([reason, *further]), unread=unread)
-    method = _method(read, pages)
-    if read.type is DocumentType.OTHER:
+        return ExtractionResult(None, "none", None, " ".join([reason, *further_warnings]), unread=unread)
+    method = _method(read_fields, pages)
+    if read_fields.type is DocumentType.OTHER:
         reason = "Documents of this kind are stored and not matched."
-        return ExtractionResult(read.type, method, None, " ".join([reason, *further]), unread=unread)
-    read = _without_nameless(read)
+        return ExtractionResult(read_fields.type, method, None, " ".join([reason, *further_warnings]), unread=unread)
+    read_fields = _drop_nameless_parties(read_fields)
     try:
-        record, remarks = to_structured_data(read.type, read.fields)
+        record, remarks = to_structured_data(read_fields.type, read_fields.fields)
     except InvalidDocumentError as error:
-        return ExtractionResult(read.type, method, None, " ".join([str(error), *further]), unread=unread)
-    told = (*read.warnings, *remarks, *_problems(_reviewed(read)), *further)
+        return ExtractionResult(
+            read_fields.type, method, None, " ".join([str(error), *further_warnings]), unread=unread
+        )
+    warnings = (*read_fields.warnings, *remarks, *_problems(_completeness(read_fields)), *further_warnings)
     data = record.data()
-    return ExtractionResult(read.type, method, data, None, told, _evidence(data, read, pages), unread)
+    return ExtractionResult(read_fields.type, method, data, None, warnings, _evidence(data, read_fields, pages), unread)
 
 
-def _problems(found: Completeness) -> Iterable[str]:
-    if found.missing:
-        yield f"Not found on the pages: {', '.join(found.missing)}."
-    if found.doubtful:
-        yield f"Doubtful: {', '.join(found.doubtful)}."
-    yield from found.contradictions
+def _problems(completeness: Completeness) -> Iterable[str]:
+    if completeness.missing:
+        yield f"Not found on the pages: {', '.join(completeness.missing)}."
+    if completeness.doubtful:
+        yield f"Doubtful: {', '.join(completeness.doubtful)}."
+    yield from completeness.contradictions
 
 
-def _without_nameless(read: ReadFields) -> ReadFields:
+def _drop_nameless_parties(read_fields: ReadFields) -> ReadFields:
     """Leave out parties without a name."""
-    roles = ROLES[read.type]
-    gone = [side for side in (roles.seller, roles.buyer) if side in read.fields and not read.fields[side].get("name")]
-    if not gone:
-        return read
-    fields = {name: value for name, value in read.fields.items() if name not in gone}
-    evidence = {path: one for path, one in read.evidence.items() if path.partition(".")[0] not in gone}
-    return replace(read, fields=fields, evidence=evidence)
+    roles = ROLES[read_fields.type]
+    nameless = [
+        side
+        for side in (roles.seller, roles.buyer)
+        if side in read_fields.fields and not read_fields.fields[side].get("name")
+    ]
+    if not nameless:
+        return read_fields
+    fields = {name: value for name, value in read_fields.fields.items() if name not in nameless}
+    evidence = {
+        path: field_evidence
+        for path, field_evidence in read_fields.evidence.items()
+        if path.partition(".")[0] not in nameless
+    }
+    return replace(read_fields, fields=fields, evidence=evidence)
 
 
-def _method(read: ReadFields, pages: Recognition) -> Method:
-    if any(one.source == model.SOURCE for one in read.evidence.values()):
+def _method(read_fields: ReadFields, pages: Recognition) -> Method:
+    if any(evidence.source == model.SOURCE for evidence in read_fields.evidence.values()):
         return "model"
     return "ocr" if pages.sure else "text"
 
 
-def _evidence(data: Mapping[str, Any], read: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
+def _evidence(data: Mapping[str, Any], read_fields: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
     """Return the evidence of each field in `data`."""
-    found = {path: read.evidence[path] for path in _paths(data) if path in read.evidence}
-    return {path: _evidence_as_json(one, pages.sure.get(one.page)) for path, one in found.items()}
+    by_path = {path: read_fields.evidence[path] for path in _paths(data) if path in read_fields.evidence}
+    return {path: _evidence_as_json(evidence, pages.sure.get(evidence.page)) for path, evidence in by_path.items()}
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
@@ -216,11 +226,11 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def _evidence_as_json(evidence: Evidence, sure: float | None) -> dict[str, Any]:
+def _evidence_as_json(evidence: Evidence, ocr_confidence: float | None) -> dict[str, Any]:
     """Return evidence as JSON.
 
-    Its source starts with `text:` for a text layer, or with `ocr:` for OCR with the confidence `sure`.
+    Its source starts with `text:` for a text layer, or with `ocr:` for OCR with `ocr_confidence`.
     """
-    where = "text" if sure is None else "ocr"
-    confidence = evidence.confidence * (1.0 if sure is None else sure)
-    return {"source": f"{where}:{evidence.source}", "confidence": round(confidence, 4), "page": evidence.page}
+    origin = "text" if ocr_confidence is None else "ocr"
+    confidence = evidence.confidence * (1.0 if ocr_confidence is None else ocr_confidence)
+    return {"source": f"{origin}:{evidence.source}", "confidence": round(confidence, 4), "page": evidence.page}

@@ -66,8 +66,8 @@ class Upload:
     @property
     def tenant(self) -> str:
         """Tenant slug in the key; empty if absent."""
-        rest = self.key.removeprefix(PREFIX)
-        return rest.split("/", 1)[0] if rest != self.key and "/" in rest else ""
+        path = self.key.removeprefix(PREFIX)
+        return path.split("/", 1)[0] if path != self.key and "/" in path else ""
 
 
 def read_event(body: str) -> ParsedMessage:
@@ -81,21 +81,21 @@ def read_event(body: str) -> ParsedMessage:
     except (ValueError, TypeError):
         event = None
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
-        ours = read_message(body)
-        works = [message.work_id for message in ours.messages]
-        return ParsedMessage(ours.messages, lambda connection, _now: find_tenants(connection, works))
+        internal = read_message(body)
+        work_ids = [message.work_id for message in internal.messages]
+        return ParsedMessage(internal.messages, lambda connection, _now: find_tenants(connection, work_ids))
     try:
         records = event.get("Records", [])
         if not isinstance(records, list):
             raise TypeError("Records must be a list")
-        uploads = [_upload(record) for record in records if _created(record)]
+        uploads = [_upload(record) for record in records if _is_created(record)]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise InvalidMessageError("The S3 event has no readable bucket, key, sequencer or size") from None
     messages = [Message(work_id=upload.job_id, revision=1, send_number=0) for upload in uploads]
     return ParsedMessage(messages, lambda connection, now: register_uploads(connection, uploads, now))
 
 
-def _created(record: dict[str, Any]) -> bool:
+def _is_created(record: dict[str, Any]) -> bool:
     name = record["eventName"]
     if not isinstance(name, str):
         raise TypeError("eventName must be a string")
@@ -104,15 +104,15 @@ def _created(record: dict[str, Any]) -> bool:
 
 def _upload(record: dict[str, Any]) -> Upload:
     entity = record["s3"]
-    thing = entity["object"]
+    s3_object = entity["object"]
     # S3 encodes keys like HTML forms: a plus for a space, percent-encoded UTF-8.
-    key = unquote_plus(thing["key"], errors="strict")
-    version = thing.get("versionId")
-    size = int(thing.get("size", 0))
-    texts = [entity["bucket"]["name"], key, thing["sequencer"], *([] if version is None else [version])]
-    if not all(isinstance(text, str) and "\x00" not in text for text in texts) or not 0 <= size < 2**63:
+    key = unquote_plus(s3_object["key"], errors="strict")
+    version = s3_object.get("versionId")
+    size = int(s3_object.get("size", 0))
+    strings = [entity["bucket"]["name"], key, s3_object["sequencer"], *([] if version is None else [version])]
+    if not all(isinstance(string, str) and "\x00" not in string for string in strings) or not 0 <= size < 2**63:
         raise ValueError("Invalid S3 event record")
-    return Upload(entity["bucket"]["name"], key, thing["sequencer"], size, version)
+    return Upload(entity["bucket"]["name"], key, s3_object["sequencer"], size, version)
 
 
 _REGISTER = """
@@ -232,9 +232,9 @@ class File:
 def _chunks(file: File) -> Generator[bytes]:
     version: dict[str, Any] = {"VersionId": file.version} if file.version else {}
     with aws.translate_errors():
-        answer = aws.client("s3").get_object(Bucket=file.bucket, Key=file.key, **version)
-        check_size(answer["ContentLength"])
-        with closing(answer["Body"]) as body:
+        response = aws.client("s3").get_object(Bucket=file.bucket, Key=file.key, **version)
+        check_size(response["ContentLength"])
+        with closing(response["Body"]) as body:
             yield from body.iter_chunks(CHUNK_BYTES)
 
 
@@ -259,15 +259,15 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
         ServiceUnavailableError, RejectedRequestError: S3 did not return it.
     """
     digest, size = hashlib.sha256(), 0
-    kept: io.BytesIO | None = None
+    content: io.BytesIO | None = None
     for chunk in _chunks(file):
         if size == 0 and keep(chunk):
-            kept = io.BytesIO()
+            content = io.BytesIO()
         digest.update(chunk)
         size += len(chunk)
-        if kept is not None:
-            kept.write(chunk)
-    return FetchedFile(size, digest.digest(), None if kept is None else kept.getvalue())
+        if content is not None:
+            content.write(chunk)
+    return FetchedFile(size, digest.digest(), None if content is None else content.getvalue())
 
 
 def read_header(file: File) -> bytes:
@@ -293,8 +293,8 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
         ServiceUnavailableError, RejectedRequestError: S3 rejected it.
     """
     with aws.translate_errors():
-        answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
-    return File(bucket, key, answer.get("VersionId"))
+        response = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
+    return File(bucket, key, response.get("VersionId"))
 
 
 VALID_SECONDS = 15 * 60
@@ -302,7 +302,7 @@ LONGEST_NAME = 255
 """Maximum characters of a file name."""
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
-_NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
+_INVALID_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
 """Paths, control characters, and the variable that S3 replaces with the sender's file name."""
 
 
@@ -327,12 +327,12 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
         RejectedRequestError: the name is not a valid file name.
         ServiceUnavailableError: no credentials are available for the signature.
     """
-    if not 1 <= len(file_name) <= LONGEST_NAME or _NO_NAME.search(file_name):
+    if not 1 <= len(file_name) <= LONGEST_NAME or _INVALID_NAME.search(file_name):
         raise RejectedRequestError(
             f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
-    if not 0 < _bytes(key) <= MAX_KEY_CHARS:
+    if not 0 < _utf8_length(key) <= MAX_KEY_CHARS:
         raise RejectedRequestError("file_name is too long for S3 or is not valid Unicode: shorten or rename it")
     with aws.translate_errors():
         post = aws.client("s3").generate_presigned_post(
@@ -344,7 +344,7 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
     return UploadForm(post["url"], post["fields"], key, now + timedelta(seconds=VALID_SECONDS), MAX_FILE_BYTES)
 
 
-def _bytes(text: str) -> int:
+def _utf8_length(text: str) -> int:
     """Return the length of a text in UTF-8; 0 if it contains an unpaired surrogate."""
     try:
         return len(text.encode())

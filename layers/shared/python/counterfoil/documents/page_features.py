@@ -16,7 +16,7 @@ from counterfoil.documents.lexicon import SPLITTER
 from counterfoil.documents.lexicon.folding import normalize_text
 from counterfoil.documents.text.page import Line, Page, Word
 
-_COURSE = (
+_STAGE_ORDER = (
     ("contract", "quotation"),
     ("purchase_order",),
     ("order_confirmation",),
@@ -27,7 +27,7 @@ _COURSE = (
     ("statement",),
 )
 """Stages of a purchase. Documents cite documents of earlier stages: an invoice cites its order, but not vice versa."""
-_STAGES = {kind: stage for stage, kinds in enumerate(_COURSE) for kind in kinds}
+_STAGES = {kind: stage for stage, kinds in enumerate(_STAGE_ORDER) for kind in kinds}
 
 _DATE = r"\d{1,2}[./-]\s?\d{1,2}[./-]\s?\d{2,4}|\d{4}-\d{2}-\d{2}|\d{1,2}\.? [a-z]{3,9}\.? \d{4}"
 _NO_PREFIX = r"(?:vom|von|du|of|del|van|af|nr|no|to|zu|zum|den|und|and|et|on|per|page|side|pag|blad|p|n|total)\b"
@@ -59,7 +59,7 @@ _OWN_LABEL = re.compile(
     rf"|n ?°|numero de document)(?: ?:)? (?P<number>{_NUMBER_FORM})(?P<rest>{_DATED})$"
 )
 """A document number labeled without a type: `Beleg-Nr. 17`, `Nummer 17`."""
-_ENDS = re.compile(rf"{_DATED}[ .,;]*$")
+_ONLY_DATE = re.compile(rf"{_DATED}[ .,;]*$")
 _NUMBER = re.compile(_NUMBER_FORM)
 
 _PAGE = SPLITTER.alternatives("pages.page")
@@ -87,16 +87,16 @@ _GOODS = re.compile(
 """The end of a table row: an amount, optionally with its tax rate."""
 _NO_TOTAL = re.compile(SPLITTER.alternatives("pages.not_total"))
 
-_SOON = r"[^\d]{0,12}"
+_SHORT_GAP = r"[^\d]{0,12}"
 _head_labels = {means: "|".join(labels) for means, labels in SPLITTER.meanings("pages.head_label").items()}
 _HEAD_LABELS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"(?:{_head_labels['date']})\b[ .:]*(?:{_DATE})",
-        rf"(?:{_head_labels['customer']}){_SOON}\d",
-        rf"(?:{_head_labels['your']}) (?:{_head_labels['reference']})[a-z]*{_SOON}\d",
-        rf"(?:{_head_labels['due']})[a-z]*{_SOON}(?:{_DATE})",
-        rf"(?:{_head_labels['delivered']}){_SOON}(?:{_DATE})",
+        rf"(?:{_head_labels['customer']}){_SHORT_GAP}\d",
+        rf"(?:{_head_labels['your']}) (?:{_head_labels['reference']})[a-z]*{_SHORT_GAP}\d",
+        rf"(?:{_head_labels['due']})[a-z]*{_SHORT_GAP}(?:{_DATE})",
+        rf"(?:{_head_labels['delivered']}){_SHORT_GAP}(?:{_DATE})",
         rf"(?:ihre |your |votre |uw )?(?:{_head_labels['tax']})[^\d]{{0,25}}[a-z]{{0,3}}\d[\d. ]{{6,}}",
         rf"(?:{_head_labels['contact']})\b ?:? \w",
     )
@@ -221,42 +221,44 @@ def read(page: Page) -> PageFeatures:
     """Return the features of a page."""
     lines = [(line, tuple(_segments(line))) for line in page.lines()]
     height = max(page.height, 1.0)
-    usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
+    usual_height = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
     texts = [normalize_text(line.text) for line, _ in lines]
-    goods = next((place for place, text in enumerate(texts) if _GOODS.search(text)), len(lines))
-    mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual, goods)]
-    own = _own(mentions)
-    upper = [
+    goods_index = next((index for index, text in enumerate(texts) if _GOODS.search(text)), len(lines))
+    mentions = [
+        mention for index in range(len(lines)) for mention in _mentions(lines, index, usual_height, goods_index)
+    ]
+    own = _own_mention(mentions)
+    upper_lines = [
         segments
-        for place, (line, segments) in enumerate(lines)
-        if line.top <= _UPPER * height or place <= _UPPER * len(lines)
+        for index, (line, segments) in enumerate(lines)
+        if line.top <= _UPPER * height or index <= _UPPER * len(lines)
     ]
     header = [text for (line, _), text in zip(lines, texts, strict=True) if line.bottom <= _HEADER * height]
     carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if _CARRIED.search(text)]
     footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
-    head = tuple(_head(upper))
+    head = tuple(_head_facts(upper_lines))
     if own is not None or len(head) > 1:  # later pages start their text at the height of the letterhead
         footer += [line.text for line, _ in lines if line.bottom <= _HEADER * height]
     return PageFeatures(
         own=own,
         named=tuple(mentions),
-        unnamed=_unnamed(upper),
+        unnamed=_generic_number(upper_lines),
         places=tuple(_places(lines, height)),
         sender=frozenset(_ids(footer)),
-        firms=frozenset(found.group() for text in header if (found := _FIRM.search(text))),
+        firms=frozenset(match.group() for text in header if (match := _FIRM.search(text))),
         header=frozenset(map(_without_digits, header)),
         lines=frozenset(map(_without_digits, texts)),
         large=frozenset(
             _without_digits(text)
             for (line, segments), text in zip(lines, texts, strict=True)
-            if line.top <= height / 2 and max(segment.height for segment in segments) >= _LARGE * usual
+            if line.top <= height / 2 and max(segment.height for segment in segments) >= _LARGE * usual_height
         ),
         head=head,
         figures=frozenset(_figures(texts)),
         has_total=any(_is_total(text) for text in texts),
         carries_in=any(top <= _UPPER for top in carried),
         carries_out=any(top > _UPPER for top in carried),
-        is_annex=any(_ANNEX.match(segment.text) for segments in upper[:4] for segment in segments),
+        is_annex=any(_ANNEX.match(segment.text) for segments in upper_lines[:4] for segment in segments),
         words=len(page.words),
     )
 
@@ -280,86 +282,86 @@ def _segments(line: Line) -> Iterator[Segment]:
 Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
-def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[TypeMention]:
+def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: int) -> Iterator[TypeMention]:
     """Yield the types named in a line, with the number beside each, or below it if it is a label.
 
-    `goods` is the index of the first line with an amount. Text after it describes line items, not the page.
+    `goods_index` is the index of the first line with an amount. Text after it describes line items, not the page.
     """
-    _, segments = lines[place]
+    _, segments = lines[line_index]
     for index, segment in enumerate(segments):
         tail = " ".join(part.text for part in segments[index:])
-        found = _TITLE.match(tail) or _LABEL.match(tail)
-        if found is None:
+        match = _TITLE.match(tail) or _LABEL.match(tail)
+        if match is None:
             continue
-        label = found.group() if found.re is _LABEL else found["label"]
-        number = found["number"] or (_below(lines, place, segment) if label else None)
-        is_large = segment.height >= _TITLE_HEIGHT * usual
-        is_alone = index == 0 and (len(segments) == 1 or _is_end(found))
+        label = match.group() if match.re is _LABEL else match["label"]
+        number = match["number"] or (_number_below(lines, line_index, segment) if label else None)
+        is_large = segment.height >= _TITLE_HEIGHT * usual_height
+        is_alone = index == 0 and (len(segments) == 1 or _is_end(match))
         if number is None:
-            if label or not (is_large or _is_end(found) or _fills(segment, found)):
+            if label or not (is_large or _is_end(match) or _fills_segment(segment, match)):
                 continue  # a label without a value, or the start of a sentence
-        elif is_alone and not (label or _is_end(found)):
+        elif is_alone and not (label or _is_end(match)):
             continue  # a sentence
-        is_reference = label is not None and (found.re is _LABEL or ":" in label)
-        is_heading = is_alone and not is_reference and place < goods
+        is_reference = label is not None and (match.re is _LABEL or ":" in label)
+        is_heading = is_alone and not is_reference and line_index < goods_index
         style: Style = "title" if is_large else "heading" if is_heading else "label"
-        yield TypeMention(_kind(found), _plain(number), style, segment.height, place / len(lines))
+        yield TypeMention(_kind(match), _alphanumeric(number), style, segment.height, line_index / len(lines))
 
 
-def _kind(found: Match[str]) -> str:
-    names = (name for name, text in found.groupdict().items() if text is not None and name not in _PIECES)
+def _kind(match: Match[str]) -> str:
+    names = (name for name, text in match.groupdict().items() if text is not None and name not in _PIECES)
     return next(names).removesuffix("_stem").removeprefix("named_")
 
 
-def _is_end(found: Match[str]) -> bool:
+def _is_end(match: Match[str]) -> bool:
     """Return whether only a date follows the match."""
-    return _ENDS.match(found["rest"]) is not None
+    return _ONLY_DATE.match(match["rest"]) is not None
 
 
-def _fills(segment: Segment, found: Match[str]) -> bool:
+def _fills_segment(segment: Segment, match: Match[str]) -> bool:
     """Return whether the match covers its segment, so that the rest is in another column."""
-    return found.end() - len(found["rest"]) >= len(segment.text)
+    return match.end() - len(match["rest"]) >= len(segment.text)
 
 
-def _below(lines: Lines, place: int, label: Segment) -> str | None:
+def _number_below(lines: Lines, line_index: int, label: Segment) -> str | None:
     """Return the number below a label, as in the columns of a header."""
-    if place + 1 == len(lines):
+    if line_index + 1 == len(lines):
         return None
-    for segment in lines[place + 1][1]:
+    for segment in lines[line_index + 1][1]:
         if segment.left < label.right and segment.right > label.left:
-            found = _NUMBER.fullmatch(segment.text)
-            return found.group() if found else None
+            match = _NUMBER.fullmatch(segment.text)
+            return match.group() if match else None
     return None
 
 
-def _plain(number: str | None) -> str | None:
+def _alphanumeric(number: str | None) -> str | None:
     return None if number is None else "".join(character for character in number if character.isalnum())
 
 
-def _own(mentions: Sequence[TypeMention]) -> TypeMention | None:
+def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
     """Return the type and number of the page itself: the most prominent, and of those the latest stage.
 
     Documents cite earlier ones. If an order and an invoice are equally prominent, the page is an invoice.
     """
     numbered = [mention for mention in mentions if mention.number is not None or mention.style != "label"]
     for style in _STYLES:
-        found = [mention for mention in numbered if mention.style == style]
-        if found:
-            own = max(found, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
-            alike = [other for other in mentions if other.kind == own.kind]
-            number = own.number or next((other.number for other in alike if other.number is not None), None)
+        candidates = [mention for mention in numbered if mention.style == style]
+        if candidates:
+            own = max(candidates, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
+            same_kind = [other for other in mentions if other.kind == own.kind]
+            number = own.number or next((other.number for other in same_kind if other.number is not None), None)
             # a labeled number, and elsewhere the name of the type alone, form a heading in two parts
-            is_headed = style == "label" and any(other.number is None for other in alike)
+            is_headed = style == "label" and any(other.number is None for other in same_kind)
             return replace(own, number=number, style="heading" if is_headed else style)
     return None
 
 
-def _unnamed(upper: Iterable[Sequence[Segment]]) -> str | None:
-    for segments in upper:
+def _generic_number(upper_lines: Iterable[Sequence[Segment]]) -> str | None:
+    for segments in upper_lines:
         for index in range(len(segments)):
-            found = _OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
-            if found:
-                return _plain(found["number"])
+            match = _OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
+            if match:
+                return _alphanumeric(match["number"])
     return None
 
 
@@ -367,57 +369,65 @@ def _places(lines: Lines, height: float) -> Iterator[PagePlace]:
     for line, segments in lines:
         in_margin = line.bottom <= _MARGIN * height or line.top >= (1 - _MARGIN) * height
         text = normalize_text(line.text)
-        found = _PAGE_PLACE.search(text)
-        if found is None and in_margin:
-            found = next((bare for part in segments if (bare := _BARE_PLACE.fullmatch(part.text))), None)
-        elif found is not None:
-            before, after = text[: found.start()], text[found.end() :].strip()
+        match = _PAGE_PLACE.search(text)
+        if match is None and in_margin:
+            match = next((bare for part in segments if (bare := _BARE_PLACE.fullmatch(part.text))), None)
+        elif match is not None:
+            before, after = text[: match.start()], text[match.end() :].strip()
             if _BEFORE_OTHER_PAGE.search(before) or _AFTER_OTHER_PAGE.match(after) or (after and not in_margin):
                 continue  # a sentence about a page
-        if found is None:
+        if match is None:
             continue
-        groups = found.groupdict()
-        place = int(groups["place"] or groups.get("alone") or 0)
+        groups = match.groupdict()
+        page_number = int(groups["place"] or groups.get("alone") or 0)
         count = int(groups["count"]) if groups["count"] else None
-        if place >= 1 and (count is None or place <= count):
-            yield PagePlace(place, count)
+        if page_number >= 1 and (count is None or page_number <= count):
+            yield PagePlace(page_number, count)
 
 
 def _ids(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         upper = text.upper()
-        compact = "".join(c for c in upper if c.isalnum() or c == " ")
+        compact = "".join(character for character in upper if character.isalnum() or character == " ")
         for token in (compact, compact.replace(" ", "")):
             yield from _VAT_ID.findall(token)
-        yield from _IBAN.findall(_joined_groups(compact))
+        yield from _IBAN.findall(_join_groups(compact))
 
 
-def _joined_groups(text: str) -> str:
+def _join_groups(text: str) -> str:
     """Join groups of four characters, as in a printed IBAN."""
-    out: list[str] = []
+    joined: list[str] = []
     for token in text.split():
-        if out and len(out[-1]) % 4 == 0 and len(out[-1]) >= 4 and len(token) <= 4 and out[-1][2:4].isdigit():
-            out[-1] += token
+        if (
+            joined
+            and len(joined[-1]) % 4 == 0
+            and len(joined[-1]) >= 4
+            and len(token) <= 4
+            and joined[-1][2:4].isdigit()
+        ):
+            joined[-1] += token
         else:
-            out.append(token)
-    return " ".join(out)
+            joined.append(token)
+    return " ".join(joined)
 
 
-def _head(upper: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
+def _head_facts(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
     """Yield the figures of each kind of fact in a header; an empty set for a salutation."""
-    tails = [" ".join(part.text for part in segments[index:]) for segments in upper for index in range(len(segments))]
+    tails = [
+        " ".join(part.text for part in segments[index:]) for segments in upper_lines for index in range(len(segments))
+    ]
     for pattern in (*_HEAD_LABELS, _SALUTATION):
-        found = [tail for tail in tails if pattern.match(tail)]
-        if found:
-            yield frozenset(_figures(found))
-    towns = list(_addressed(upper))
+        matching = [tail for tail in tails if pattern.match(tail)]
+        if matching:
+            yield frozenset(_figures(matching))
+    towns = list(_address_towns(upper_lines))
     if towns:
         yield frozenset(_figures(towns))
 
 
-def _addressed(upper: Sequence[Sequence[Segment]]) -> Iterator[str]:
+def _address_towns(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[str]:
     """Yield the last lines of postal addresses: a town with two left-aligned lines above it."""
-    segments = [segment for line in upper for segment in line]
+    segments = [segment for line in upper_lines for segment in line]
     for town in segments:
         if _TOWN.fullmatch(town.text):
             above = [
@@ -442,5 +452,5 @@ def _without_digits(text: str) -> str:
 
 
 def _is_total(text: str) -> bool:
-    found = _TOTAL.search(text)
-    return found is not None and not _NO_TOTAL.search(text[: found.end()])
+    match = _TOTAL.search(text)
+    return match is not None and not _NO_TOTAL.search(text[: match.end()])

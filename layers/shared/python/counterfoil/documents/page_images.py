@@ -73,11 +73,11 @@ def render_page(content: bytes, number: int) -> PageImage:
     """
     kind = recognize(content)
     if kind not in {FileKind.PDF, FileKind.IMAGE}:
-        raise RenderError(_UNSHOWABLE[kind])
+        raise RenderError(_NO_PAGES[kind])
     try:
         (frame,) = run("render", content, {"is_pdf": kind is FileKind.PDF, "number": number}, LIMITS)
     except (InvalidDocumentError, ParserError):
-        raise RenderError(_GAVE_UP) from None
+        raise RenderError(_RENDERER_FAILED) from None
     problem, pages, media_type = frame.value["problem"], frame.value["pages"], frame.value["media_type"]
     if problem == "pages":
         raise PageNotFoundError(f"The document has {pages} page{'s' if pages != 1 else ''}.")
@@ -86,14 +86,14 @@ def render_page(content: bytes, number: int) -> PageImage:
     return PageImage(frame.content or content, media_type, pages)
 
 
-_GAVE_UP = "This page cannot be shown: it needs too much time or memory, or it crashes the renderer."
+_RENDERER_FAILED = "This page cannot be shown: it needs too much time or memory, or it crashes the renderer."
 _PROBLEMS = {
     "damaged": "This page cannot be shown: the file is damaged or encrypted.",
     "form": "This page cannot be shown: its image format is not supported.",
     "large": f"This page cannot be shown: it has more than {MAX_DECODED_PIXELS // 1_000_000} million pixels.",
     "format": "This image format cannot be shown. Supported formats: PDF, JPEG, PNG and TIFF.",
 }
-_UNSHOWABLE = {
+_NO_PAGES = {
     FileKind.XML: "The file is XML and has no pages. See the document's fields.",
     FileKind.ZIP: "The file is an archive or an office document, and its pages cannot be shown.",
     FileKind.UNKNOWN: "The file type is unknown, so its pages cannot be shown.",
@@ -143,8 +143,8 @@ def render_image(content: bytes, number: int) -> Rendered:
     if not 1 <= number <= len(pages):
         return Rendered("pages", len(pages))
     try:
-        with _opened(content) as image:
-            return _rendered(image, content, number, len(pages))
+        with _open(content) as image:
+            return _render_frame(image, content, number, len(pages))
     except MemoryError:
         raise
     except Image.DecompressionBombError:
@@ -153,7 +153,7 @@ def render_image(content: bytes, number: int) -> Rendered:
         return Rendered("damaged", len(pages))
 
 
-def _rendered(image: "Image.Image", content: bytes, number: int, pages: int) -> Rendered:
+def _render_frame(image: "Image.Image", content: bytes, number: int, pages: int) -> Rendered:
     media_type = _MEDIA_TYPES.get(image.format or "")
     if media_type is not None and len(content) <= MAX_BYTES and image.width * image.height <= MAX_PIXELS:
         return Rendered(None, pages, b"", media_type)
@@ -161,10 +161,10 @@ def _rendered(image: "Image.Image", content: bytes, number: int, pages: int) -> 
         image.seek(number - 1)
     image.draft(None, (2 * SIDES[0], 2 * SIDES[0]))  # decodes a large JPEG at a fraction of its size
     stretch = _stretch(image)
-    whole = _resizable(image)
-    if whole is None:
+    upright = _to_resizable(image)
+    if upright is None:
         return Rendered("form", pages)
-    return _smallest((_scale(whole, side, stretch) for side in SIDES), pages)
+    return _smallest((_scale(upright, side, stretch) for side in SIDES), pages)
 
 
 def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
@@ -177,7 +177,7 @@ def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
 
     sizes: list[tuple[int, int] | None] = []
     try:
-        with _opened(content) as image:
+        with _open(content) as image:
             sizes.append(image.size)
             while image.format == "TIFF" and len(sizes) < MAX_PAGES:
                 try:
@@ -204,7 +204,7 @@ def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
 
     A damaged page is empty.
     """
-    with _opened(content) as image:
+    with _open(content) as image:
         for number in numbers:
             try:
                 image.seek(number - 1)
@@ -219,14 +219,14 @@ def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
 def is_small(content: bytes) -> bool:
     """Return whether an image is too small to be a page, such as a logo. False if unreadable."""
     try:
-        with _opened(content, ("PNG", "JPEG", "GIF", "BMP")) as image:
+        with _open(content, ("PNG", "JPEG", "GIF", "BMP")) as image:
             return min(image.size) < SMALLEST_PAGE
     except Exception:  # noqa: BLE001  # as in `render_image`
         return False
 
 
 @contextmanager
-def _opened(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[Image.Image]":
+def _open(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[Image.Image]":
     """Open an image without decoding it."""
     from PIL import Image, TiffImagePlugin  # noqa: F401  # without it, Pillow imports all plugins for a TIFF
 
@@ -249,7 +249,7 @@ def _stretch(image: "Image.Image") -> float:
     return stretch if _STRETCH[0] <= stretch <= _STRETCH[1] else 1.0
 
 
-def _resizable(image: "Image.Image") -> "Image.Image | None":
+def _to_resizable(image: "Image.Image") -> "Image.Image | None":
     """Return the image upright in a mode that can be resized; None for pixel values without a known range."""
     from PIL import ImageOps
 
@@ -298,15 +298,15 @@ def _png(image: "Image.Image") -> bytes:
         red, green, blue = (channel.tobytes() for channel in image.split())
         if red == green == blue:
             image = image.getchannel(0)
-    return _saved(image, "PNG")
+    return _encode(image, "PNG")
 
 
 def _for_ocr(image: "Image.Image") -> bytes:
-    png = _saved(image if image.mode == "1" else _eight_bit(image), "PNG")
-    return png if len(png) <= MAX_OCR_BYTES else _saved(_eight_bit(image), "JPEG", quality=90)
+    png = _encode(image if image.mode == "1" else _eight_bit(image), "PNG")
+    return png if len(png) <= MAX_OCR_BYTES else _encode(_eight_bit(image), "JPEG", quality=90)
 
 
-def _saved(image: "Image.Image", format_: str, **options: Any) -> bytes:
+def _encode(image: "Image.Image", format_: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, format_, **options)
     return file.getvalue()

@@ -74,7 +74,7 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
         raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error
 
 
-def _shared(content: bytes) -> io.BufferedReader:
+def _stream_of(content: bytes) -> io.BufferedReader:
     """Return a stream without a copy. pypdf would copy the buffer of a BytesIO."""
     return io.BufferedReader(io.BytesIO(content))
 
@@ -87,15 +87,15 @@ class _Reader(PdfReader):
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        super().__init__(_shared(content), strict=False)
+        super().__init__(_stream_of(content), strict=False)
 
     def read_object_header(self, stream: IO[Any]) -> tuple[int, int]:
         """Return an object's number and generation. Raises `ValueError` if no object starts here."""
-        found = _OBJECT_HEADER.match(self._content, stream.tell())
-        if found is None:  # a comment, a stray blank, or not an object
+        match = _OBJECT_HEADER.match(self._content, stream.tell())
+        if match is None:  # a comment, a stray blank, or not an object
             return super().read_object_header(stream)
-        stream.seek(found.end())
-        return int(found[1]), int(found[2])
+        stream.seek(match.end())
+        return int(match[1]), int(match[2])
 
 
 def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
@@ -157,18 +157,18 @@ def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[f
     on damage.
     """
     noisy = frozenset(number for number, page in enumerate(pages, 1) if not is_legible(page))
-    few = {
+    word_counts = {
         number: 0 if number in noisy else len(page.words)
         for number, page in enumerate(pages, 1)
         if number in noisy or len(page.words) < FEW_WORDS
     }
-    if not few:
+    if not word_counts:
         return {}, noisy
     with open_pdf(content) as document:
-        return dict(_drawn(document, few, noisy)), noisy
+        return dict(_scanned_pages(document, word_counts, noisy)), noisy
 
 
-def _drawn(
+def _scanned_pages(
     document: pypdfium2.PdfDocument, words: Mapping[int, int], noise: frozenset[int]
 ) -> Iterator[tuple[int, tuple[float, float]]]:
     for number, count in words.items():
@@ -181,15 +181,15 @@ def _drawn(
 
 
 def _has_drawing(page: pypdfium2.PdfPage) -> bool:
-    return any(thing.type != raw.FPDF_PAGEOBJ_TEXT for thing in page.get_objects(max_depth=1))
+    return any(page_object.type != raw.FPDF_PAGEOBJ_TEXT for page_object in page.get_objects(max_depth=1))
 
 
 def _is_picture(page: pypdfium2.PdfPage) -> bool:
     """Return True if one picture covers most of a page."""
     left, bottom, right, top = page.get_bbox()
     area = (right - left) * (top - bottom)
-    for thing in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2):
-        x0, y0, x1, y1 = thing.get_bounds()
+    for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2):
+        x0, y0, x1, y1 = picture.get_bounds()
         width, height = min(x1, right) - max(x0, left), min(y1, top) - max(y0, bottom)
         if width > 0 and height > 0 and width * height > _WHOLE_PAGE * area:
             return True

@@ -50,7 +50,7 @@ class DeletionResult:
 # Wait for writers of the row. Children are locked after their parent, which prevents new ones.
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
-_HAND_OVER = "SELECT promote_duplicate_file(%s)"
+_PROMOTE_DUPLICATES = "SELECT promote_duplicate_file(%s)"
 _ERASE_JUDGMENTS = "SELECT erase_llm_judgments(%s)"
 _REMOVE = "SELECT delete_documents(%(ids)s, %(by)s, %(reason)s, %(replaced_by)s, %(now)s)"
 
@@ -75,29 +75,29 @@ def delete_document(
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
         return None
     parts = [id_ for (id_,) in connection.execute(_LOCK_PARTS, [document_id])]
-    kept = sorted(id_ for (id_,) in connection.execute(_HAND_OVER, [document_id]))
-    ids = [document_id, *(id_ for id_ in parts if id_ not in kept)]
-    leaving = matching.load_departing(connection, tenant_id, ids)
+    retained = sorted(id_ for (id_,) in connection.execute(_PROMOTE_DUPLICATES, [document_id]))
+    ids = [document_id, *(id_ for id_ in parts if id_ not in retained)]
+    departing = matching.load_departing(connection, tenant_id, ids)
     for worker in _JOBS:
-        notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
-        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
+        note = "The document was removed." if reason is None else f"The document was removed: {reason}"
+        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=note)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
-    clusters = matching.finish_departure(connection, leaving)
-    sends = renew(connection, "matching", leaving.touched, now, actor=by, why=REASON)
-    sends += diagnostics.enqueue_diagnostics(
-        connection, tenant_id, clusters, now, document_ids=leaving.neighbors.union(kept)
+    clusters = matching.finish_departure(connection, departing)
+    messages = renew(connection, "matching", departing.touched, now, actor=by, why=REASON)
+    messages += diagnostics.enqueue_diagnostics(
+        connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
     for id_ in ids:
-        sends += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
-    return DeletionResult(tuple(ids), tuple(kept), len(leaving.touched), sends)
+        messages += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
+    return DeletionResult(tuple(ids), tuple(retained), len(departing.touched), messages)
 
 
 KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."
-_WHY = "The same file was uploaded again, to replace another document."
+_REQUEST_REASON = "The same file was uploaded again, to replace another document."
 
-_INTEND = """
+_INSERT_REPLACEMENT = """
 INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, reason, requested_at)
 SELECT tenant_id, %(bucket)s, %(key)s, id, %(by)s, %(reason)s, %(now)s FROM document
 WHERE id = %(document)s AND tenant_id = %(tenant)s
@@ -127,7 +127,7 @@ def request_replacement(
         "reason": reason,
         "now": now,
     }
-    if connection.execute(_INTEND, values).rowcount == 0:
+    if connection.execute(_INSERT_REPLACEMENT, values).rowcount == 0:
         return False
     operation = AuditRecord(by, "document replacement requested", [str(document_id)], now, reason)
     audit.record(connection, tenant_id, operation)
@@ -144,7 +144,7 @@ class Replacement:
     reason: str | None
 
 
-_INTENDED = """
+_FIND_REPLACEMENT = """
 SELECT id, document_id, requested_by, reason FROM document_replacement
 WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 """
@@ -155,21 +155,21 @@ def find_requested(connection: Connection, tenant_id: UUID, file: File) -> Repla
 
     Call it before the transaction locks a document.
     """
-    row = connection.execute(_INTENDED, [tenant_id, file.bucket, file.key]).fetchone()
+    row = connection.execute(_FIND_REPLACEMENT, [tenant_id, file.bucket, file.key]).fetchone()
     if row is None:
         return None
     matching.lock_tenant_blocking(connection, tenant_id)
     return Replacement(*row)
 
 
-_APPOINT = "UPDATE document_replacement SET replacement_id = %s WHERE id = %s"
+_SET_SUCCESSOR = "UPDATE document_replacement SET replacement_id = %s WHERE id = %s"
 _IS_READ = """
 SELECT FROM document d WHERE id = %s AND (
     structured_data IS NOT NULL OR EXISTS (SELECT FROM document part WHERE part.parent_id = d.id)
     OR EXISTS (SELECT FROM document_duplicate_file part WHERE part.parent_id = d.id)
 )
 """
-_WAS_BEGUN = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
+_IS_STARTED = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
 
 
 def link_successor(
@@ -186,30 +186,30 @@ def link_successor(
     if new_id == replacement.document_id:
         _settle_replacement(connection, replacement.id, now)
         return [], "The earlier document stays: this is the same file."
-    connection.execute(_APPOINT, [new_id, replacement.id])
+    connection.execute(_SET_SUCCESSOR, [new_id, replacement.id])
     if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
-        sends, told = replace_awaited(connection, new_id, now)
-        return sends, told or ""
-    sends = []
+        messages, sentence = replace_awaited(connection, new_id, now)
+        return messages, sentence or ""
+    messages = []
     if not is_new:
         # An attempt in progress started before the successor was set and does not see it.
-        begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
-        sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
-    return sends, "It replaces an earlier document, which stays until this one has been read."
+        started = [id_ for (id_,) in connection.execute(_IS_STARTED, [new_id])]
+        messages = renew(connection, "ingestion", started, now, actor=replacement.requested_by, why=_REQUEST_REASON)
+    return messages, "It replaces an earlier document, which stays until this one has been read."
 
 
-_AWAITED = "SELECT tenant_id FROM document_replacement WHERE replacement_id = %s AND closed_at IS NULL LIMIT 1"
+_PENDING_TENANT = "SELECT tenant_id FROM document_replacement WHERE replacement_id = %s AND closed_at IS NULL LIMIT 1"
 _NEXT = """
 SELECT tenant_id, id, document_id, requested_by, reason FROM document_replacement
 WHERE replacement_id = %s AND closed_at IS NULL ORDER BY requested_at, id LIMIT 1
 """
 # A successor that is replaced itself passes its replacements to the newer one.
-_HAND_ON = "UPDATE document_replacement SET replacement_id = %s WHERE replacement_id = %s AND closed_at IS NULL"
+_REASSIGN = "UPDATE document_replacement SET replacement_id = %s WHERE replacement_id = %s AND closed_at IS NULL"
 
 
 def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
     """Take the tenant's matching lock if a document replaces another. Call it before locking documents."""
-    for (tenant_id,) in connection.execute(_AWAITED, [new_id]):
+    for (tenant_id,) in connection.execute(_PENDING_TENANT, [new_id]):
         matching.lock_tenant_blocking(connection, tenant_id)
 
 
@@ -218,8 +218,8 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
 
     Return messages to send and a sentence for people, or None if it replaces nothing.
     """
-    sends: list[OutboxMessage] = []
-    told = None
+    messages: list[OutboxMessage] = []
+    sentence = None
     while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
         tenant_id, replacement = row[0], Replacement(*row[1:])
         _settle_replacement(connection, replacement.id, now)
@@ -235,12 +235,12 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
             replaced_by=new_id,
         )
         if removal is None:
-            told = told or "The document that this file replaces was already removed."
+            sentence = sentence or "The document that this file replaces was already removed."
             continue
-        connection.execute(_HAND_ON, [new_id, replacement.document_id])
-        sends += removal.sends
-        told = "It replaces an earlier document, which was removed."
-    return sends, told
+        connection.execute(_REASSIGN, [new_id, replacement.document_id])
+        messages += removal.sends
+        sentence = "It replaces an earlier document, which was removed."
+    return messages, sentence
 
 
 def _settle_replacement(connection: Connection, id_: UUID, now: datetime) -> None:

@@ -74,12 +74,12 @@ class Reprocessing(Definition):
             "cursor_id": operation.cursor_id,
             "limit": limit,
         }
-        found = connection.execute(_NEXT, values).fetchall()
+        rows = connection.execute(_NEXT, values).fetchall()
         worker = REPROCESSING[operation.action]
-        sends = turns.begin(connection, [(worker, id_) for id_, _ in found])
-        jobs = [BY_WORKER[worker].job_id(id_) for id_, _ in found]
-        if jobs:
-            by, why = operation.requested_by, REASON[operation.action]
-            settle(connection, jobs, "retried", turns.now, actor=by, note=why)
-        cursor = (found[-1][1], found[-1][0]) if found else None
-        return Applied({"succeeded": len(found)}, sends, is_last=len(found) < limit, cursor=cursor)
+        messages = turns.begin(connection, [(worker, id_) for id_, _ in rows])
+        job_ids = [BY_WORKER[worker].job_id(id_) for id_, _ in rows]
+        if job_ids:
+            by, reason = operation.requested_by, REASON[operation.action]
+            settle(connection, job_ids, "retried", turns.now, actor=by, note=reason)
+        cursor = (rows[-1][1], rows[-1][0]) if rows else None
+        return Applied({"succeeded": len(rows)}, messages, is_last=len(rows) < limit, cursor=cursor)

@@ -85,14 +85,14 @@ _GONE = DecisionRejected("gone", "The document does not exist, or documents of i
 
 
 def confirm(
-    connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, who: DecisionContext
+    connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
     """Link two documents that are linked already or need review as a pair.
 
     Runs in the caller's tenant transaction, like the following functions.
     """
-    answer = _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, who)
-    return _recorded(connection, tenant_id, answer, now, who)
+    answer = _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, context)
+    return _record_decision(connection, tenant_id, answer, now, context)
 
 
 def reject(
@@ -101,20 +101,20 @@ def reject(
     document_id: UUID,
     others: Collection[UUID],
     now: datetime,
-    who: DecisionContext,
+    context: DecisionContext,
 ) -> Answer:
     """Reject all links and candidates between a document and the others, or none of them."""
-    answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, who)
-    return _recorded(connection, tenant_id, answer, now, who)
+    answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, context)
+    return _record_decision(connection, tenant_id, answer, now, context)
 
 
 def merge(  # both documents
     connection: Connection,
     tenant_id: UUID,
-    one: UUID,
-    other: UUID,
+    first: UUID,
+    second: UUID,
     now: datetime,
-    who: DecisionContext,
+    context: DecisionContext,
     *,
     exact: bool = False,
 ) -> Answer:
@@ -123,89 +123,95 @@ def merge(  # both documents
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
-    clusters = matching.clusters(connection, {one, other})
-    if not exact and clusters.get(one) is not None and clusters.get(one) == clusters.get(other):
+    clusters = matching.clusters(connection, {first, second})
+    if not exact and clusters.get(first) is not None and clusters.get(first) == clusters.get(second):
         return DecisionRejected("changed", "The two documents are already in the same cluster.")
-    pair = Pair.of(one, other) if exact else matching.best_pair(connection, one, other)
-    answer = _decide(connection, tenant_id, [pair], "confirmed", now, who, in_question=False)
-    return _recorded(connection, tenant_id, answer, now, who)
+    pair = Pair.of(first, second) if exact else matching.best_pair(connection, first, second)
+    answer = _decide(connection, tenant_id, [pair], "confirmed", now, context, requires_match=False)
+    return _record_decision(connection, tenant_id, answer, now, context)
 
 
-def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, who: DecisionContext) -> Answer:
+def split(
+    connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, context: DecisionContext
+) -> Answer:
     """Remove a document from its cluster: reject all its edges, and those that would replace them.
 
     Edges to contracts stay, because they do not join clusters.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
     members = matching.members(connection, document_id) - {document_id}
-    done: DecisionApplied | None = None
+    result: DecisionApplied | None = None
     while pairs := [pair for pair in matching.pairs_of(connection, document_id) if members.intersection(pair)]:
-        answer = _decide(connection, tenant_id, pairs, "rejected", now, who)
+        answer = _decide(connection, tenant_id, pairs, "rejected", now, context)
         if isinstance(answer, DecisionRejected):
             return answer
-        done = answer if done is None else _together(done, answer)
-    if done is not None:
-        return _recorded(connection, tenant_id, done, now, who)
+        result = answer if result is None else _combine(result, answer)
+    if result is not None:
+        return _record_decision(connection, tenant_id, result, now, context)
     if not matching.members(connection, document_id):
         return _GONE
     return DecisionRejected("changed", "The document is already alone in its cluster.")
 
 
-def _recorded(connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, who: DecisionContext) -> Answer:
+def _record_decision(
+    connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, context: DecisionContext
+) -> Answer:
     """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
     if isinstance(answer, DecisionApplied):
         targets = sorted({str(end) for pair in answer.decided for end in pair})
-        audit.record(connection, tenant_id, AuditRecord(who.by, f"match {answer.verdict}", targets, now, who.reason))
+        audit.record(
+            connection, tenant_id, AuditRecord(context.by, f"match {answer.verdict}", targets, now, context.reason)
+        )
     return answer
 
 
-def _together(one: DecisionApplied, other: DecisionApplied) -> DecisionApplied:
+def _combine(first: DecisionApplied, second: DecisionApplied) -> DecisionApplied:
     return DecisionApplied(
-        (*one.decided, *other.decided),
-        one.verdict,
-        one.clusters | other.clusters,
-        one.rematched + other.rematched,
-        (*one.sends, *other.sends),
+        (*first.decided, *second.decided),
+        first.verdict,
+        first.clusters | second.clusters,
+        first.rematched + second.rematched,
+        (*first.sends, *second.sends),
     )
 
 
 def _decide(
     connection: Connection,
     tenant_id: UUID,
-    wanted: Collection[tuple[UUID, UUID]],
+    id_pairs: Collection[tuple[UUID, UUID]],
     verdict: Verdict,
     now: datetime,
-    who: DecisionContext,
+    context: DecisionContext,
     *,
-    in_question: bool = True,
+    requires_match: bool = True,
 ) -> Answer:
     """Decide about pairs after validating each under the lock."""
     matching.lock_tenant_blocking(connection, tenant_id)
-    pairs = sorted({Pair.of(*pair) for pair in wanted})
+    pairs = sorted({Pair.of(*pair) for pair in id_pairs})
     if not matching.matchable(connection, {end for pair in pairs for end in pair}):
         return _GONE
     for pair in pairs:
-        refused = _refused(connection, pair, verdict, who, in_question=in_question)
-        if refused is not None:
-            return refused
-    settled = matching.settle(connection, tenant_id, pairs, verdict, now, by=who.by, reason=who.reason)
-    return _follow_up(connection, tenant_id, pairs, verdict, settled, now, who)
+        rejection = _rejection_of(connection, pair, verdict, context, requires_match=requires_match)
+        if rejection is not None:
+            return rejection
+    result = matching.decide_pairs(connection, tenant_id, pairs, verdict, now, by=context.by, reason=context.reason)
+    return _follow_up(connection, tenant_id, pairs, verdict, result, now, context)
 
 
-def _refused(
-    connection: Connection, pair: Pair, verdict: Verdict, who: DecisionContext, *, in_question: bool
+def _rejection_of(
+    connection: Connection, pair: Pair, verdict: Verdict, context: DecisionContext, *, requires_match: bool
 ) -> DecisionRejected | None:
     """Return the reason why a decision about a pair is refused; None if it is valid."""
     if pair.a == pair.b:
         return DecisionRejected("changed", "A document cannot match itself. Name two different documents.")
-    last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
-    if last is not None and last.verdict == verdict:
-        return DecisionRejected("changed", f"{_describe_decision(last)}. No change is needed.")
-    if last is not None and not who.may_replace(last.id):
+    latest = next((decision for decision in reversed(sql.decisions(connection, pair)) if decision.pair == pair), None)
+    if latest is not None and latest.verdict == verdict:
+        return DecisionRejected("changed", f"{_describe_decision(latest)}. No change is needed.")
+    if latest is not None and not context.may_replace(latest.id):
         return DecisionRejected(
-            "changed", f"{_describe_decision(last)} (decision {last.id}). Supersede that decision explicitly."
+            "changed", f"{_describe_decision(latest)} (decision {latest.id}). Supersede that decision explicitly."
         )
-    if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
+    if not requires_match or latest is not None or pair in matching.pairs_of(connection, pair.a):
         return None
     ambiguous_matches = sql.reviews(connection, pair)
     if any(review.state == "open" and review.candidates.intersection(pair) for review in ambiguous_matches.values()):
@@ -224,16 +230,16 @@ def _follow_up(
     tenant_id: UUID,
     pairs: Sequence[Pair],
     verdict: Verdict,
-    settled: ManualDecisionResult,
+    result: ManualDecisionResult,
     now: datetime,
-    who: DecisionContext,
+    context: DecisionContext,
 ) -> DecisionApplied:
     """Request the comparison of changed clusters, and match documents again whose model questions changed."""
-    sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=REASON)
-    sends += diagnostics.enqueue_diagnostics(
-        connection, tenant_id, settled.clusters, now, document_ids=settled.documents
+    messages = renew(connection, "matching", result.unasked, now, actor=context.by, why=REASON)
+    messages += diagnostics.enqueue_diagnostics(
+        connection, tenant_id, result.clusters, now, document_ids=result.documents
     )
-    return DecisionApplied(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)
+    return DecisionApplied(tuple(pairs), verdict, result.clusters, len(result.unasked), messages)
 
 
 @dataclass(frozen=True)
@@ -274,17 +280,17 @@ ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 """
 
 
-def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[ReviewCursor]:
+def places(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
     """Return a page of the queue in order of opening, as the delivery role."""
-    at, id_ = wanted.after or (None, None)
+    after_at, after_id = filters.after or (None, None)
     values = {
-        "state": wanted.state,
-        "tenants": None if wanted.tenants is None else list(wanted.tenants),
-        "kind": wanted.kind,
-        "min": wanted.min_probability,
-        "max": wanted.max_probability,
-        "after_at": at,
-        "after_id": id_,
+        "state": filters.state,
+        "tenants": None if filters.tenants is None else list(filters.tenants),
+        "kind": filters.kind,
+        "min": filters.min_probability,
+        "max": filters.max_probability,
+        "after_at": after_at,
+        "after_id": after_id,
         "limit": limit,
     }
     return [ReviewCursor(*row) for row in connection.execute(_PLACES, values)]
@@ -335,19 +341,22 @@ class ReviewItem:
             "closed_at": review.closed_at and review.closed_at.isoformat(),
             "document": self._document(review.document_id),
             "ambiguous_matches": [
-                {**doubt, "candidates": [self._candidate(one) for one in doubt["candidates"]]}
-                for doubt in review.ambiguous_matches
+                {
+                    **ambiguous_match,
+                    "candidates": [self._candidate(candidate) for candidate in ambiguous_match["candidates"]],
+                }
+                for ambiguous_match in review.ambiguous_matches
             ],
             "decisions": [
                 {
-                    "id": one.id,
-                    "documents": list(one.pair),
-                    "verdict": one.verdict,
-                    "by": one.by,
-                    "reason": one.reason,
-                    "at": one.at.isoformat(),
+                    "id": decision.id,
+                    "documents": list(decision.pair),
+                    "verdict": decision.verdict,
+                    "by": decision.by,
+                    "reason": decision.reason,
+                    "at": decision.at.isoformat(),
                 }
-                for one in self.decisions
+                for decision in self.decisions
             ],
         }
 
@@ -363,32 +372,32 @@ class ReviewItem:
         return self.documents.get(id_, ReviewDocument(id_))
 
 
-def items(database: Database, found: Iterable[ReviewCursor]) -> list[ReviewItem]:
+def items(database: Database, cursors: Iterable[ReviewCursor]) -> list[ReviewItem]:
     """Return the reviews at these positions, in order of opening; each is read as its tenant."""
-    of: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
-    for place in found:
-        of[place.tenant_id, place.tenant].append(place.document_id)
-    read: dict[UUID, ReviewItem] = {}
-    for (tenant_id, slug), ids in of.items():
+    ids_by_tenant: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+    for cursor in cursors:
+        ids_by_tenant[cursor.tenant_id, cursor.tenant].append(cursor.document_id)
+    items_by_id: dict[UUID, ReviewItem] = {}
+    for (tenant_id, slug), ids in ids_by_tenant.items():
         with database.tenant(tenant_id) as connection:
-            read |= _read(connection, slug, ids)
-    return sorted(read.values(), key=lambda item: (item.review.opened_at, item.review.document_id))
+            items_by_id |= _read_items(connection, slug, ids)
+    return sorted(items_by_id.values(), key=lambda item: (item.review.opened_at, item.review.document_id))
 
 
 def item(database: Database, tenant_id: UUID, slug: str, document_id: UUID) -> ReviewItem | None:
     """Return the review of a document in any state; None if it was never ambiguous."""
     with database.tenant(tenant_id) as connection:
-        return _read(connection, slug, [document_id]).get(document_id)
+        return _read_items(connection, slug, [document_id]).get(document_id)
 
 
-def _read(connection: Connection, slug: str, ids: Collection[UUID]) -> dict[UUID, ReviewItem]:
-    found = reviews(connection, ids)
-    decided = decisions(connection, found)
-    shown = {id_ for review in found.values() for id_ in (review.document_id, *review.candidates)}
-    known = summaries(connection, shown)
+def _read_items(connection: Connection, slug: str, ids: Collection[UUID]) -> dict[UUID, ReviewItem]:
+    reviews_by_id = reviews(connection, ids)
+    all_decisions = decisions(connection, reviews_by_id)
+    document_ids = {id_ for review in reviews_by_id.values() for id_ in (review.document_id, *review.candidates)}
+    summaries_by_id = summaries(connection, document_ids)
     return {
-        id_: ReviewItem(slug, review, known, [one for one in decided if id_ in one.pair])
-        for id_, review in found.items()
+        id_: ReviewItem(slug, review, summaries_by_id, [decision for decision in all_decisions if id_ in decision.pair])
+        for id_, review in reviews_by_id.items()
     }
 
 

@@ -107,11 +107,11 @@ class Split:
         if self.is_sure:
             return None
         pages = [boundary.page for boundary in self.uncertain_boundaries]
-        least = min(self.uncertain_boundaries, key=lambda boundary: boundary.confidence)
-        why = f" At page {least.page}: {' '.join(least.evidence)}" if least.evidence else ""
+        least_certain = min(self.uncertain_boundaries, key=lambda boundary: boundary.confidence)
+        detail = f" At page {least_certain.page}: {' '.join(least_certain.evidence)}" if least_certain.evidence else ""
         return (
-            f"The file may contain several documents, and it is unclear whether one starts at {_pages(pages)}. It "
-            f"stays whole. Send its documents as separate files.{why}"
+            f"The file may contain several documents, and it is unclear whether one starts at {_page_list(pages)}. It "
+            f"stays whole. Send its documents as separate files.{detail}"
         )
 
     @property
@@ -119,31 +119,31 @@ class Split:
         """Summary of the parts in a sentence."""
         covers = sum(part.kind == "cover" for part in self.parts)
         documents = len(self.parts) - covers
-        beside = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
-        return f"The file was split into {documents} document{'s' * (documents != 1)}{beside}."
+        suffix = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
+        return f"The file was split into {documents} document{'s' * (documents != 1)}{suffix}."
 
     def resolve(self, decisions: Mapping[int, Boundary]) -> "Split":
         """Replace uncertain boundaries with decisions. Certain boundaries stay."""
-        kept = (
+        resolved = (
             boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
         )
-        return replace(self, boundaries=tuple(kept))
+        return replace(self, boundaries=tuple(resolved))
 
     def _proposed(self) -> Iterator[Part]:
-        begins = [1, *(boundary.page for boundary in self.boundaries if boundary.begins)]
-        ends = [page - 1 for page in begins[1:]] + [self.page_count]
-        for first, last in zip(begins, ends, strict=True):
+        first_pages = [1, *(boundary.page for boundary in self.boundaries if boundary.begins)]
+        last_pages = [page - 1 for page in first_pages[1:]] + [self.page_count]
+        for first, last in zip(first_pages, last_pages, strict=True):
             yield Part(PageRange(first, last), "cover" if first in self.covers else "document")
 
 
-_NAMED = 5
+_MAX_LISTED = 5
 
 
-def _pages(numbers: Iterable[int]) -> str:
-    named = list(numbers)
-    shown = ", ".join(map(str, named[:_NAMED]))
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return f"page {shown}" if len(named) == 1 else f"pages {shown}{more}"
+def _page_list(numbers: Iterable[int]) -> str:
+    page_numbers = list(numbers)
+    listed = ", ".join(map(str, page_numbers[:_MAX_LISTED]))
+    suffix = f" and {len(page_numbers) - _MAX_LISTED} more" if len(page_numbers) > _MAX_LISTED else ""
+    return f"page {listed}" if len(page_numbers) == 1 else f"pages {listed}{suffix}"
 
 
 _SEPARATOR = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.separator')})")
@@ -155,33 +155,33 @@ _FAX_LABELS = tuple(
 _COVERING = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.covering')})\b")
 _SEPARATOR_WORDS = 20
 """Maximum number of words on a separator sheet."""
-_LISTED = 2
+_MIN_LISTED = 2
 """Minimum number of later documents that a page without its own number must list to be a cover."""
 _FEWEST_FAX_LABELS = 2
 
 
-def cover_pages(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, str]:
+def cover_pages(pages: Sequence[Page], features: Sequence[PageFeatures]) -> dict[int, str]:
     """Return the covers by page index, each with a sentence that names its kind.
 
     A separator sheet may be anywhere. Cover letters and lists only count at the start of the file, because later pages
     of an invoice may mention enclosures and list delivery notes as well. They must be followed by a page that starts a
     document.
     """
-    found = {
-        place: _cover_sentence(place, "is a separator sheet") for place, page in enumerate(pages) if _is_separator(page)
+    covers = {
+        index: _cover_sentence(index, "is a separator sheet") for index, page in enumerate(pages) if _is_separator(page)
     }
-    following = Counter(number for one in signs if (number := one.number) is not None)
+    later_numbers = Counter(number for page_features in features if (number := page_features.number) is not None)
     leading: dict[int, str] = {}
-    for place, (page, own) in enumerate(zip(pages, signs, strict=True)):
-        if place in found:
+    for index, (page, page_features) in enumerate(zip(pages, features, strict=True)):
+        if index in covers:
             continue
-        if own.number is not None:
-            following[own.number] -= 1
-        kind = _kind(page, own, {number for number, count in following.items() if count > 0})
+        if page_features.number is not None:
+            later_numbers[page_features.number] -= 1
+        kind = _cover_kind(page, page_features, {number for number, count in later_numbers.items() if count > 0})
         if kind is None:
-            return found | leading if _begins(own) else found
-        leading[place] = _cover_sentence(place, kind)
-    return found  # if all pages are covers, each may be a document
+            return covers | leading if _may_begin_document(page_features) else covers
+        leading[index] = _cover_sentence(index, kind)
+    return covers  # if all pages are covers, each may be a document
 
 
 def _cover_sentence(place: int, kind: str) -> str:
@@ -192,34 +192,38 @@ def _is_separator(page: Page) -> bool:
     return len(page.words) <= _SEPARATOR_WORDS and _SEPARATOR.search(normalize_text(page.text)) is not None
 
 
-def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
+def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> str | None:
     """Return what kind of cover a page is; None if it is not a cover.
 
-    `following` are the document numbers on later pages. A page with its own number, a page number above 1 or a total is
-    not a cover. Only a list may have a total.
+    `later_numbers` are the document numbers on later pages. A page with its own number, a page number above 1 or a
+    total is not a cover. Only a list may have a total.
     """
-    if not own.words or any(place.place > 1 for place in own.places):
+    if not features.words or any(place.place > 1 for place in features.places):
         return None
-    listed = _words(page) & following
-    if len(listed) >= _LISTED and (own.number is None or (own.number in listed and _names_alike(own, listed))):
+    listed_numbers = _words(page) & later_numbers
+    if len(listed_numbers) >= _MIN_LISTED and (
+        features.number is None or (features.number in listed_numbers and _names_alike(features, listed_numbers))
+    ):
         return "lists the documents that follow"
-    if own.has_total or own.number is not None:
+    if features.has_total or features.number is not None:
         return None
     if _is_fax_cover(page):
         return "is the cover of a fax"
     return "goes with the documents that follow" if _COVERING.search(normalize_text(page.text)) else None
 
 
-def _names_alike(signs: PageFeatures, listed: Set[str]) -> bool:
+def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
     """Return whether the page's apparent own number is one of several in the same list."""
-    alike = {mention.number for mention in signs.named if signs.own is not None and mention.style == signs.own.style}
-    return len(alike & listed) >= _LISTED
+    similar_numbers = {
+        mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
+    }
+    return len(similar_numbers & listed_numbers) >= _MIN_LISTED
 
 
-def _begins(signs: PageFeatures) -> bool:
-    if any(place.place > 1 for place in signs.places):
+def _may_begin_document(features: PageFeatures) -> bool:
+    if any(place.place > 1 for place in features.places):
         return False
-    return signs.number is not None or (signs.own is not None and signs.own.style != "label")
+    return features.number is not None or (features.own is not None and features.own.style != "label")
 
 
 def _words(page: Page) -> set[str]:
@@ -236,13 +240,13 @@ def _is_fax_cover(page: Page) -> bool:
 _PRIOR = -1.5
 """Most pages of most files continue a document."""
 _STRONG = 3.0
-_CONTRADICTED = 0.6
+_CONTRADICTED_CONFIDENCE = 0.6
 """Confidence if strong features contradict each other."""
 _COVER_CONFIDENCE = 0.95
 _COUNTERPARTS_NAMED = 2
 _BILLS = ("invoice", "credit_note")
 _MIDDLE = 0.5
-_FEWEST_SHARED, _MOST_LEFT = 3, 3
+_MIN_SHARED, _MAX_REMAINING = 3, 3
 """Minimum number of lines shared by two pages, and maximum number of lines only on the second."""
 
 _BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
@@ -256,7 +260,7 @@ class BoundaryEvidence:
     message: str
 
 
-class _Current:
+class _CurrentDocument:
     """The current document while its pages are added."""
 
     def __init__(self, first: PageFeatures) -> None:
@@ -291,8 +295,8 @@ class _Current:
     @property
     def has_ended(self) -> bool:
         """Return whether its last page looks like the end of a document."""
-        counted = [place for place in self.last.places if place.count is not None]
-        return self.last.has_total or (bool(counted) and all(place.place == place.count for place in counted))
+        numbered = [place for place in self.last.places if place.count is not None]
+        return self.last.has_total or (bool(numbered) and all(place.place == place.count for place in numbered))
 
     @property
     def is_known(self) -> bool:
@@ -302,46 +306,48 @@ class _Current:
 
 def split(pages: Sequence[Page]) -> Split:
     """Return the documents and covers of a file with at least one page."""
-    signs = [read(page) for page in pages]
-    covering = cover_pages(pages, signs)
+    features = [read(page) for page in pages]
+    covering = cover_pages(pages, features)
     boundaries: list[Boundary] = []
-    current = _Current(signs[0])
-    for place in range(1, len(signs)):
-        following = signs[place + 1] if place + 1 < len(signs) else None
-        told = [covering[near] for near in (place - 1, place) if near in covering]
-        if told:
-            boundary = Boundary(place + 1, True, _COVER_CONFIDENCE, tuple(told))
+    current = _CurrentDocument(features[0])
+    for index in range(1, len(features)):
+        next_page = features[index + 1] if index + 1 < len(features) else None
+        messages = [covering[neighbor] for neighbor in (index - 1, index) if neighbor in covering]
+        if messages:
+            boundary = Boundary(index + 1, True, _COVER_CONFIDENCE, tuple(messages))
         else:
-            boundary = _weighed(place + 1, list(_signs_at(current, signs[place], following)))
+            boundary = _weigh_signs(index + 1, list(_signs_at(current, features[index], next_page)))
         boundaries.append(boundary)
         if boundary.begins:
-            current = _Current(signs[place])
+            current = _CurrentDocument(features[index])
         else:
-            current.add(signs[place])
-    return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covering))
+            current.add(features[index])
+    return Split(len(pages), tuple(boundaries), frozenset(index + 1 for index in covering))
 
 
-def _is_rest(before: PageFeatures, page: PageFeatures) -> bool:
+def _repeats_previous(previous: PageFeatures, page: PageFeatures) -> bool:
     """Return whether a page repeats letterhead and footer of the previous page with hardly any other text."""
-    return len(page.lines & before.lines) >= _FEWEST_SHARED and len(page.lines - before.lines) <= _MOST_LEFT
+    return len(page.lines & previous.lines) >= _MIN_SHARED and len(page.lines - previous.lines) <= _MAX_REMAINING
 
 
-def _weighed(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
+def _weigh_signs(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
     score = _PRIOR + sum(sign.weight for sign in signs)
     confidence = 1 / (1 + exp(-abs(score)))
     weights = [sign.weight for sign in signs]
     if weights and max(weights) >= _STRONG and min(weights) <= -_STRONG:
-        confidence = min(confidence, _CONTRADICTED)
+        confidence = min(confidence, _CONTRADICTED_CONFIDENCE)
     ordered = sorted(signs, key=lambda sign: -abs(sign.weight))
     return Boundary(page, score > 0, confidence, tuple(sign.message for sign in ordered))
 
 
-def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[BoundaryEvidence]:
+def _signs_at(
+    current: _CurrentDocument, page: PageFeatures, next_page: PageFeatures | None
+) -> Iterator[BoundaryEvidence]:
     """Yield the features for and against a document that starts at `page`."""
     if page.words == 0:
         yield BoundaryEvidence(-_STRONG, "The page has no text.")
         return
-    yield from _by_place(current, page, following)
+    yield from _by_place(current, page, next_page)
     yield from _by_number(current, page)
     yield from _by_sender(current, page)
     yield from _by_layout(current, page)
@@ -350,64 +356,77 @@ def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | N
 # -- page numbers ---------------------------------------------------------------------------------------------------
 
 
-def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[BoundaryEvidence]:
-    before, here = current.last.places, page.places
-    if _counts_on(before, here):
+def _by_place(
+    current: _CurrentDocument, page: PageFeatures, next_page: PageFeatures | None
+) -> Iterator[BoundaryEvidence]:
+    previous_places, places = current.last.places, page.places
+    if _continues_numbering(previous_places, places):
         yield BoundaryEvidence(-5.0, "Its page number follows the previous one.")
         return
-    if any(place.place == 1 for place in here):
+    if any(place.place == 1 for place in places):
         yield BoundaryEvidence(5.0, "Its page number is 1.")
-    elif here:
-        is_expected = not before and min(place.place for place in here) == current.count + 1
+    elif places:
+        is_expected = not previous_places and min(place.place for place in places) == current.count + 1
         strength = -4.0 if is_expected else -_STRONG
         yield BoundaryEvidence(strength, "Its page number is not 1.")
-        if before:
+        if previous_places:
             yield BoundaryEvidence(_STRONG, "Its page number does not follow the previous one.")
-    elif following is not None and _is_second(following) and not _counts_on(before, following.places):
+    elif (
+        next_page is not None
+        and _is_page_two(next_page)
+        and not _continues_numbering(previous_places, next_page.places)
+    ):
         yield BoundaryEvidence(_STRONG, "The page after it is page 2.")
-    counted = [place for place in before if place.count is not None]
+    counted = [place for place in previous_places if place.count is not None]
     if counted and all(place.place == place.count for place in counted):
         yield BoundaryEvidence(2.5, "The previous page is the last one of its document, by its page number.")
-    elif counted and not here and all(place.place != place.count for place in counted):
+    elif counted and not places and all(place.place != place.count for place in counted):
         yield BoundaryEvidence(-2.5, "By its page number, the page before is not the last one of its document.")
 
 
-def _is_second(page: PageFeatures) -> bool:
+def _is_page_two(page: PageFeatures) -> bool:
     return any(place.place == 2 for place in page.places)
 
 
-def _counts_on(before: Sequence[PagePlace], here: Sequence[PagePlace]) -> bool:
+def _continues_numbering(previous_places: Sequence[PagePlace], places: Sequence[PagePlace]) -> bool:
     return any(
-        place.place == earlier.place + 1 and place.count == earlier.count for earlier in before for place in here
+        place.place == earlier.place + 1 and place.count == earlier.count
+        for earlier in previous_places
+        for place in places
     )
 
 
 # -- numbers and kinds ----------------------------------------------------------------------------------------------
 
 
-def _by_number(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
-    own, known = page.own, current.own
-    if own is None:
-        yield from _by_unnamed(current, page)
-    elif known is not None and own.kind != known.kind:
-        yield from _by_kind(known, own, page)
-    elif own.number is None:
-        if own.style == "title" or (own.style == "heading" and current.has_ended):
-            yield BoundaryEvidence(2.0 if own.style == "title" else 1.0, f"It is headed as {_a(own)}.")
+def _by_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+    mention, current_mention = page.own, current.own
+    if mention is None:
+        yield from _by_generic_number(current, page)
+    elif current_mention is not None and mention.kind != current_mention.kind:
+        yield from _by_kind(current_mention, mention, page)
+    elif mention.number is None:
+        if mention.style == "title" or (mention.style == "heading" and current.has_ended):
+            yield BoundaryEvidence(
+                2.0 if mention.style == "title" else 1.0, f"It is headed as {_with_article(mention)}."
+            )
     elif not current.numbers:
         yield BoundaryEvidence(
-            _strength(own) / 2, f"It states the number of {_a(own)}, and the current document has none so far."
+            _strength(mention) / 2,
+            f"It states the number of {_with_article(mention)}, and the current document has none so far.",
         )
-    elif own.number in current.numbers:
+    elif mention.number in current.numbers:
         # After its end, the same number may be on a copy, or on another company's document.
         yield BoundaryEvidence(-2.0 if current.has_ended else -4.5, "It states the number of the current document.")
-    elif any(other.kind == own.kind and other.number in current.numbers for other in page.named):
+    elif any(other.kind == mention.kind and other.number in current.numbers for other in page.named):
         yield BoundaryEvidence(-_STRONG, "It states the number of the current document, and another one.")
     else:
-        yield BoundaryEvidence(_strength(own), f"It states another number of {_a(own)} than the current document.")
+        yield BoundaryEvidence(
+            _strength(mention), f"It states another number of {_with_article(mention)} than the current document."
+        )
 
 
-def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+def _by_generic_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.unnamed is None or not current.numbers:
         return
     if page.unnamed in current.numbers:
@@ -416,35 +435,41 @@ def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvide
         yield BoundaryEvidence(2.0, "It states another number.")
 
 
-def _by_kind(known: TypeMention, own: TypeMention, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+def _by_kind(current_mention: TypeMention, mention: TypeMention, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     """Compare the type of a page with that of the current document, and with the types it refers to.
 
     Later pages of an invoice name its order and its delivery notes, also on their own lines. An order does not name
     invoices. The stages of a purchase tell these cases apart.
     """
-    if own.style == "title" or own.stage > known.stage:
-        if own.style != "label" or not _is_counterpart(own, page):
-            yield BoundaryEvidence(_strength(own), f"It is {_a(own)}, and the current document is {_a(known)}.")
-    elif own.style == "heading" and own.above <= _MIDDLE:
-        yield BoundaryEvidence(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, as {_a(known)} may do.")
+    if mention.style == "title" or mention.stage > current_mention.stage:
+        if mention.style != "label" or not _is_counterpart(mention, page):
+            yield BoundaryEvidence(
+                _strength(mention),
+                f"It is {_with_article(mention)}, and the current document is {_with_article(current_mention)}.",
+            )
+    elif mention.style == "heading" and mention.above <= _MIDDLE:
+        yield BoundaryEvidence(
+            1.5 if page.head_labels > 1 else 0.5,
+            f"It names {_with_article(mention)}, as {_with_article(current_mention)} may do.",
+        )
 
 
-def _strength(own: TypeMention) -> float:
-    return _BY_STYLE[own.style] * (1.0 if own.above <= _MIDDLE else 0.4)
+def _strength(mention: TypeMention) -> float:
+    return _BY_STYLE[mention.style] * (1.0 if mention.above <= _MIDDLE else 0.4)
 
 
-def _is_counterpart(own: TypeMention, page: PageFeatures) -> bool:
+def _is_counterpart(mention: TypeMention, page: PageFeatures) -> bool:
     """Return whether a page names several types in the same style, so that they are its references."""
-    kinds = {other.kind for other in page.named if other.style == own.style} | {own.kind}
+    kinds = {other.kind for other in page.named if other.style == mention.style} | {mention.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 
 
-def _a(mention: TypeMention) -> str:
+def _with_article(mention: TypeMention) -> str:
     name = mention.kind.replace("_", " ")
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
-def _is_named(current: _Current, page: PageFeatures) -> bool:
+def _is_named(current: _CurrentDocument, page: PageFeatures) -> bool:
     """Return whether a page names its own type, apart from references of the current document."""
     if page.own is None or current.own is None:
         return page.number is not None or page.own is not None
@@ -454,7 +479,7 @@ def _is_named(current: _Current, page: PageFeatures) -> bool:
 # -- sender and layout ----------------------------------------------------------------------------------------------
 
 
-def _by_sender(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+def _by_sender(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.sender and current.sender and not page.sender & current.sender:
         yield BoundaryEvidence(_STRONG, "Header and footer have other VAT ids and accounts.")
     if page.firms and current.firms and not page.firms & current.firms:
@@ -464,19 +489,19 @@ def _by_sender(current: _Current, page: PageFeatures) -> Iterator[BoundaryEviden
         yield BoundaryEvidence(1.5, "The header is again that of the first page.")
 
 
-def _by_layout(current: _Current, page: PageFeatures) -> Iterator[BoundaryEvidence]:
+def _by_layout(current: _CurrentDocument, page: PageFeatures) -> Iterator[BoundaryEvidence]:
     if page.carries_in or current.last.carries_out:
         yield BoundaryEvidence(-4.0, "Something is carried on from the page before.")
     if page.is_annex:
         yield BoundaryEvidence(-_STRONG, "It is headed as an annex or as terms and conditions.")
-    names_itself = _is_named(current, page) or bool(page.places)
-    head = page.head if names_itself else [figures for figures in page.head if not figures & current.figures]
+    is_named = _is_named(current, page) or bool(page.places)
+    head = page.head if is_named else [figures for figures in page.head if not figures & current.figures]
     if len(head) > 1:
-        weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
-        yield BoundaryEvidence(weight, f"It has {so_much} head of a first page.")
-    if current.is_known and not (names_itself or head) and _is_rest(current.last, page):
+        weight, amount = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
+        yield BoundaryEvidence(weight, f"It has {amount} head of a first page.")
+    if current.is_known and not (is_named or head) and _repeats_previous(current.last, page):
         yield BoundaryEvidence(-2.0, "It repeats the previous page, apart from a few lines.")
-    if current.is_known and not names_itself:
+    if current.is_known and not is_named:
         is_headed = not page.large <= current.large
         if not page.head and not is_headed:
             yield BoundaryEvidence(-_STRONG, "It has no feature of a first page.")
@@ -485,5 +510,5 @@ def _by_layout(current: _Current, page: PageFeatures) -> Iterator[BoundaryEviden
             yield BoundaryEvidence(weight, "It has no number and names no document type.")
     if current.last.has_total:
         yield BoundaryEvidence(1.2, "The previous page ends with a total.")
-    elif not names_itself and current.own and current.own.kind in _BILLS and not current.has_total:
+    elif not is_named and current.own and current.own.kind in _BILLS and not current.has_total:
         yield BoundaryEvidence(-1.0, "The current invoice has no total yet.")

@@ -293,7 +293,7 @@ def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -
     `InvalidDocumentError` for any other missing or invalid value. The message names the first such field, but never
     quotes its content.
     """
-    lines, remarks = _without_unreadable_rates(fields.get("line_items") or [])
+    lines, remarks = _drop_unreadable_rates(fields.get("line_items") or [])
     record = validate(
         MODELS[document_type],
         {**fields, "line_items": lines or None},
@@ -302,17 +302,17 @@ def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -
     return record, remarks
 
 
-def _without_unreadable_rates(
+def _drop_unreadable_rates(
     lines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
     """Remove invalid tax rates. Unlike amounts, no other value depends on them."""
-    kept, remarks = list(lines), []
+    cleaned, remarks = list(lines), []
     for index, line in enumerate(lines):
         rate = line.get("tax_rate")
         if isinstance(rate, str) and not _DECIMAL.fullmatch(rate.strip()):
-            kept[index] = {name: value for name, value in line.items() if name != "tax_rate"}
+            cleaned[index] = {name: value for name, value in line.items() if name != "tax_rate"}
             remarks.append(f"line_items.{index}.tax_rate is not a decimal number and was omitted.")
-    return kept, tuple(remarks)
+    return cleaned, tuple(remarks)
 
 
 def _invalid(document_type: DocumentType, problem: ValidationProblem) -> InvalidDocumentError:

@@ -27,7 +27,7 @@ from counterfoil.documents.three_way_match.tolerances import as_json
 
 MOST_AT_ONCE = 500
 """Maximum number of clusters whose comparison one transaction requests."""
-_ABOUT = {
+_KEY_LABELS = {
     Key.PRICE: "prices",
     Key.BILLED_QUANTITY: "quantities billed",
     Key.DELIVERED_QUANTITY: "quantities delivered",
@@ -51,7 +51,7 @@ SELECT variance_type, lower_absolute, lower_percent, upper_absolute, upper_perce
     coalesce(set_by, ''), reason, evidence
 FROM tolerance WHERE tenant_id = %s ORDER BY variance_type, supplier NULLS FIRST, article NULLS FIRST
 """
-_PUT = """
+_INSERT = """
 INSERT INTO tolerance (tenant_id, variance_type, supplier, article, lower_absolute, lower_percent, upper_absolute,
     upper_percent, set_by, reason, evidence)
 VALUES (%(tenant)s, %(key)s, %(supplier)s, %(article)s, %(lower_absolute)s, %(lower_percent)s, %(upper_absolute)s,
@@ -70,36 +70,36 @@ def entries(connection: Connection, tenant_id: UUID) -> list[Entry]:
 def put(
     connection: Connection,
     change: Change,
-    wanted: Tolerance,
+    tolerance: Tolerance,
     reason: str | None,
     evidence: Mapping[str, Any] | None = None,
 ) -> None:
     """Set a tolerance. It replaces the one with the same key and scope."""
     _lock(connection, change)
-    _remove(connection, change, wanted)
-    limits = as_json(wanted.limits)
+    _remove(connection, change, tolerance)
+    limits = as_json(tolerance.limits)
     values = {
         "tenant": change.tenant_id,
-        "key": wanted.key,
-        "supplier": wanted.supplier,
-        "article": wanted.article,
-        **{name: getattr(wanted.limits, name) for name in limits},
+        "key": tolerance.key,
+        "supplier": tolerance.supplier,
+        "article": tolerance.article,
+        **{name: getattr(tolerance.limits, name) for name in limits},
         "by": change.by,
         "reason": reason,
         "evidence": None if evidence is None else Jsonb(evidence),
     }
-    connection.execute(_PUT, values)
-    detail = _scope_hashes(connection, change, wanted) | limits
-    change.record(connection, "tolerance set", target=wanted.key.value, reason=reason, detail=detail)
+    connection.execute(_INSERT, values)
+    detail = _scope_hashes(connection, change, tolerance) | limits
+    change.record(connection, "tolerance set", target=tolerance.key.value, reason=reason, detail=detail)
 
 
-def remove(connection: Connection, change: Change, unwanted: Tolerance, reason: str | None) -> bool:
+def remove(connection: Connection, change: Change, tolerance: Tolerance, reason: str | None) -> bool:
     """Remove the tolerance with this key and scope. Returns False if it is not set."""
     _lock(connection, change)
-    if not _remove(connection, change, unwanted):
+    if not _remove(connection, change, tolerance):
         return False
-    detail = _scope_hashes(connection, change, unwanted)
-    change.record(connection, "tolerance removed", target=unwanted.key.value, reason=reason, detail=detail)
+    detail = _scope_hashes(connection, change, tolerance)
+    change.record(connection, "tolerance removed", target=tolerance.key.value, reason=reason, detail=detail)
     return True
 
 
@@ -117,19 +117,19 @@ def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) 
     }
 
 
-def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool:
+def _remove(connection: Connection, change: Change, tolerance: Tolerance) -> bool:
     """Remove tolerances whose normalized supplier and article are equal."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND variance_type = %s",
-        [change.tenant_id, unwanted.key],
+        [change.tenant_id, tolerance.key],
     ).fetchall()
-    same = [
+    ids = [
         id_
-        for id_, supplier, article in found
-        if Tolerance(unwanted.key, unwanted.limits, supplier, article).scope == unwanted.scope
+        for id_, supplier, article in rows
+        if Tolerance(tolerance.key, tolerance.limits, supplier, article).scope == tolerance.scope
     ]
-    connection.execute("DELETE FROM tolerance WHERE id = ANY(%s)", [same])
-    return bool(same)
+    connection.execute("DELETE FROM tolerance WHERE id = ANY(%s)", [ids])
+    return bool(ids)
 
 
 # -- suggestions ------------------------------------------------------------------------------------------------------
@@ -143,43 +143,57 @@ def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
 def accept(connection: Connection, change: Change, suggestion_id: str, reason: str | None) -> bool:
     """Set the tolerance of a suggestion. Returns False if decisions or tolerances no longer suggest it."""
     _lock(connection, change)
-    found = suggest(connection, change.tenant_id)
-    chosen = next((one for one in found if isinstance(one, ToleranceSuggestion) and one.id == suggestion_id), None)
+    suggestions = suggest(connection, change.tenant_id)
+    chosen = next(
+        (
+            suggestion
+            for suggestion in suggestions
+            if isinstance(suggestion, ToleranceSuggestion) and suggestion.id == suggestion_id
+        ),
+        None,
+    )
     if chosen is None:
         return False
     put(connection, change, chosen.tolerance, reason, chosen.record)
     return True
 
 
-def title(found: SuggestionResult) -> str:
+def title(suggestion: SuggestionResult) -> str:
     """Return the supplier, the key and the direction of a suggestion, for people."""
-    is_name = found.supplier_name == found.supplier
-    supplier = found.supplier_name if is_name else f"{found.supplier_name} ({found.supplier})"
-    return f"{supplier}, {_ABOUT[found.key]}, {found.direction} than expected"
+    is_name = suggestion.supplier_name == suggestion.supplier
+    supplier = suggestion.supplier_name if is_name else f"{suggestion.supplier_name} ({suggestion.supplier})"
+    return f"{supplier}, {_KEY_LABELS[suggestion.key]}, {suggestion.direction} than expected"
 
 
-def sentences(proposal: ToleranceSuggestion) -> list[str]:
+def sentences(suggestion: ToleranceSuggestion) -> list[str]:
     """Return a suggestion and its evidence, for people."""
-    found = proposal.evidence
-    who = f"{', '.join(found.people[:3])}{' and others' if len(found.people) > 3 else ''}"
-    days = f"on {found.since}" if found.since == found.until else f"from {found.since} to {found.until}"
-    smallest = found.smallest_disputed
-    disputed = (
-        "none was disputed" if smallest is None else f"the smallest disputed is {format_size(smallest, proposal.sort)}"
+    evidence = suggestion.evidence
+    people = f"{', '.join(evidence.people[:3])}{' and others' if len(evidence.people) > 3 else ''}"
+    period = (
+        f"on {evidence.since}" if evidence.since == evidence.until else f"from {evidence.since} to {evidence.until}"
     )
-    limit, largest = format_size(proposal.limit, proposal.sort), format_size(found.largest_accepted, proposal.sort)
+    smallest = evidence.smallest_disputed
+    disputed = (
+        "none was disputed"
+        if smallest is None
+        else f"the smallest disputed is {format_size(smallest, suggestion.sort)}"
+    )
+    limit, largest = (
+        format_size(suggestion.limit, suggestion.sort),
+        format_size(evidence.largest_accepted, suggestion.sort),
+    )
     return [
-        f"Current tolerance: {proposal.before.words}. Suggested: {proposal.limits.words}.",
-        f"Accepted in {found.accepted} documents by {who}, {days}: 95 of 100 within {limit}, the largest {largest}; "
-        f"{disputed}.",
-        f"{found.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers accept at "
-        f"least {found.at_least:.0%} of such differences.",
+        f"Current tolerance: {suggestion.before.words}. Suggested: {suggestion.limits.words}.",
+        f"Accepted in {evidence.accepted} documents by {people}, {period}: 95 of 100 within {limit}, the "
+        f"largest {largest}; {disputed}.",
+        f"{evidence.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers "
+        f"accept at least {evidence.at_least:.0%} of such differences.",
     ]
 
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
 
-_COMPARED = """
+_CLUSTERS = """
 SELECT id FROM cluster_diagnostics
 WHERE (match_status IS NOT NULL OR status = 'in-progress') AND (%(after)s::uuid IS NULL OR id > %(after)s)
 ORDER BY id LIMIT %(limit)s
@@ -194,5 +208,5 @@ def recompare(
     A cluster whose first comparison is in progress may have read the previous tolerances.
     """
     values = {"after": after, "limit": MOST_AT_ONCE}
-    ids = [id_ for (id_,) in connection.execute(_COMPARED, values)]
+    ids = [id_ for (id_,) in connection.execute(_CLUSTERS, values)]
     return ids, diagnostics.enqueue_diagnostics(connection, tenant_id, ids, now)

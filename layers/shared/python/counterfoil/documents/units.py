@@ -12,7 +12,9 @@ from counterfoil.documents.lexicon.folding import fold_umlauts
 
 _CODES = MappingProxyType({word: code for code, words in MATCHER.meanings("units.unit").items() for word in words})
 _PRINTED_CODES = frozenset({*MATCHER.meanings("units.unit"), *MATCHER.terms("units.printed_code")} - {"MIN"})
-_ALIKE = MappingProxyType({same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes})
+_SAME_CODE = MappingProxyType(
+    {same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes}
+)
 """Codes with the same meaning as another code."""
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
@@ -20,9 +22,9 @@ _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
 def unit_code(text: str) -> str | None:
     """Return the Rec 20 code of a printed unit (`Stk.`, `m²`, `Liter(s)`, `HUR`); None if ambiguous."""
-    written = text.strip(" .,:;/()[]")
-    if written in _PRINTED_CODES:
-        return written
+    symbol = text.strip(" .,:;/()[]")
+    if symbol in _PRINTED_CODES:
+        return symbol
     return _CODES.get(fold_umlauts(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))
 
 
@@ -32,7 +34,7 @@ def canonical(text: str | None) -> str | None:
 
     >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12") ('C62', 'C62', 'XCT', 'VPE 12')
     """
-    if not text or not (written := text.strip().upper()):
+    if not text or not (symbol := text.strip().upper()):
         return None
-    found = _ALIKE.get(written) or unit_code(text) or written
-    return _ALIKE.get(found, found)
+    code = _SAME_CODE.get(symbol) or unit_code(text) or symbol
+    return _SAME_CODE.get(code, code)

@@ -143,8 +143,10 @@ def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, af
     Runs in a transaction of the tenant, whose slug is `tenant`.
     """
     rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
-    shown = [PageCursor(*row) for row in rows[:limit]]
-    return Page(of_jobs(connection, tenant, [place.id for place in shown]), shown[-1] if len(rows) > limit else None)
+    cursors = [PageCursor(*row) for row in rows[:limit]]
+    return Page(
+        of_jobs(connection, tenant, [cursor.id for cursor in cursors]), cursors[-1] if len(rows) > limit else None
+    )
 
 
 def unassigned(connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None) -> Page:
@@ -153,8 +155,8 @@ def unassigned(connection: Connection, *, limit: int, after: PageCursor | None =
     A mail that was passed on belongs to its tenants only.
     """
     rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
-    found = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
-    return Page(found, PageCursor(found[-1].received_at, found[-1].id) if len(rows) > limit else None)
+    uploads = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
+    return Page(uploads, PageCursor(uploads[-1].received_at, uploads[-1].id) if len(rows) > limit else None)
 
 
 def owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[Owned]:

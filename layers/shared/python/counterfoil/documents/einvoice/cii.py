@@ -237,7 +237,9 @@ def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
 def _quantity(delivery: etree._Element | None) -> etree._Element | None:
     """Return the billed quantity, or in an order the agreed or requested quantity."""
     names = ("BilledQuantity", "AgreedQuantity", "RequestedQuantity")
-    return next((found for name in names if delivery is not None and (found := delivery.find(name)) is not None), None)
+    return next(
+        (element for name in names if delivery is not None and (element := delivery.find(name)) is not None), None
+    )
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:

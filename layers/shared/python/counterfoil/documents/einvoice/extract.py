@@ -50,10 +50,10 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
         return _extract_pdf(content, embedded=embedded)
     if kind is FileKind.XML:
         return _extract_xml(xml.parse(content), "xml")
-    return _KEPT[kind]
+    return _RESULT_BY_KIND[kind]
 
 
-_KEPT = {
+_RESULT_BY_KIND = {
     FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
     FileKind.ZIP: ExtractionResult(
         DocumentType.OTHER, "none", None, "The file is an archive or an office document. It is stored and not read."
@@ -72,8 +72,8 @@ def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
         extraction = _extract_embedded(file)
         if extraction is not None:
             return extraction
-    aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
-    return ExtractionResult(None, "none", None, aside)
+    reason = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
+    return ExtractionResult(None, "none", None, reason)
 
 
 def _preference(file: "EmbeddedXml") -> int:
@@ -98,7 +98,7 @@ def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
 
 
 def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
-    root = _unwrapped(root)
+    root = _unwrap(root)
     dialect = recognize_dialect(root)
     if dialect is Dialect.OTHER:
         reason = "The XML format is unknown. The file is stored and not read."
@@ -115,7 +115,7 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     return ExtractionResult(reading.type, method, record.data(), warnings=remarks)
 
 
-def _unwrapped(root: etree._Element) -> etree._Element:
+def _unwrap(root: etree._Element) -> etree._Element:
     """Return the document inside a Peppol envelope, or `root` itself without one."""
     documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
     return documents[0] if len(documents) == 1 else root

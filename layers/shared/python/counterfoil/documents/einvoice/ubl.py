@@ -136,7 +136,7 @@ def _read_other(root: etree._Element, kind: str) -> EinvoiceResult:
 
 def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bool = False) -> dict[str, object] | None:
     """Return the party of the first role with a name; None if no party has a name."""
-    for party in (found for role in roles for found in root.iterfind(f"{role}/Party")):
+    for party in (element for role in roles for element in root.iterfind(f"{role}/Party")):
         names = ["PartyName/Name", "PartyLegalEntity/RegistrationName"]
         name = text(party, *(reversed(names) if registered_first else names), "PartyTaxScheme/RegistrationName")
         name = name or " ".join(all_texts(party, "Person/FirstName", "Person/FamilyName"))
@@ -210,7 +210,7 @@ def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
 def _totals(root: etree._Element) -> dict[str, object]:
     """Return the totals. Older documents have other elements for the amounts with and without tax."""
     total = next(
-        (found for tag in ("Legal", "Anticipated") if (found := root.find(f"{tag}MonetaryTotal")) is not None), None
+        (element for tag in ("Legal", "Anticipated") if (element := root.find(f"{tag}MonetaryTotal")) is not None), None
     )
     currency = text(root, "DocumentCurrencyCode") or common_currency(total)
     net = text(total, "TaxExclusiveAmount")

@@ -63,8 +63,12 @@ class Vocabulary:
         >>> "order" in READER.terms("titles.title", "purchase_order")
         True
         """
-        found = (group for group in self._groups(concept) if group.means == means)
-        return tuple(dict.fromkeys(term for group in found for listed in group.terms.values() for term in listed))
+        groups = (group for group in self._groups(concept) if group.means == means)
+        return tuple(
+            dict.fromkeys(
+                term for group in groups for language_terms in group.terms.values() for term in language_terms
+            )
+        )
 
     def meanings(self, concept: str) -> Mapping[str, tuple[str, ...]]:
         """The terms of a concept by meaning, in the order of the file."""
@@ -97,9 +101,9 @@ def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
     `Rechnungs-Nr.`. `*` is the word for number, in any language.
     """
     number = f"(?:{READER.alternatives('labels.number_word')})"
-    written = sorted(
+    alternatives = sorted(
         (re.escape(phrase).replace(r"\ ", r"[\s.\-/]*").replace(r"\*", number) for phrase in phrases),
         key=len,
         reverse=True,
     )
-    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(written)})(?:(?<=#)|(?![a-z0-9]))")
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(alternatives)})(?:(?<=#)|(?![a-z0-9]))")

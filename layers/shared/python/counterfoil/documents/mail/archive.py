@@ -38,8 +38,8 @@ class _Bounded(BytesIO):
     """Stream that rejects large reads, such as zipfile's read of the table of contents."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        wanted = len(self.getbuffer()) - self.tell() if size is None or size < 0 else size
-        if wanted > MAX_DIRECTORY_BYTES:
+        requested = len(self.getbuffer()) - self.tell() if size is None or size < 0 else size
+        if requested > MAX_DIRECTORY_BYTES:
             raise zipfile.BadZipFile("The table of contents is too large")
         return super().read(size)
 
@@ -79,14 +79,14 @@ class Archive:
         Raises:
             InvalidDocumentError: it is damaged.
         """
-        pieces = []
+        chunks = []
         try:
             with self._zip.open(info) as packed:
-                while piece := packed.read(CHUNK_BYTES):
-                    pieces.append(piece)
+                while chunk := packed.read(CHUNK_BYTES):
+                    chunks.append(chunk)
         except Exception as error:
             raise InvalidDocumentError("It is damaged.", code="damaged_archive") from error
-        return b"".join(pieces)
+        return b"".join(chunks)
 
 
 def _name(info: zipfile.ZipInfo) -> str:

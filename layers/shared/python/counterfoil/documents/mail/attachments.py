@@ -18,22 +18,22 @@ _IMAGES = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
 
 
-def sanitize_name(stated: str) -> str:
+def sanitize_name(name: str) -> str:
     """Return the last component of a path as a safe file name; empty if no character remains.
 
     Path separators of any system end a component. Control characters, bidirectional controls and characters that
     PostgreSQL cannot store are removed. A long name is shortened, but keeps its extension.
     """
-    last = re.split(r"[/\\]", stated)[-1]
-    plain = "".join(" " if character.isspace() else character for character in last if is_shown(character))
+    component = re.split(r"[/\\]", name)[-1]
+    cleaned = "".join(" " if character.isspace() else character for character in component if is_shown(character))
     # the drive separator of Windows, and characters that no file system permits
-    plain = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", plain))
-    plain = re.sub(r" +", " ", plain).strip(" .")
-    if len(plain) > LONGEST_NAME:
-        ending = _ENDING.search(plain)
-        kept = ending[0] if ending else ""
-        plain = plain[: LONGEST_NAME - len(kept)].rstrip(" .") + kept
-    return plain
+    cleaned = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", cleaned))
+    cleaned = re.sub(r" +", " ", cleaned).strip(" .")
+    if len(cleaned) > LONGEST_NAME:
+        match = _ENDING.search(cleaned)
+        extension = match[0] if match else ""
+        cleaned = cleaned[: LONGEST_NAME - len(extension)].rstrip(" .") + extension
+    return cleaned
 
 
 def generated_name(number: int, kind: FileKind, content: bytes) -> str:
@@ -115,59 +115,63 @@ class _Walk:
             elif part.get_content_type() in {"message/rfc822", "message/global"}:
                 yield from self._message(part, depth=depth, in_archive=in_archive)
             elif not _is_mail_body(part):
-                shown = in_related or part.get_content_disposition() == "inline"
-                yield from self._file(content_of(part), name_of(part), shown=shown, depth=depth, in_archive=in_archive)
+                is_inline = in_related or part.get_content_disposition() == "inline"
+                yield from self._file(
+                    content_of(part), name_of(part), is_inline=is_inline, depth=depth, in_archive=in_archive
+                )
 
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         """Yield the files of an attached mail, or of another part declared as one."""
-        inner = next(children(part), None)
-        if inner is not None and not inner.keys():  # some programs encode it although RFC 2046 forbids that
+        inner_mail = next(children(part), None)
+        if inner_mail is not None and not inner_mail.keys():  # some programs encode it although RFC 2046 forbids that
             encoded = Message()
             encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
-            encoded.set_payload(inner.get_payload())
-            yield from self._file(content_of(encoded), name_of(part), shown=False, depth=depth, in_archive=in_archive)
-        elif inner is None or depth >= MAX_DEPTH:
-            yield self._skipped(name_of(part), 0, NESTED_TOO_DEEPLY if inner is not None else "It is empty.")
+            encoded.set_payload(inner_mail.get_payload())
+            yield from self._file(
+                content_of(encoded), name_of(part), is_inline=False, depth=depth, in_archive=in_archive
+            )
+        elif inner_mail is None or depth >= MAX_DEPTH:
+            yield self._skip(name_of(part), 0, NESTED_TOO_DEEPLY if inner_mail is not None else "It is empty.")
         else:
-            yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
+            yield from self.mail(inner_mail, depth=depth + 1, in_archive=in_archive)
 
-    def _file(self, content: bytes, stated: str, *, shown: bool, depth: int, in_archive: bool) -> Iterator[MailPart]:
+    def _file(self, content: bytes, name: str, *, is_inline: bool, depth: int, in_archive: bool) -> Iterator[MailPart]:
         if not content.strip():
-            yield self._skipped(stated, len(content), "It is empty.")
+            yield self._skip(name, len(content), "It is empty.")
             return
         kind = recognize(content)
         if is_mail(content):
-            yield from self._encoded_mail(content, stated, depth=depth, in_archive=in_archive)
-        elif kind is FileKind.IMAGE and shown and is_small(content):
-            yield self._skipped(stated, len(content), "It is a small image in the text of the mail.")
+            yield from self._encoded_mail(content, name, depth=depth, in_archive=in_archive)
+        elif kind is FileKind.IMAGE and is_inline and is_small(content):
+            yield self._skip(name, len(content), "It is a small image in the text of the mail.")
         elif kind is FileKind.ZIP:
-            yield from self._zip(content, stated, depth=depth, in_archive=in_archive)
+            yield from self._zip(content, name, depth=depth, in_archive=in_archive)
         elif kind is FileKind.UNKNOWN:
-            yield self._skipped(stated, len(content), _why_unknown(content))
+            yield self._skip(name, len(content), _unknown_type_reason(content))
         else:
-            yield self._taken(content, stated, kind)
+            yield self._attachment(content, name, kind)
 
-    def _encoded_mail(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
+    def _encoded_mail(self, content: bytes, name: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         if depth >= MAX_DEPTH or len(content) > MAX_INNER_MAIL_BYTES:
-            yield self._skipped(stated, len(content), NESTED_TOO_DEEPLY if depth >= MAX_DEPTH else TOO_LARGE)
+            yield self._skip(name, len(content), NESTED_TOO_DEEPLY if depth >= MAX_DEPTH else TOO_LARGE)
             return
         try:
-            inner = parse(content, self._check)
+            inner_mail = parse(content, self._check)
         except InvalidDocumentError as error:
-            yield self._skipped(stated, len(content), str(error))
+            yield self._skip(name, len(content), str(error))
             return
-        yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
+        yield from self.mail(inner_mail, depth=depth + 1, in_archive=in_archive)
 
-    def _zip(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
+    def _zip(self, content: bytes, name: str, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         try:
             archive = Archive(content)
         except InvalidDocumentError as error:
-            yield self._skipped(stated, len(content), str(error))
+            yield self._skip(name, len(content), str(error))
             return
         if archive.is_office_document:
-            yield self._taken(content, stated, FileKind.ZIP)
+            yield self._attachment(content, name, FileKind.ZIP)
         elif in_archive:
-            yield self._skipped(stated, len(content), "It is an archive inside an archive; use a single archive.")
+            yield self._skip(name, len(content), "It is an archive inside an archive; use a single archive.")
         else:
             yield from self.archive(archive, depth=depth)
 
@@ -177,26 +181,26 @@ class _Walk:
             if reason is None and self._unpacked + entry.size > MAX_UNPACKED_BYTES:
                 reason = f"The archives contain more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send it separately."
             if reason is not None:
-                yield self._skipped(entry.name, entry.size, reason)
+                yield self._skip(entry.name, entry.size, reason)
                 continue
             self._unpacked += entry.size
             self._check()
             try:
                 content = archive.read(info)
             except InvalidDocumentError as error:
-                yield self._skipped(entry.name, entry.size, str(error))
+                yield self._skip(entry.name, entry.size, str(error))
                 continue
-            yield from self._file(content, entry.name, shown=False, depth=depth, in_archive=True)
+            yield from self._file(content, entry.name, is_inline=False, depth=depth, in_archive=True)
 
-    def _taken(self, content: bytes, stated: str, kind: FileKind) -> Attachment:
-        number = self._next()
-        return Attachment(sanitize_name(stated) or generated_name(number, kind, content), kind, content)
+    def _attachment(self, content: bytes, name: str, kind: FileKind) -> Attachment:
+        number = self._next_number()
+        return Attachment(sanitize_name(name) or generated_name(number, kind, content), kind, content)
 
-    def _skipped(self, stated: str, size: int, reason: str) -> SkippedAttachment:
-        number = self._next()
-        return SkippedAttachment(sanitize_name(stated) or f"attachment {number}", size, reason)
+    def _skip(self, name: str, size: int, reason: str) -> SkippedAttachment:
+        number = self._next_number()
+        return SkippedAttachment(sanitize_name(name) or f"attachment {number}", size, reason)
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._check()
         self._number += 1
         if self._number > MAX_FILES:
@@ -219,7 +223,7 @@ SIGNED_OR_ENCRYPTED = (
 )
 
 
-def _why_unknown(content: bytes) -> str:
+def _unknown_type_reason(content: bytes) -> str:
     """Return the reason why a file of an unknown type is skipped.
 
     Names container formats that senders should replace.

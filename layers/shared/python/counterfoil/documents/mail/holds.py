@@ -110,7 +110,7 @@ UPDATE source SET hold = %(hold)s, rejection_reason = coalesce(%(refusal)s, reje
     AND hold = 'held'
 RETURNING job_id
 """
-_EXPLAIN = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND status IS NULL"
+_SET_REASON = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND status IS NULL"
 
 
 def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
@@ -118,25 +118,25 @@ def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list
 
     Returns the message of its job, to be sent after the commit.
     """
-    job_id = _end(connection, "released", None, decision)
+    job_id = _end_hold(connection, "released", None, decision)
     if job_id is None:
         return None
-    sends = start_revision(connection, "acquisition", [job_id], decision.at)
+    messages = start_revision(connection, "acquisition", [job_id], decision.at)
     _record(connection, tenant_id, "mail released", decision)
-    return sends
+    return messages
 
 
 def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
     """Reject a held mail, and record who did. Returns None if it is not on hold, else no messages."""
-    job_id = _end(connection, "rejected", Refusal.REJECTED, decision)
+    job_id = _end_hold(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
         return None
-    connection.execute(_EXPLAIN, [REFUSALS[Refusal.REJECTED], job_id])
+    connection.execute(_SET_REASON, [REFUSALS[Refusal.REJECTED], job_id])
     _record(connection, tenant_id, "mail rejected", decision)
     return []
 
 
-def _end(connection: Connection, hold: Hold, refusal: Refusal | None, decision: Decision) -> UUID | None:
+def _end_hold(connection: Connection, hold: Hold, refusal: Refusal | None, decision: Decision) -> UUID | None:
     """End the hold, and return the mail's job. None if the mail is not on hold."""
     values = {"hold": hold, "refusal": refusal, "id": decision.source_id}
     row = connection.execute(_END, values).fetchone()
@@ -144,5 +144,5 @@ def _end(connection: Connection, hold: Hold, refusal: Refusal | None, decision: 
 
 
 def _record(connection: Connection, tenant_id: UUID, action: str, decision: Decision) -> None:
-    done = AuditRecord(decision.by, action, [str(decision.source_id)], decision.at, note=decision.reason)
-    audit.record(connection, tenant_id, done)
+    entry = AuditRecord(decision.by, action, [str(decision.source_id)], decision.at, note=decision.reason)
+    audit.record(connection, tenant_id, entry)

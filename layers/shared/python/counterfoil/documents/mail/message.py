@@ -41,11 +41,20 @@ CHUNK_BYTES = 64 * 1024
 UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
 _FIELD = re.compile(rb"[!-9;-~]{1,76}:")
-_TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"to", b"delivered-to", b"subject"}
+_MAIL_FIELDS = {
+    b"received",
+    b"return-path",
+    b"mime-version",
+    b"message-id",
+    b"date",
+    b"to",
+    b"delivered-to",
+    b"subject",
+}
 _LINE = re.compile(rb"\r\n|\r|\n")
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _TOKEN = re.compile(r"[\s\"']*([\w-]+)")
-_NO_CHARSETS = {"unicode_escape", "raw_unicode_escape"}
+_NON_MAIL_CODECS = {"unicode_escape", "raw_unicode_escape"}
 """Codecs of Python that are not used in mail and emit warnings."""
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
@@ -119,10 +128,10 @@ class _Policy(EmailPolicy):
 
     def header_source_parse(self, sourcelines: Any) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
-        kept = value if name.lower() in UNBOUNDED else value[:LONGEST_HEADER]
+        bounded_value = value if name.lower() in UNBOUNDED else value[:LONGEST_HEADER]
         bounds: _Bounds = self.__dict__["_bounds"]
-        bounds.meet(name.lower(), kept)
-        return name, kept
+        bounds.meet(name.lower(), bounded_value)
+        return name, bounded_value
 
     def header_fetch_parse(self, name: str, value: str) -> Any:  # noqa: ARG002  # the policy's interface
         return re.sub(r"[\r\n]+", "", value)
@@ -144,7 +153,7 @@ def is_mail(head: bytes) -> bool:
         if not _FIELD.match(line):
             return False
         names.add(line.split(b":", 1)[0].lower())
-    return b"from" in names and not _TELLING.isdisjoint(names)
+    return b"from" in names and not _MAIL_FIELDS.isdisjoint(names)
 
 
 def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMessage:
@@ -183,11 +192,11 @@ def head_of(content: bytes) -> EmailMessage:
 
 def envelope(mail: Message) -> Envelope:
     """Return the header of a mail."""
-    found = _MESSAGE_ID.search(text_of(mail.get("message-id")))
+    match = _MESSAGE_ID.search(text_of(mail.get("message-id")))
     return Envelope(
         sender=text_of(mail.get("from"))[:LONGEST_TEXT],
         subject=text_of(mail.get("subject"))[:LONGEST_TEXT],
-        message_id=found[1] if found else "",
+        message_id=match[1] if match else "",
         refusal=next(
             (
                 refusal
@@ -226,7 +235,7 @@ def decoded(raw: str) -> str:
 def _word(word: bytes | str, charset: str | None) -> str:
     if isinstance(word, str):
         return word
-    if (charset or "").lower().replace("-", "_") in _NO_CHARSETS:
+    if (charset or "").lower().replace("-", "_") in _NON_MAIL_CODECS:
         charset = "utf-8"
     try:
         return word.decode(charset or "ascii", "surrogateescape")
@@ -267,11 +276,10 @@ def name_of(part: Message) -> str:
 
 def content_of(part: Message) -> bytes:
     """Return the decoded content of a part that is not a multipart; empty if it cannot be decoded."""
-    stated = str(part.get("content-transfer-encoding", ""))
-    if (found := _TOKEN.match(stated)) and found[
-        1
-    ] != stated:  # the parser accepts only this form, without blanks and comments
-        part.replace_header("content-transfer-encoding", found[1])
+    encoding = str(part.get("content-transfer-encoding", ""))
+    # The parser accepts only this form, without blanks and comments.
+    if (match := _TOKEN.match(encoding)) and match[1] != encoding:
+        part.replace_header("content-transfer-encoding", match[1])
     try:
         payload = part.get_payload(decode=True)
     except Exception:  # noqa: BLE001  # the errors for invalid encodings change with each Python release
@@ -313,13 +321,13 @@ def recipients(head: bytes) -> tuple[str, ...]:
     Raises:
         InvalidDocumentError: the header is too complex.
     """
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     for address in _named_addresses(head[:RECIPIENT_HEAD_BYTES]):
         if len(address) <= LONGEST_ADDRESS:
-            found[address.lower()] = None
-        if len(found) == MAX_RECIPIENTS:
+            addresses[address.lower()] = None
+        if len(addresses) == MAX_RECIPIENTS:
             break
-    return tuple(found)
+    return tuple(addresses)
 
 
 def _named_addresses(head: bytes) -> Iterator[str]:
@@ -341,28 +349,28 @@ def _addresses(value: str) -> Iterator[str]:
     tenant.
     """
     for mailbox in re.split("[,;]", _without_comments(value)):
-        found = _MAILBOX.fullmatch(mailbox.strip())
-        if found is not None:
-            yield found[1] or found[2]
+        match = _MAILBOX.fullmatch(mailbox.strip())
+        if match is not None:
+            yield match[1] or match[2]
 
 
 def _without_comments(value: str) -> str:
     """Remove comments and quoted strings from a structured field (RFC 5322, 3.2.2 and 3.2.4)."""
-    kept: list[str] = []
+    pieces: list[str] = []
     comments, quoted = 0, False
-    for found in _PIECE.finditer(value):
-        piece = found[0]
+    for match in _PIECE.finditer(value):
+        piece = match[0]
         if quoted:
             quoted = piece != '"'
         elif comments:
             comments += (piece == "(") - (piece == ")")
         elif piece == "(":
             comments = 1
-            kept.append(" ")
+            pieces.append(" ")
         else:
             quoted = piece == '"'
-            kept.append(piece)  # one quote stays, so that the text after the string does not become an address
-    return "".join(kept)
+            pieces.append(piece)  # one quote stays, so that the text after the string does not become an address
+    return "".join(pieces)
 
 
 FAIL = "fail"
@@ -400,20 +408,20 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
     value = _results_field(mail)
     if value is None:
         return NO_RESULTS
-    authority, *clauses = _unquoted(value).split(";")
+    authority, *clauses = _without_quotes(value).split(";")
     if not _AUTHORITY.fullmatch(authority):
         return NO_RESULTS
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for clause in clauses:
         if match := _RESULT.match(clause):
             method, result = match[1].lower(), match[2].lower()
             # A mail can have several DKIM signatures; one valid signature is enough.
-            if method not in found or (method == "dkim" and result == "pass"):
-                found[method] = result
-    is_cut = len(value) >= LONGEST_HEADER and "dmarc" not in found
+            if method not in results or (method == "dkim" and result == "pass"):
+                results[method] = result
+    is_cut = len(value) >= LONGEST_HEADER and "dmarc" not in results
     if is_cut or _DMARC_FAIL.search(value):
-        found["dmarc"] = FAIL
-    return SenderAuthentication(**found)
+        results["dmarc"] = FAIL
+    return SenderAuthentication(**results)
 
 
 def _results_field(mail: Message) -> str | None:
@@ -430,7 +438,7 @@ def _results_field(mail: Message) -> str | None:
     return None
 
 
-def _unquoted(value: str) -> str:
+def _without_quotes(value: str) -> str:
     """Return the field without quoted strings and comments."""
     value = _QUOTED.sub("", re.sub(r"[\r\n]+", "", value))
     while (shorter := _COMMENT.sub(" ", value)) != value:

@@ -41,50 +41,50 @@ def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool =
     """Pair line items about the same goods, the best pairs first. Each line item is used once."""
     pairs = sorted(
         (
-            (weight, i, j)
-            for i, mine in enumerate(child)
-            for j, theirs in enumerate(parent)
-            if (weight := _line(mine, theirs, priced=priced)) > 0
+            (weight, child_index, parent_index)
+            for child_index, child_line in enumerate(child)
+            for parent_index, parent_line in enumerate(parent)
+            if (weight := _line_similarity(child_line, parent_line, priced=priced)) > 0
         ),
         key=lambda pair: (-pair[0], pair[1], pair[2]),
     )
     used_child: set[int] = set()
     used_parent: set[int] = set()
-    found = []
-    for weight, i, j in pairs:
-        if i not in used_child and j not in used_parent:
-            used_child.add(i)
-            used_parent.add(j)
-            found.append(LineMatch(child[i], parent[j], weight))
-    return found
+    matches = []
+    for weight, child_index, parent_index in pairs:
+        if child_index not in used_child and parent_index not in used_parent:
+            used_child.add(child_index)
+            used_parent.add(parent_index)
+            matches.append(LineMatch(child[child_index], parent[parent_index], weight))
+    return matches
 
 
-def _line(mine: Line, theirs: Line, *, priced: bool) -> float:
+def _line_similarity(child: Line, parent: Line, *, priced: bool) -> float:
     """Return the similarity of two line items; 0 if they are about different goods."""
-    same_price = priced and close(mine.price, theirs.price)
-    weight = _item(mine, theirs, same_price=same_price)
+    same_price = priced and close(child.price, parent.price)
+    weight = _item_similarity(child, parent, same_price=same_price)
     if weight <= 0:
         return 0.0
-    if priced and mine.price is not None and theirs.price is not None:
+    if priced and child.price is not None and parent.price is not None:
         weight += 3.0 if same_price else -1.0
-    if mine.quantity is not None and theirs.quantity is not None:
-        same = close(mine.quantity, theirs.quantity)
-        weight += 2.0 if same else 0.5 if mine.quantity < theirs.quantity else -1.0
+    if child.quantity is not None and parent.quantity is not None:
+        same_quantity = close(child.quantity, parent.quantity)
+        weight += 2.0 if same_quantity else 0.5 if child.quantity < parent.quantity else -1.0
     return max(weight, 0.1)
 
 
-def _item(mine: Line, theirs: Line, *, same_price: bool) -> float:
-    for a, b in ((mine.article, theirs.article), (mine.buyer_article, theirs.buyer_article)):
+def _item_similarity(child: Line, parent: Line, *, same_price: bool) -> float:
+    for a, b in ((child.article, parent.article), (child.buyer_article, parent.buyer_article)):
         if a and b:
             if a == b:
                 return 3.0
             if OSA.distance(a, b, score_cutoff=1) > 1:
                 return 0.0
-    similarity = fuzz.token_set_ratio(mine.text, theirs.text) if mine.text and theirs.text else 0.0
+    similarity = fuzz.token_set_ratio(child.text, parent.text) if child.text and parent.text else 0.0
     if similarity >= 90:
         return 2.0
     # In another language, or damaged, an equal unit and price still indicate the same goods.
-    if same_price and mine.unit == theirs.unit and mine.price is not None and mine.price >= 1:
+    if same_price and child.unit == parent.unit and child.price is not None and child.price >= 1:
         return 1.5 if similarity >= 50 else 0.5
     return 1.0 if similarity >= 75 else 0.0
 
@@ -284,19 +284,19 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
     """
     number = _best(child.named.get(parent.kind, ()), parent.number)
     named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
-    found = [FeatureLevel.of(Feature.NUMBER, *number)] if number else []
-    found += parties(child, parent)
-    found += _dates(child, parent)
+    levels = [FeatureLevel.of(Feature.NUMBER, *number)] if number else []
+    levels += parties(child, parent)
+    levels += _dates(child, parent)
     if child.currency and parent.currency and child.currency != parent.currency:
-        found.append(FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT))
+        levels.append(FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT))
     if child.kind != parent.kind:
-        found += _shared_numbers(child, parent)
+        levels += _shared_numbers(child, parent)
     if not (named and parent.kind == CONTRACT):  # a frame contract does not list the orders under it
-        found += _lines(child, parent)
-    found += _total(child, parent)
+        levels += _lines(child, parent)
+    levels += _total(child, parent)
     if not named and parent.kind != CONTRACT:
-        found += _left(child, parent, claims)
-    return Comparison(tuple(found), named)
+        levels += _remaining_quantities(child, parent, claims)
+    return Comparison(tuple(levels), named)
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -312,27 +312,27 @@ class NumberMatch(NamedTuple):
     """None if the numbers differ."""
 
 
-def _best(named: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
+def _best(references: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
     """Return the best agreement of the named numbers with the document's own number."""
     if own is None:
         return None
-    return min((identifier_agreement(reference, own) for reference in named), key=_rank, default=None)
+    return min((identifier_agreement(reference, own) for reference in references), key=_rank, default=None)
 
 
 def _rank(match: NumberMatch) -> int:
     return _RANK[match.agreement]
 
 
-def identifier_agreement(named: Reference, own: Reference) -> NumberMatch:
+def identifier_agreement(reference: Reference, own: Reference) -> NumberMatch:
     """Compare a number that a document names with another document's own number."""
-    length = min(named.length, own.length)
-    if named.exact & own.exact:
+    length = min(reference.length, own.length)
+    if reference.exact & own.exact:
         return NumberMatch(Number.SAME, Length.of(length))
-    if named.folded & own.folded:
+    if reference.folded & own.folded:
         return NumberMatch(Number.SAME_AS_READ, Length.of(length))
-    if named.tail is not None and named.tail == own.tail:
-        return NumberMatch(Number.SAME_END, Length.of(len(named.tail)))
-    if length >= 3 and any(OSA.distance(a, b) <= 1 for a in named.folded for b in own.folded):
+    if reference.tail is not None and reference.tail == own.tail:
+        return NumberMatch(Number.SAME_END, Length.of(len(reference.tail)))
+    if length >= 3 and any(OSA.distance(a, b) <= 1 for a in reference.folded for b in own.folded):
         return NumberMatch(Number.ONE_CHARACTER_DIFFERS, None)
     return NumberMatch(Number.DIFFERENT, None)
 
@@ -346,16 +346,19 @@ _SHARED = {
 
 def _shared_numbers(child: Document, parent: Document) -> list[FeatureLevel]:
     """Return the agreement on a third document, such as the order of a delivery and of its receipt."""
-    found = []
+    levels = []
     for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
             continue
-        mine, theirs = child.named.get(kind, ()), parent.named.get(kind, ())
-        if mine and theirs:
-            found.append(
-                FeatureLevel.of(feature, *min((identifier_agreement(a, b) for a in mine for b in theirs), key=_rank))
+        child_numbers, parent_numbers = child.named.get(kind, ()), parent.named.get(kind, ())
+        if child_numbers and parent_numbers:
+            levels.append(
+                FeatureLevel.of(
+                    feature,
+                    *min((identifier_agreement(a, b) for a in child_numbers for b in parent_numbers), key=_rank),
+                )
             )
-    return found
+    return levels
 
 
 # -- parties --------------------------------------------------------------------------------------------------------
@@ -408,22 +411,24 @@ def _name(a: Party, b: Party) -> PartyName | None:
         other_form = a.name.form is not None and b.name.form is not None and a.name.form != b.name.form
         return PartyName.DIFFERENT_LEGAL_FORM if other_form else PartyName.SAME_NAME
     similarity = fuzz.ratio(a.name.core, b.name.core)
-    if similarity >= 88 or _other_name(a.name, b.name):
+    if similarity >= 88 or _shares_alias(a.name, b.name):
         return PartyName.SIMILAR_NAME
-    if _abbreviated(a.name.core, b.name.core):
+    if _is_abbreviation(a.name.core, b.name.core):
         return PartyName.ABBREVIATED_NAME
     return PartyName.LOOSELY_SIMILAR_NAME if similarity >= 70 else PartyName.DIFFERENT_NAME
 
 
-def _other_name(a: Name, b: Name) -> bool:
+def _shares_alias(a: Name, b: Name) -> bool:
     """Return whether one name is an alternative name of the other, or both share an alternative name."""
     return a.core in b.others or b.core in a.others or not a.others.isdisjoint(b.others)
 
 
-def _abbreviated(a: str, b: str) -> bool:
+def _is_abbreviation(a: str, b: str) -> bool:
     """Return whether each word of the shorter name is a prefix of a word in the longer one."""
-    short, long = sorted((a.split(), b.split()), key=lambda found: (len(found), sum(map(len, found))))
-    return all(any(word.startswith(part) or part.startswith(word) for word in long) for part in short if len(part) > 2)
+    shorter, longer = sorted((a.split(), b.split()), key=lambda words: (len(words), sum(map(len, words))))
+    return all(
+        any(word.startswith(part) or part.startswith(word) for word in longer) for part in shorter if len(part) > 2
+    )
 
 
 # -- dates ----------------------------------------------------------------------------------------------------------
@@ -446,10 +451,10 @@ def _dates(child: Document, parent: Document) -> list[FeatureLevel]:
     days = child.day - parent.day
     if parent.kind == CONTRACT:
         first, later = Timing.IN_THE_FIRST_YEAR, Timing.IN_LATER_YEARS
-        found = Timing.BEFORE_THE_CONTRACT if days < 0 else first if days <= 400 else later
+        timing = Timing.BEFORE_THE_CONTRACT if days < 0 else first if days <= 400 else later
     else:
-        found = next((level for last, level in _DAYS if days <= last), Timing.YEARS_AFTER)
-    return [FeatureLevel.of(Feature.DATE, found)]
+        timing = next((level for max_days, level in _DAYS if days <= max_days), Timing.YEARS_AFTER)
+    return [FeatureLevel.of(Feature.DATE, timing)]
 
 
 # -- lines and amounts ----------------------------------------------------------------------------------------------
@@ -461,18 +466,17 @@ def _lines(child: Document, parent: Document) -> list[FeatureLevel]:
     priced = child.kind in _PRICED and parent.kind in _PRICED
     matched = match_lines(child.lines, parent.lines, priced=priced)
     if parent.kind == CONTRACT:  # it fixes prices
-        matched = [pair for pair in matched if not _other_price(pair)]
-    several = (
-        len(child.named.get(parent.kind, ())) > 1
-    )  # a document that names several parents has line items about each
-    whole = min(len(child.lines), len(parent.lines)) if several else len(child.lines)
-    found = [FeatureLevel.of(Feature.LINES, _share(len(matched), whole), Count.of(whole))]
-    found += _articles(child, parent, matched)
+        matched = [pair for pair in matched if not _prices_differ(pair)]
+    # A document that names several parents has line items about each.
+    names_several_parents = len(child.named.get(parent.kind, ())) > 1
+    line_count = min(len(child.lines), len(parent.lines)) if names_several_parents else len(child.lines)
+    levels = [FeatureLevel.of(Feature.LINES, _share(len(matched), line_count), Count.of(line_count))]
+    levels += _articles(child, parent, matched)
     if matched:
-        found += [FeatureLevel.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
-        found += _prices(matched) if priced else []
-        found += _quantities(matched)
-    return found
+        levels += [FeatureLevel.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
+        levels += _prices(matched) if priced else []
+        levels += _quantities(matched)
+    return levels
 
 
 def _share(part: int, whole: int) -> Share:
@@ -480,100 +484,100 @@ def _share(part: int, whole: int) -> Share:
 
 
 def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -> list[FeatureLevel]:
-    stated = [
+    codes = [
         [(line.article, line.buyer_article) for line in document.lines if line.article or line.buyer_article]
         for document in (child, parent)
     ]
-    comparable = any(any(a[sort] for a in stated[0]) and any(b[sort] for b in stated[1]) for sort in (0, 1))
+    comparable = any(any(a[index] for a in codes[0]) and any(b[index] for b in codes[1]) for index in (0, 1))
     if not comparable:
         return []
-    same = sum(
+    same_count = sum(
         1
         for pair in matched
         if (pair.child.article and pair.child.article == pair.parent.article)
         or (pair.child.buyer_article and pair.child.buyer_article == pair.parent.buyer_article)
     )
-    found = (Values.SOME_SAME, Count.of(same)) if same else (Values.NONE_SAME,)
-    return [FeatureLevel.of(Feature.ARTICLES, *found)]
+    values = (Values.SOME_SAME, Count.of(same_count)) if same_count else (Values.NONE_SAME,)
+    return [FeatureLevel.of(Feature.ARTICLES, *values)]
 
 
-def _other_price(pair: LineMatch) -> bool:
-    one, other = pair.child.price, pair.parent.price
-    return one is not None and other is not None and not close(one, other)
+def _prices_differ(pair: LineMatch) -> bool:
+    child_price, parent_price = pair.child.price, pair.parent.price
+    return child_price is not None and parent_price is not None and not close(child_price, parent_price)
 
 
 def _prices(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
-    stated = [pair for pair in matched if pair.child.price is not None and pair.parent.price is not None]
-    if not stated:
+    priced_pairs = [pair for pair in matched if pair.child.price is not None and pair.parent.price is not None]
+    if not priced_pairs:
         return []
-    same = sum(not _other_price(pair) for pair in stated)
-    if same == len(stated):
-        return [FeatureLevel.of(Feature.PRICES, Values.ALL_SAME, Count.of(same))]
-    return [FeatureLevel.of(Feature.PRICES, Values.SOME_SAME if same else Values.NONE_SAME)]
+    same_count = sum(not _prices_differ(pair) for pair in priced_pairs)
+    if same_count == len(priced_pairs):
+        return [FeatureLevel.of(Feature.PRICES, Values.ALL_SAME, Count.of(same_count))]
+    return [FeatureLevel.of(Feature.PRICES, Values.SOME_SAME if same_count else Values.NONE_SAME)]
 
 
 def _quantities(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
-    stated = [
+    quantities = [
         (pair.child.quantity, pair.parent.quantity)
         for pair in matched
         if pair.child.quantity is not None and pair.parent.quantity is not None
     ]
-    if not stated:
+    if not quantities:
         return []
-    if all(close(a, b) for a, b in stated):
-        return [FeatureLevel.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(stated)))]
-    more = any(a > b and not close(a, b) for a, b in stated)
-    return [FeatureLevel.of(Feature.QUANTITIES, Values.SOME_MORE if more else Values.NONE_MORE)]
+    if all(close(a, b) for a, b in quantities):
+        return [FeatureLevel.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(quantities)))]
+    has_excess = any(a > b and not close(a, b) for a, b in quantities)
+    return [FeatureLevel.of(Feature.QUANTITIES, Values.SOME_MORE if has_excess else Values.NONE_MORE)]
 
 
-def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[FeatureLevel]:
+def _remaining_quantities(child: Document, parent: Document, claims: Collection[Document]) -> list[FeatureLevel]:
     """Compare the child's quantities with those that documents naming the parent leave.
 
     Only for a child that does not name the parent.
     """
-    others = {
-        _once(other): other
-        for other in claims
-        if other.kind == child.kind and other.id != child.id and _names(other, parent)
+    claimants = {
+        _deduplication_key(claimant): claimant
+        for claimant in claims
+        if claimant.kind == child.kind and claimant.id != child.id and _names_number_of(claimant, parent)
     }
-    taken: dict[int, float] = {}
-    for other in others.values():
-        if not any(match.contradicts for _, match in _parties(other, parent)):
-            for line, quantity in _taken(other, parent):
-                taken[line] = taken.get(line, 0.0) + quantity
-    if not taken:
+    used: dict[int, float] = {}
+    for claimant in claimants.values():
+        if not any(match.contradicts for _, match in _parties(claimant, parent)):
+            for line, quantity in _used_quantities(claimant, parent):
+                used[line] = used.get(line, 0.0) + quantity
+    if not used:
         return []
-    fits = [
-        (quantity, (parent.lines[line].quantity or 0.0) - taken.get(line, 0.0))
-        for line, quantity in _taken(child, parent)
+    quantities = [
+        (quantity, (parent.lines[line].quantity or 0.0) - used.get(line, 0.0))
+        for line, quantity in _used_quantities(child, parent)
     ]
-    if not fits:
+    if not quantities:
         return []
-    if all(left <= 0 for _, left in fits):
+    if all(remaining <= 0 for _, remaining in quantities):
         return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.NOTHING)]
-    if all(close(quantity, left) for quantity, left in fits):
+    if all(close(quantity, remaining) for quantity, remaining in quantities):
         return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXACT)]
-    more = any(quantity > left and not close(quantity, left) for quantity, left in fits)
-    return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if more else Remaining.WITHIN)]
+    has_excess = any(quantity > remaining and not close(quantity, remaining) for quantity, remaining in quantities)
+    return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if has_excess else Remaining.WITHIN)]
 
 
-def _names(other: Document, parent: Document) -> bool:
+def _names_number_of(document: Document, parent: Document) -> bool:
     """Return whether a document names the parent's complete number."""
-    best = _best(other.named.get(parent.kind, ()), parent.number)
+    best = _best(document.named.get(parent.kind, ()), parent.number)
     return best is not None and best.agreement in (Number.SAME, Number.SAME_AS_READ)
 
 
-def _once(other: Document) -> str:
+def _deduplication_key(document: Document) -> str:
     """Return a key under which documents with the same number count once."""
-    return min(other.number.folded) if other.number else str(other.id)
+    return min(document.number.folded) if document.number else str(document.id)
 
 
-def _taken(child: Document, parent: Document) -> list[tuple[int, float]]:
+def _used_quantities(child: Document, parent: Document) -> list[tuple[int, float]]:
     """Return the quantities of the parent's line items that a child uses, by index."""
-    index = {id(line): number for number, line in enumerate(parent.lines)}
+    indexes = {id(line): index for index, line in enumerate(parent.lines)}
     priced = child.kind in _PRICED and parent.kind in _PRICED
     return [
-        (index[id(pair.parent)], pair.child.quantity)
+        (indexes[id(pair.parent)], pair.child.quantity)
         for pair in match_lines(child.lines, parent.lines, priced=priced)
         if pair.child.quantity is not None and pair.parent.quantity is not None
     ]
@@ -593,13 +597,13 @@ def _total(child: Document, parent: Document) -> list[FeatureLevel]:
     return [FeatureLevel.of(Feature.TOTAL, _total_level(child, child.net, parent.net))]
 
 
-def _total_level(child: Document, own: int, whole: int) -> Total:
-    if abs(own - whole) <= 1:
+def _total_level(child: Document, child_total: int, parent_total: int) -> Total:
+    if abs(child_total - parent_total) <= 1:
         return Total.SAME
     if child.lines:
-        return Total.LESS if own < whole else Total.MORE
-    if any(abs(amount - whole) <= 1 for amount in child.amounts):
+        return Total.LESS if child_total < parent_total else Total.MORE
+    if any(abs(amount - parent_total) <= 1 for amount in child.amounts):
         return Total.ONE_LINE_OVER_TOTAL
-    if any(abs(own - whole * share) <= 1 for share in _SHARES):
+    if any(abs(child_total - parent_total * share) <= 1 for share in _SHARES):
         return Total.USUAL_ADVANCE_SHARE
     return Total.DIFFERENT_WITHOUT_LINES

@@ -27,7 +27,7 @@ from counterfoil.documents.matching.rules import ProposedMatch, RuleDecision
 from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
 
-_OWN = ("reference", "content", "reviewer")
+_DIRECT_METHODS = ("reference", "content", "reviewer")
 """Kinds of links that are the basis of `through` links."""
 
 
@@ -49,8 +49,8 @@ class MatchDecision:
 
     def note(self, id_: UUID) -> str | None:
         """Return the reason of a decision. A document with a child does not count as unmatched."""
-        found = self.choices[id_].reason
-        return None if found == rules.NO_PARTNER and id_ not in self.alone else found
+        reason = self.choices[id_].reason
+        return None if reason == rules.NO_PARTNER and id_ not in self.alone else reason
 
 
 def decide(
@@ -61,22 +61,22 @@ def decide(
     `obsolete` are the keys that it no longer has. With `is_new`, it had no keys before.
     """
     context.add(document)
-    again = yield from affected_documents(context, document, obsolete, is_new=is_new)
-    yield from context.surround(again)
-    displaced = [
+    affected = yield from affected_documents(context, document, obsolete, is_new=is_new)
+    yield from context.surround(affected)
+    reclassified = [
         other
-        for other in again
+        for other in affected
         if other.kind in keyed.DUPLICABLE_KINDS and context.is_copy(other) != context.was_copy(other)
     ]
-    if displaced:
-        partners = yield from _partners_of(context, displaced, None if is_new else document)
-        again = _distinct([*again, *partners])
-        yield from context.surround(again)
-    choices = {child.id: context.choose(child) for child in again}
+    if reclassified:
+        partners = yield from _partners_of(context, reclassified, None if is_new else document)
+        affected = _distinct([*affected, *partners])
+        yield from context.surround(affected)
+    choices = {child.id: context.choose(child) for child in affected}
     cases, verdicts = context.cases(choices)
     choices |= {id_: apply_answer(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
-    through = yield from _through(context, choices, document.id)
-    outcome = yield from _compare(context, choices, through)
+    transitive_links = yield from _transitive_links(context, choices, document.id)
+    outcome = yield from _compare(context, choices, transitive_links)
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
@@ -87,133 +87,149 @@ def affected_documents(
 
     `obsolete` are the keys that it no longer has: all keys of a document that leaves.
     """
-    copies = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
-    waiting = keyed.expected_number_keys(document) | {key for gone in obsolete for key in keyed.was_rematched_key(gone)}
-    claimed = keyed.referenced_numbers(document) | {
-        key for gone in obsolete for key in keyed.referenced_number_keys(gone)
+    copy_keys = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
+    waiting_keys = keyed.expected_number_keys(document) | {
+        key for obsolete_key in obsolete for key in keyed.was_rematched_key(obsolete_key)
     }
-    alike = keyed.similarity_keys(document)
-    yield from context.follow(claimed | copies, waiting | keyed.seekers(document), counted=alike)
-    again = context.holders(copies) | context.crowd(copies) | context.waiting(waiting)
-    seekers = context.waiting(keyed.seekers(document)) - again
-    yield from context.read(again | seekers | context.holders(claimed), [document.id])
+    referenced_keys = keyed.referenced_numbers(document) | {
+        key for obsolete_key in obsolete for key in keyed.referenced_number_keys(obsolete_key)
+    }
+    similarity_keys = keyed.similarity_keys(document)
+    yield from context.follow(
+        referenced_keys | copy_keys, waiting_keys | keyed.seekers(document), counted=similarity_keys
+    )
+    affected = context.holders(copy_keys) | context.crowd(copy_keys) | context.waiting(waiting_keys)
+    seeking = context.waiting(keyed.seekers(document)) - affected
+    yield from context.read(affected | seeking | context.holders(referenced_keys), [document.id])
     linked = {end for edge in context.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
-    if is_new and not context.crowd(alike):
-        seekers = {other.id for other in context.documents(seekers) if rules.is_candidate_kind(other, document)}
-    rivals = yield from _rivals(context, document, claimed, again)
-    again |= linked | seekers | rivals
-    yield from context.load(again)
-    always = linked | rivals | context.crowd(copies) | (again if obsolete else set())
-    others = context.documents(again, but=document.id)
-    return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
+    if is_new and not context.crowd(similarity_keys):
+        seeking = {other.id for other in context.documents(seeking) if rules.is_candidate_kind(other, document)}
+    rivals = yield from _rivals(context, document, referenced_keys, affected)
+    affected |= linked | seeking | rivals
+    yield from context.load(affected)
+    unconditional = linked | rivals | context.crowd(copy_keys) | (affected if obsolete else set())
+    candidates = context.documents(affected, exclude=document.id)
+    return _distinct(
+        [document, *(other for other in candidates if other.id in unconditional or _may_affect(document, other))]
+    )
 
 
-def _rivals(context: Context, document: Document, claimed: Collection[Key], again: Collection[UUID]) -> Plan[set[UUID]]:
+def _rivals(
+    context: Context, document: Document, referenced_keys: Collection[Key], affected: Collection[UUID]
+) -> Plan[set[UUID]]:
     """Return documents of the same kind that may match the same parents.
 
-    The document uses a part of the parents' quantities. The edges of these parents, and of documents decided `again`,
-    are prefetched.
+    The document uses a part of the parents' quantities. The edges of these parents and of `affected` documents are
+    prefetched.
     """
-    named = context.holders(claimed)
-    shared = [other for other in context.documents(named) if other.kind in keyed.SEARCHED_KINDS]
-    wanted = {key for other in shared for key in keyed.seekers(other)}
-    ids = yield from context.seekers(wanted, document.kind, ahead=named | set(again))
+    referenced = context.holders(referenced_keys)
+    shared_parents = [other for other in context.documents(referenced) if other.kind in keyed.SEARCHED_KINDS]
+    search_keys = {key for other in shared_parents for key in keyed.seekers(other)}
+    ids = yield from context.seekers(search_keys, document.kind, prefetch=referenced | set(affected))
     yield from context.load(ids)
-    return {rival.id for rival in context.documents(ids, but=document.id) if rules.candidates_to_score(rival, shared)}
+    return {
+        rival.id
+        for rival in context.documents(ids, exclude=document.id)
+        if rules.candidates_to_score(rival, shared_parents)
+    }
 
 
-def _concerns(document: Document, other: Document) -> bool:
+def _may_affect(document: Document, other: Document) -> bool:
     """Return True if the arrival of a document may change the decision of another one."""
     if other.kind == document.kind:
         return rules.is_same_document(document, other)
     return document.kind in PARENT_KINDS[other.kind]
 
 
-def _partners_of(context: Context, displaced: Collection[Document], changed: Document | None) -> Plan[list[Document]]:
+def _partners_of(
+    context: Context, reclassified: Collection[Document], changed: Document | None
+) -> Plan[list[Document]]:
     """Return the children that are, or may be, linked to new or former duplicates.
 
     `changed` is a document whose previous content is unknown.
     """
     yield from context.follow(
-        back={key for other in displaced for key in keyed.expected_number_keys(other) | keyed.seekers(other)}
+        waiting_keys={key for other in reclassified for key in keyed.expected_number_keys(other) | keyed.seekers(other)}
     )
-    found = {
-        id_ for other in displaced for id_ in context.waiting(keyed.expected_number_keys(other) | keyed.seekers(other))
+    waiting = {
+        id_
+        for other in reclassified
+        for id_ in context.waiting(keyed.expected_number_keys(other) | keyed.seekers(other))
     }
-    yield from context.load(found)
-    ids = {edge.child for other in displaced for edge in context.edges(other.id)}
-    for other in displaced:
+    yield from context.load(waiting)
+    ids = {edge.child for other in reclassified for edge in context.edges(other.id)}
+    for other in reclassified:
         ids |= context.waiting(keyed.expected_number_keys(other))
-        seekers = context.documents(context.waiting(keyed.seekers(other)))
-        ids |= {child.id for child in seekers if other is changed or rules.is_candidate_kind(child, other)}
+        seeking = context.documents(context.waiting(keyed.seekers(other)))
+        ids |= {child.id for child in seeking if other is changed or rules.is_candidate_kind(child, other)}
     yield from context.read(ids, ids)
-    kinds = {other.kind for other in displaced}
+    kinds = {other.kind for other in reclassified}
     return [child for child in context.documents(ids) if kinds & set(PARENT_KINDS[child.kind])]
 
 
 # -- links through an order or a delivery --------------------------------------------------------------------------
 
 
-def _through(
-    context: Context, choices: Mapping[UUID, RuleDecision], arrived: UUID
+def _transitive_links(
+    context: Context, choices: Mapping[UUID, RuleDecision], arrived_id: UUID
 ) -> Plan[dict[UUID, list[ProposedMatch]]]:
     """Return all `through` links of each child whose order or delivery is affected.
 
     A delivery affects the children of its order if it is new there, left it, or has changed.
     """
     yield from context.read_edges(choices)
-    now = _Stand(context, choices)
-    touched = set(choices)
-    deliveries = [id_ for id_ in choices if (found := context.document(id_)) and found.kind == DELIVERY]
-    moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != now.parents(id_, ORDER)]
-    orders = {order for id_ in moved for order in now.stored(id_, ORDER) | now.parents(id_, ORDER)}
-    if arrived in deliveries:
-        moved.append(arrived)
-        orders |= now.parents(arrived, ORDER)
-    orders |= {end for edge in context.edges(arrived) for end in edge.pair}  # its previous kind is unknown
+    state = _LinkState(context, choices)
+    affected = set(choices)
+    deliveries = [id_ for id_ in choices if (document := context.document(id_)) and document.kind == DELIVERY]
+    moved_deliveries = [id_ for id_ in deliveries if state.stored(id_, ORDER) != state.parents(id_, ORDER)]
+    orders = {order for id_ in moved_deliveries for order in state.stored(id_, ORDER) | state.parents(id_, ORDER)}
+    if arrived_id in deliveries:
+        moved_deliveries.append(arrived_id)
+        orders |= state.parents(arrived_id, ORDER)
+    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # its previous kind is unknown
     yield from context.read_edges(orders)
-    touched |= {child for order in orders for child in now.children(order)}
-    touched |= {child for id_ in moved for child in now.children(id_)}
-    touched |= yield from context.fellows(context.documents(moved))
-    yield from context.read(touched, touched)
-    children = [child for child in context.documents(touched) if rules.has_transitive_matches(child)]
+    affected |= {child for order in orders for child in state.children(order)}
+    affected |= {child for id_ in moved_deliveries for child in state.children(id_)}
+    affected |= yield from context.read_siblings(context.documents(moved_deliveries))
+    yield from context.read(affected, affected)
+    children = [child for child in context.documents(affected) if rules.has_transitive_matches(child)]
     yield from context.read_edges(
-        {parent for child in children for kind in (DELIVERY, ORDER) for parent in now.parents(child.id, kind)}
+        {parent for child in children for kind in (DELIVERY, ORDER) for parent in state.parents(child.id, kind)}
     )
-    through = {}
+    links = {}
     for child in children:
-        through[child.id] = yield from _follow(context, now, child)
-    return through
+        links[child.id] = yield from _transitive_parents(context, state, child)
+    return links
 
 
-def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[ProposedMatch]]:
+def _transitive_parents(context: Context, state: "_LinkState", child: Document) -> Plan[list[ProposedMatch]]:
     """Return the orders of the deliveries that a child names, or its deliveries from its order.
 
     If the order is missing, deliveries that name the same order count. Links that reviewers confirmed are added and do
     not replace others.
     """
-    orders, deliveries = now.decided(child.id, ORDER), now.decided(child.id, DELIVERY)
-    if (orders and deliveries) or now.is_copy(child.id):
+    orders, deliveries = state.decided(child.id, ORDER), state.decided(child.id, DELIVERY)
+    if (orders and deliveries) or state.is_copy(child.id):
         return []
     if not orders and not deliveries:
-        orders, deliveries = now.parents(child.id, ORDER), now.parents(child.id, DELIVERY)
+        orders, deliveries = state.parents(child.id, ORDER), state.parents(child.id, DELIVERY)
         if orders and deliveries:
             return []
-    found: list[Document] = []
+    parents: list[Document] = []
     if orders:
-        ids = {other for order in now.parents(child.id, ORDER) for other in now.children(order)}
-        found = rules.matching_deliveries(child, (yield from context.candidates(child, ids, DELIVERY)))
+        ids = {other for order in state.parents(child.id, ORDER) for other in state.children(order)}
+        parents = rules.matching_deliveries(child, (yield from context.candidates(child, ids, DELIVERY)))
     elif deliveries:
-        ids = {order for delivery in now.parents(child.id, DELIVERY) for order in now.parents(delivery, ORDER)}
-        found = yield from context.candidates(child, ids, ORDER)
-    if not orders and not found and deliveries == now.confirmed(child.id, DELIVERY):
-        ids = yield from context.fellows([child])
-        fellows = yield from context.candidates(child, ids, DELIVERY)
-        found = rules.sibling_deliveries(child, [other for other in fellows if not now.parents(other.id, ORDER)])
-    return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
+        ids = {order for delivery in state.parents(child.id, DELIVERY) for order in state.parents(delivery, ORDER)}
+        parents = yield from context.candidates(child, ids, ORDER)
+    if not orders and not parents and deliveries == state.confirmed(child.id, DELIVERY):
+        ids = yield from context.read_siblings([child])
+        siblings = yield from context.candidates(child, ids, DELIVERY)
+        parents = rules.sibling_deliveries(child, [other for other in siblings if not state.parents(other.id, ORDER)])
+    return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in parents]
 
 
-class _Stand:
+class _LinkState:
     """Links by the decision of the child, as decided now or as stored. `through` links are not included."""
 
     def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
@@ -227,7 +243,7 @@ class _Stand:
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
         """Return the stored parents, including those of earlier decisions by reviewers."""
         return frozenset(
-            edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _OWN
+            edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _DIRECT_METHODS
         )
 
     def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
@@ -254,46 +270,50 @@ class _Stand:
         choice = self._choices.get(child)
         if choice is not None:
             return any(link.by == "copy" for link in choice.links)
-        found = self._context.document(child)
-        return found is not None and self._context.was_copy(found)
+        document = self._context.document(child)
+        return document is not None and self._context.was_copy(document)
 
     def children(self, parent: UUID) -> set[UUID]:
         run(self._context.read_edges([parent]))
-        kept = {
+        stored = {
             edge.child
             for edge in self._context.edges(parent)
-            if edge.parent == parent and edge.by in _OWN and (edge.by_person or edge.child not in self._choices)
+            if edge.parent == parent
+            and edge.by in _DIRECT_METHODS
+            and (edge.by_person or edge.child not in self._choices)
         }
-        return kept | self._children.get(parent, set())
+        return stored | self._children.get(parent, set())
 
 
 # -- changes --------------------------------------------------------------------------------------------------------
 
 
 def _compare(
-    context: Context, choices: Mapping[UUID, RuleDecision], through: Mapping[UUID, list[ProposedMatch]]
+    context: Context, choices: Mapping[UUID, RuleDecision], transitive_links: Mapping[UUID, list[ProposedMatch]]
 ) -> Plan[MatchDecision]:
     """Compare the decisions with the stored edges."""
     yield from context.read_edges(choices)
     links: dict[Pair, ProposedMatch] = {}
     stored: set[Pair] = set()
-    for child in choices.keys() | through.keys():
+    for child in choices.keys() | transitive_links.keys():
         choice = choices.get(child)
-        owned = [edge for edge in context.decided_by(child) if not edge.by_person and (choice or edge.by == "through")]
-        stored |= {edge.pair for edge in owned}
-        for link in [*(choice.links if choice else ()), *through.get(child, ())]:
+        own_edges = [
+            edge for edge in context.decided_by(child) if not edge.by_person and (choice or edge.by == "through")
+        ]
+        stored |= {edge.pair for edge in own_edges}
+        for link in [*(choice.links if choice else ()), *transitive_links.get(child, ())]:
             links[Pair.of(link.child, link.parent)] = link
-    made = {pair: link for pair, link in links.items() if not _same(context, pair, link)}
-    gone = frozenset(stored - links.keys())
-    standing = {pair for read in context.edges_read.values() for pair in read if pair not in gone} | links.keys()
-    connected = {end for pair in standing for end in pair}
-    alone = frozenset(choices.keys() - connected)
+    added = {pair: link for pair, link in links.items() if not _is_unchanged(context, pair, link)}
+    removed = frozenset(stored - links.keys())
+    remaining = {pair for edges in context.edges_read.values() for pair in edges if pair not in removed} | links.keys()
+    connected = {end for pair in remaining for end in pair}
+    unmatched = frozenset(choices.keys() - connected)
     return MatchDecision(
-        made, gone, choices, alone, {child.id: context.seeking(child) for child in context.documents(choices)}
+        added, removed, choices, unmatched, {child.id: context.seeking(child) for child in context.documents(choices)}
     )
 
 
-def _same(context: Context, pair: Pair, link: ProposedMatch) -> bool:
+def _is_unchanged(context: Context, pair: Pair, link: ProposedMatch) -> bool:
     edge = context.edges_read[link.child].get(pair)
     question = link.judged.question if link.judged else None
     return edge is not None and (

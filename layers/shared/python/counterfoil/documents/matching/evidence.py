@@ -84,11 +84,11 @@ class Step:
 
 def evidence_steps(features: Iterable[Sequence[str | float]]) -> list[Step]:
     """Return the steps of stored evidence: feature, level and bits, in the order of the score."""
-    found = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
-    totals = accumulate(bits for _, _, bits in found)
+    parsed = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
+    totals = accumulate(bits for _, _, bits in parsed)
     return [
         Step(feature, level, words(feature), words(level), bits, round(total, 2))
-        for (feature, level, bits), total in zip(found, totals, strict=True)
+        for (feature, level, bits), total in zip(parsed, totals, strict=True)
     ]
 
 

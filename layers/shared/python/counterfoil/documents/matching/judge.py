@@ -44,32 +44,33 @@ from counterfoil.metrics import Metric, emit
 
 _ANSWERS = """
 SELECT j.document_id, j.answer
-FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
-JOIN llm_judgment j ON j.document_id = asked.id AND j.question = asked.question
+FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS lookup (id, question)
+JOIN llm_judgment j ON j.document_id = lookup.id AND j.question = lookup.question
 """
 
 # The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during
 # the call gets no answer. Documents are locked in the same order everywhere.
 _KEEP_ANSWER = """
-WITH here AS (
+WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
 ),
-kept AS (
+inserted AS (
     INSERT INTO llm_judgment (tenant_id, document_id, question, answer, model, answered_at, prompt, system,
                            request_json, temperature, input_tokens, output_tokens)
     SELECT %(tenant)s, id, %(question)s, %(answer)s, %(model)s, %(now)s, %(prompt)s, %(system)s, %(asked)s,
            %(temperature)s, %(input_tokens)s, %(output_tokens)s
-    FROM here WHERE id = %(id)s
+    FROM existing WHERE id = %(id)s
     ON CONFLICT (document_id, question) DO NOTHING
     RETURNING document_id
 )
 INSERT INTO llm_judgment_candidate (tenant_id, document_id, question, label, candidate_id, document_text)
-SELECT %(tenant)s, kept.document_id, %(question)s, offered.label, here.id, offered.document_text
-FROM kept, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(says)s::text[]) AS offered (label, id, document_text)
-JOIN here ON here.id = offered.id
+SELECT %(tenant)s, inserted.document_id, %(question)s, offered.label, existing.id, offered.document_text
+FROM inserted, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(texts)s::text[])
+     AS offered (label, id, document_text)
+JOIN existing ON existing.id = offered.id
 """
 
-_ASKED = """
+_EXCHANGES = """
 SELECT j.document_id, j.question, j.answer, j.model, j.answered_at, j.prompt, j.system, j.request_json, j.temperature,
        j.input_tokens, j.output_tokens, offered.labels, offered.ids, offered.document_texts
 FROM llm_judgment j
@@ -109,7 +110,7 @@ class JudgeExchange:
         """The user message, or None if it was not stored or quoted a removed document."""
         if self.system is None or self.asked is None:
             return None
-        case = _together(self.asked, {label: says for label, (_, says) in self.offered.items()})
+        case = _join_case(self.asked, {label: candidate_json for label, (_, candidate_json) in self.offered.items()})
         return user_message(case) if self.prompt and hash_of(self.prompt, _json(case)) == self.question else None
 
 
@@ -123,21 +124,25 @@ def user_message(case: Mapping[str, Any]) -> str:
     return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
 
 
-def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+def split_case(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the JSON of a case with labels instead of candidates, and their JSON by label."""
     groups = [
         {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
         for group in case["groups"]
     ]
-    says = {candidate["candidate"]: _json(candidate) for group in case["groups"] for candidate in group["candidates"]}
-    return _json({**case, "groups": groups}), says
+    candidate_json = {
+        candidate["candidate"]: _json(candidate) for group in case["groups"] for candidate in group["candidates"]
+    }
+    return _json({**case, "groups": groups}), candidate_json
 
 
-def _together(asked: str, says: Mapping[str, str]) -> dict[str, Any]:
+def _join_case(case_json: str, candidate_json: Mapping[str, str]) -> dict[str, Any]:
     """Return the original case. Labels without a candidate remain labels."""
-    case: dict[str, Any] = json.loads(asked)
+    case: dict[str, Any] = json.loads(case_json)
     for group in case["groups"]:
-        group["candidates"] = [json.loads(says[label]) if label in says else label for label in group["candidates"]]
+        group["candidates"] = [
+            json.loads(candidate_json[label]) if label in candidate_json else label for label in group["candidates"]
+        ]
     return case
 
 
@@ -151,40 +156,42 @@ def find_answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dic
     return dict(rows.fetchall())
 
 
-def keep(connection: Connection, tenant_id: UUID, said: JudgeExchange) -> None:
+def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchange) -> None:
     """Store an answer, unless the question has one or the document was removed."""
     values = {
         "tenant": tenant_id,
-        "id": said.child,
-        "question": said.question,
-        "answer": Jsonb(said.answer),
-        "model": said.model,
-        "now": said.at,
-        "prompt": said.prompt,
-        "system": said.system,
-        "asked": said.asked,
-        "temperature": said.temperature,
-        "input_tokens": said.input_tokens,
-        "output_tokens": said.output_tokens,
-        "labels": list(said.offered),
-        "candidates": [id_ for id_, _ in said.offered.values()],
-        "says": [says for _, says in said.offered.values()],
+        "id": exchange.child,
+        "question": exchange.question,
+        "answer": Jsonb(exchange.answer),
+        "model": exchange.model,
+        "now": exchange.at,
+        "prompt": exchange.prompt,
+        "system": exchange.system,
+        "asked": exchange.asked,
+        "temperature": exchange.temperature,
+        "input_tokens": exchange.input_tokens,
+        "output_tokens": exchange.output_tokens,
+        "labels": list(exchange.offered),
+        "candidates": [id_ for id_, _ in exchange.offered.values()],
+        "texts": [candidate_json for _, candidate_json in exchange.offered.values()],
     }
     connection.execute(_KEEP_ANSWER, values)
 
 
 def stored_answers(connection: Connection, document_id: UUID) -> Sequence[JudgeExchange]:
     """Return the stored answers about a document, the oldest first."""
-    rows = connection.execute(_ASKED, {"id": document_id}).fetchall()
+    rows = connection.execute(_EXCHANGES, {"id": document_id}).fetchall()
     return [
-        JudgeExchange(*(*row[:11], {label: (id_, says) for label, id_, says in zip(*row[11:], strict=True)}))
+        JudgeExchange(
+            *(*row[:11], {label: (id_, candidate_json) for label, id_, candidate_json in zip(*row[11:], strict=True)})
+        )
         for row in rows
     ]
 
 
-def candidates(said: Collection[JudgeExchange]) -> frozenset[UUID]:
+def candidates(exchanges: Collection[JudgeExchange]) -> frozenset[UUID]:
     """Return the existing documents that were offered as candidates."""
-    return frozenset(id_ for one in said for id_, _ in one.offered.values())
+    return frozenset(id_ for exchange in exchanges for id_, _ in exchange.offered.values())
 
 
 _FAILURES = (
@@ -202,7 +209,7 @@ logger = Logger()
 # Uses the vector of another document with the same text, or the given one. A removed document gets none. Searches that
 # read this document without its vector must be repeated (`key_deletion`), if it can be found.
 _KEEP_VECTOR = """
-WITH here AS (
+WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
 ),
 same AS (
@@ -216,20 +223,20 @@ vectors AS (
     SELECT %(signature)s::bytea, %(vector)s::halfvec
     WHERE %(signature)s::bytea IS NOT NULL AND NOT EXISTS (SELECT FROM same)
 ),
-kept AS (
+inserted AS (
     INSERT INTO document_embedding (tenant_id, document_id, text_hash, model, signature, vector)
-    SELECT %(tenant)s, here.id, %(text_hash)s, %(model)s, vectors.signature, vectors.vector FROM here, vectors
+    SELECT %(tenant)s, existing.id, %(text_hash)s, %(model)s, vectors.signature, vectors.vector FROM existing, vectors
     ON CONFLICT (document_id) DO UPDATE
     SET text_hash = excluded.text_hash, model = excluded.model, signature = excluded.signature, vector = excluded.vector
     WHERE (document_embedding.text_hash, document_embedding.model) <> (excluded.text_hash, excluded.model)
     RETURNING document_id
 ),
-noted AS (
+recorded AS (
     INSERT INTO key_deletion (tenant_id)
-    SELECT %(tenant)s FROM kept
-    WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = kept.document_id)
+    SELECT %(tenant)s FROM inserted
+    WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = inserted.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = inserted.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = inserted.document_id)
     ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 )
 SELECT EXISTS (SELECT FROM vectors)
@@ -269,12 +276,12 @@ class Embedder:
                 error=safe_message(error, for_log=True),
             )
             return
-        retry_on_conflict(partial(_keep_new, database, tenant_id, document_id, text, self.model, vector))
+        retry_on_conflict(partial(_store_new_vector, database, tenant_id, document_id, text, self.model, vector))
 
     def _ask(self, question: LlmRequest) -> Vector:
         """Return the vector of a text within its share of the remaining time."""
-        left = self.deadline.remaining()
-        reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
+        remaining_seconds = self.deadline.remaining()
+        reserved = remaining_seconds * (1 - _SHARE) if isfinite(remaining_seconds) else 0.0
         model = self.make()
         share = replace(self.deadline, remaining=lambda: self.deadline.remaining() - reserved)
         return model.complete_json(question, Vector, share).said
@@ -286,19 +293,21 @@ def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID,
         content = sql.begin(connection, [document_id])[1].get(document_id)
         if content is None:
             return ""
-        kind, _, data, kept = content
+        kind, _, data, stored_embedding = content
         text = normalize.embedded_text(data) if data and kind in PARENT_KINDS else ""
-        if kept is not None and kept[:2] == (normalize.text_hash(text), model):
+        if stored_embedding is not None and stored_embedding[:2] == (normalize.text_hash(text), model):
             return ""
-        return "" if text and _keep(connection, tenant_id, document_id, text, model) else text
+        return "" if text and _store_vector(connection, tenant_id, document_id, text, model) else text
 
 
-def _keep_new(database: Database, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector) -> None:
+def _store_new_vector(
+    database: Database, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector
+) -> None:
     with database.tenant(tenant_id) as connection:
-        _keep(connection, tenant_id, document_id, text, model, vector)
+        _store_vector(connection, tenant_id, document_id, text, model, vector)
 
 
-def _keep(
+def _store_vector(
     connection: Connection, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector | None = None
 ) -> bool:
     """Store the given vector, or that of another document with the same text. False without one."""
@@ -376,7 +385,7 @@ class JudgePrompt:
     """A question about one document."""
 
     child: UUID
-    told: Mapping[str, Any] = field(repr=False)
+    payload: Mapping[str, Any] = field(repr=False)
     """Content of the user message."""
     text: str = field(repr=False)
     """The user message."""
@@ -386,7 +395,7 @@ class JudgePrompt:
     @property
     def question(self) -> bytes:
         """Key of the stored answer."""
-        return hash_of(PROMPT_VERSION, _json(self.told))
+        return hash_of(PROMPT_VERSION, _json(self.payload))
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -394,33 +403,37 @@ class JudgePrompt:
 
 def ambiguous_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
     """Return the ambiguous matches of a decision that a model can decide."""
-    return tuple(doubt for doubt in choice.ambiguous_matches if len(doubt.candidates) <= MAX_CANDIDATES)[:MAX_DOUBTS]
+    return tuple(
+        ambiguous_match
+        for ambiguous_match in choice.ambiguous_matches
+        if len(ambiguous_match.candidates) <= MAX_CANDIDATES
+    )[:MAX_DOUBTS]
 
 
 def case(child: UUID, choice: RuleDecision, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> JudgePrompt:
     """Return the question about a document. `contents` has type and structured data by document."""
     groups = []
-    offered: dict[str, UUID] = {}
-    for letter, doubt in zip("ABCDEFGH", ambiguous_matches(choice), strict=False):
-        labels = {f"{letter}{number}": link for number, link in enumerate(doubt.candidates, 1)}
-        offered |= {label: link.parent for label, link in labels.items()}
+    ids_by_label: dict[str, UUID] = {}
+    for letter, ambiguous_match in zip("ABCDEFGH", ambiguous_matches(choice), strict=False):
+        labels = {f"{letter}{number}": link for number, link in enumerate(ambiguous_match.candidates, 1)}
+        ids_by_label |= {label: link.parent for label, link in labels.items()}
         groups.append(
             {
                 "group": letter,
-                "types": doubt.kinds,
-                "named_number": doubt.number,
+                "types": ambiguous_match.kinds,
+                "named_number": ambiguous_match.number,
                 "candidates": [_candidate(label, link, contents) for label, link in labels.items()],
             }
         )
     case = {"document": _document(contents[child]), "groups": groups}
-    return JudgePrompt(child, case, user_message(case), offered)
+    return JudgePrompt(child, case, user_message(case), ids_by_label)
 
 
 def _candidate(
     label: str, link: ProposedMatch, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    found = [f"{item.feature}: {item.level}" for item in link.score.evidence]
-    return {"candidate": label, **_document(contents[link.parent]), "comparison": found}
+    comparison = [f"{item.feature}: {item.level}" for item in link.score.evidence]
+    return {"candidate": label, **_document(contents[link.parent]), "comparison": comparison}
 
 
 def _document(content: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -461,37 +474,37 @@ class Judge:
         """
         question = LlmRequest(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            found = self.llm.complete_json(question, form(case.offered), self.deadline)
+            response = self.llm.complete_json(question, form(case.offered), self.deadline)
         except (PromptRejectedError, ContextWindowError) as error:
             if case.child == work_id:
                 raise
-            found = LlmResponse(JudgeRefusal(refused=safe_message(error)))
-        asked, says = apart(case.told)
+            response = LlmResponse(JudgeRefusal(refused=safe_message(error)))
+        case_json, candidate_json = split_case(case.payload)
         return JudgeExchange(
             case.child,
             case.question,
-            found.said.model_dump(mode="json"),
+            response.said.model_dump(mode="json"),
             self.model,
             self.now(),
             PROMPT_VERSION,
             SYSTEM,
-            asked,
-            found.temperature,
-            found.input_tokens,
-            found.output_tokens,
-            {label: (id_, says[label]) for label, id_ in case.offered.items()},
+            case_json,
+            response.temperature,
+            response.input_tokens,
+            response.output_tokens,
+            {label: (id_, candidate_json[label]) for label, id_ in case.offered.items()},
         )
 
 
-def form(offered: Iterable[str]) -> type[JudgeAnswer]:
+def form(candidate_labels: Iterable[str]) -> type[JudgeAnswer]:
     """Return the schema of an answer that chooses among these labels, at most one of each group."""
-    labels = frozenset(offered)
+    allowed = frozenset(candidate_labels)
 
     class Choosing(JudgeAnswer):
         @model_validator(mode="after")
-        def _only_what_was_offered(self) -> "Choosing":
+        def _check_candidates(self) -> "Choosing":
             chosen = [match.candidate for match in self.matches]
-            if not labels.issuperset(chosen):
+            if not allowed.issuperset(chosen):
                 raise ValueError("a candidate was not offered")
             if len({label[0] for label in chosen}) < len(chosen):
                 raise ValueError("two candidates of one group")
@@ -503,29 +516,32 @@ def form(offered: Iterable[str]) -> type[JudgeAnswer]:
 # -- results --------------------------------------------------------------------------------------------------------
 
 
-def apply_answer(choice: RuleDecision, case: JudgePrompt, verdict: JudgeAnswer) -> RuleDecision:
+def apply_answer(choice: RuleDecision, case: JudgePrompt, answer: JudgeAnswer) -> RuleDecision:
     """Apply a judgment to a decision. Choices of low confidence stay ambiguous."""
     links = list(choice.links)
-    open_ = ambiguous_matches(choice)
-    for match in verdict.matches:
+    open_matches = ambiguous_matches(choice)
+    for match in answer.matches:
         if match.confidence == "low":
             continue
         chosen = case.offered[match.candidate]
         llm_judgment = LlmJudgment(match.confidence, match.reasoning, case.question.hex())
-        offered = [link for doubt in open_ for link in doubt.candidates if link.parent == chosen]
+        offered_links = [
+            link for ambiguous_match in open_matches for link in ambiguous_match.candidates if link.parent == chosen
+        ]
         if chosen not in _parents(links):
-            links.append(replace(offered[0], judged=llm_judgment))
-    found = replace(choice, links=tuple(links))
-    return found if rules.unresolved_matches(found) else replace(found, reason=None)
+            links.append(replace(offered_links[0], judged=llm_judgment))
+    result = replace(choice, links=tuple(links))
+    return result if rules.unresolved_matches(result) else replace(result, reason=None)
 
 
-def mark_llm_skipped(choice: RuleDecision, why: str) -> RuleDecision:
-    """Return a decision whose matches stay ambiguous without the judge, for the reason `why`."""
-    could_be_asked = ambiguous_matches(choice)
+def mark_llm_skipped(choice: RuleDecision, reason: str) -> RuleDecision:
+    """Return a decision whose matches stay ambiguous without the judge, for the given reason."""
+    decidable = ambiguous_matches(choice)
     marked = tuple(
-        replace(doubt, unasked=why) if doubt in could_be_asked else doubt for doubt in choice.ambiguous_matches
+        replace(ambiguous_match, unasked=reason) if ambiguous_match in decidable else ambiguous_match
+        for ambiguous_match in choice.ambiguous_matches
     )
-    return replace(choice, ambiguous_matches=marked, reason=" ".join(filter(None, (choice.reason, why))))
+    return replace(choice, ambiguous_matches=marked, reason=" ".join(filter(None, (choice.reason, reason))))
 
 
 def _parents(links: Iterable[ProposedMatch]) -> set[UUID]:

@@ -62,11 +62,11 @@ SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
 SEEKS = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
-_ARTICLES = 4
+_MAX_ARTICLES = 4
 """Maximum number of articles used as keys per document."""
-_WORD_LETTERS = 6
+_MIN_WORD_LETTERS = 6
 """Shorter words are not specific enough for articles."""
-_KEPT = 1_000
+_CACHE_SIZE = 1_000
 """Cache size in documents, because a decision and its neighbors use the same keys repeatedly."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
 """Number of quarters before the child in which its parent may be dated."""
@@ -81,52 +81,56 @@ class Key(NamedTuple):
 
 def keys(document: Document) -> frozenset[Key]:
     """Return the keys by which a document is found."""
-    found = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
+    result = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
     for kind, references in document.named.items():
-        found |= {Key(f"names:{kind}", value) for named in references for value in _numbers(named)}
+        result |= {Key(f"names:{kind}", value) for reference in references for value in _numbers(reference)}
     if document.kind in SEARCHED_KINDS:
-        found |= _deals(document, f"deal:{document.kind}", 0, 0)
-    found |= duplicate_keys(document)
-    return frozenset(found)
+        result |= _transaction_keys(document, f"deal:{document.kind}", 0, 0)
+    result |= duplicate_keys(document)
+    return frozenset(result)
 
 
 def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     """Return the keys by which parents of `kinds` find a document without a match by number."""
-    return frozenset(key for kind in kinds for key in _deals(document, f"{SEEKS}{kind}", 0, 0))
+    return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEEKS}{kind}", 0, 0))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def referenced_numbers(document: Document) -> frozenset[Key]:
     """Return the keys of the documents that this one names."""
     return frozenset(
         Key(f"own:{kind}", value)
         for kind in PARENT_KINDS[document.kind]
-        for named in document.named.get(kind, ())
-        for value in _numbers(named)
+        for reference in document.named.get(kind, ())
+        for value in _numbers(reference)
     )
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def duplicate_keys(document: Document) -> frozenset[Key]:
     """Return the keys of other duplicates of this document."""
-    return frozenset(Key(f"copy:{document.kind}", value) for value in _copies(document))
+    return frozenset(Key(f"copy:{document.kind}", value) for value in _duplicate_values(document))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def transaction_keys(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
     """Return the keys of possible parents of `kinds` between the same parties, within their dates."""
-    return frozenset(key for kind in kinds for key in _deals(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0))
+    return frozenset(
+        key for kind in kinds for key in _transaction_keys(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0)
+    )
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def expected_number_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that name this one."""
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
 
 
-def fellows(document: Document) -> frozenset[Key]:
+def shared_order_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that name the same orders."""
-    return frozenset(Key(f"names:{ORDER}", value) for named in document.named.get(ORDER, ()) for value in named.folded)
+    return frozenset(
+        Key(f"names:{ORDER}", value) for reference in document.named.get(ORDER, ()) for value in reference.folded
+    )
 
 
 def similarity_keys(document: Document) -> frozenset[Key]:
@@ -134,12 +138,12 @@ def similarity_keys(document: Document) -> frozenset[Key]:
     return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def seekers(document: Document) -> frozenset[Key]:
     """Return the keys of documents that may belong to this one without naming it."""
     if document.kind not in SEARCHED_KINDS:
         return frozenset()
-    return frozenset(_deals(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
+    return frozenset(_transaction_keys(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
 def was_rematched_key(key: Key) -> list[Key]:
@@ -151,7 +155,9 @@ def was_rematched_key(key: Key) -> list[Key]:
         return [key]
     if role == "deal":
         parties, _, quarter = key.value.rpartition("|")
-        return [Key(f"{SEEKS}{kind}", f"{parties}|{int(quarter) + later}") for later in range(_QUARTERS_BACK[kind] + 1)]
+        return [
+            Key(f"{SEEKS}{kind}", f"{parties}|{int(quarter) + offset}") for offset in range(_QUARTERS_BACK[kind] + 1)
+        ]
     return []
 
 
@@ -161,14 +167,14 @@ def referenced_number_keys(key: Key) -> list[Key]:
     return [Key(f"own:{kind}", key.value)] if role == "names" else []
 
 
-def _deals(document: Document, type_: str, first: int, last: int) -> set[Key]:
+def _transaction_keys(document: Document, type_: str, first: int, last: int) -> set[Key]:
     if document.day is None:
         return set()
     quarter = document.day // _QUARTER_DAYS
-    about = [f"{seller}|{buyer}" for seller in _sides(document.seller) for buyer in _sides(document.buyer)]
+    parties = [f"{seller}|{buyer}" for seller in _sides(document.seller) for buyer in _sides(document.buyer)]
     return {
-        Key(type_, f"{what}|{quarter + offset}")
-        for what in (*about, *_articles(document), *document.buckets)
+        Key(type_, f"{subject}|{quarter + offset}")
+        for subject in (*parties, *_articles(document), *document.buckets)
         for offset in range(first, last + 1)
     }
 
@@ -178,11 +184,11 @@ def _articles(document: Document) -> list[str]:
 
     Without article numbers, long words of its line items are used. Frequent words are not.
     """
-    stated = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
-    if not stated:
+    values = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
+    if not values:
         words = {word for line in document.lines for word in line.text.split()}
-        stated = {f"'{word}" for word in words if len(word) >= _WORD_LETTERS and word.isalpha()}
-    return sorted(stated, key=lambda code: crc32(code.encode()))[:_ARTICLES]
+        values = {f"'{word}" for word in words if len(word) >= _MIN_WORD_LETTERS and word.isalpha()}
+    return sorted(values, key=lambda code: crc32(code.encode()))[:_MAX_ARTICLES]
 
 
 def _numbers(number: Reference | None) -> Iterator[str]:
@@ -200,11 +206,11 @@ def _sides(party: Party) -> Iterator[str]:
         yield from party.name.other_keys
 
 
-def _copies(document: Document) -> Iterator[str]:
+def _duplicate_values(document: Document) -> Iterator[str]:
     """Yield an order's number, or an invoice's amount with its number, order or delivery note."""
     if document.kind == ORDER and document.number is not None:
         yield from document.number.folded
     if document.kind == INVOICE and document.net is not None:
         numbers = [(INVOICE, document.number)] if document.number else []
-        numbers += [(kind, named) for kind in (ORDER, DELIVERY) for named in document.named.get(kind, ())]
+        numbers += [(kind, reference) for kind in (ORDER, DELIVERY) for reference in document.named.get(kind, ())]
         yield from (f"{kind}|{form}|{document.net}" for kind, number in numbers for form in number.folded)

@@ -108,42 +108,42 @@ def search_and_decide(
     """
     if embedder is not None:
         embedder.embed(database, tenant_id, document_id)
-    decided, kept = _search_for(database, tenant_id, document_id), 0
-    for turn in range(_ROUNDS):
-        if judge is None or isinstance(decided, SkipMatching):
-            return decided
-        if not decided.outcome.unasked:
+    pending, answer_count = _search_for(database, tenant_id, document_id), 0
+    for iteration in range(_ROUNDS):
+        if judge is None or isinstance(pending, SkipMatching):
+            return pending
+        if not pending.outcome.unasked:
             break
-        if turn == 0:
-            _announce(database, decided)
-        asked = judge()
-        for case in decided.outcome.unasked:
+        if iteration == 0:
+            _announce(database, pending)
+        active_judge = judge()
+        for case in pending.outcome.unasked:
             try:
-                said = asked.decide(case, tenant_id, document_id)
+                exchange = active_judge.decide(case, tenant_id, document_id)
             except BudgetExceededError as error:
-                found = _search_for(database, tenant_id, document_id) if kept else decided
-                return found if isinstance(found, SkipMatching) else replace(found, unasked=str(error))
+                latest = _search_for(database, tenant_id, document_id) if answer_count else pending
+                return latest if isinstance(latest, SkipMatching) else replace(latest, unasked=str(error))
             except CancelledError as error:
-                if not kept:
+                if not answer_count:
                     raise
                 # Not a failure: each attempt leaves fewer questions.
-                message = f"No time was left after {kept} answers of the language model, and more are needed"
-                raise DeferredError(message, until=asked.now()) from error
-            retry_on_conflict(partial(_keep, database, tenant_id, said))
-            kept += 1
-        decided = _search_for(database, tenant_id, document_id)
-    return decided if isinstance(decided, SkipMatching) else replace(decided, is_judged=True)
+                message = f"No time was left after {answer_count} answers of the language model, and more are needed"
+                raise DeferredError(message, until=active_judge.now()) from error
+            retry_on_conflict(partial(_store_answer, database, tenant_id, exchange))
+            answer_count += 1
+        pending = _search_for(database, tenant_id, document_id)
+    return pending if isinstance(pending, SkipMatching) else replace(pending, is_judged=True)
 
 
-def _announce(database: Database, decided: PendingMatch) -> None:
+def _announce(database: Database, pending: PendingMatch) -> None:
     """Store the keys of a document, so that others find it while the judge is working."""
-    with database.tenant(decided.tenant_id) as connection:
-        sql.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
+    with database.tenant(pending.tenant_id) as connection:
+        sql.write(connection, pending.tenant_id, {pending.document.id: pending.stated})
 
 
-def _keep(database: Database, tenant_id: UUID, said: JudgeExchange) -> None:
+def _store_answer(database: Database, tenant_id: UUID, exchange: JudgeExchange) -> None:
     with database.tenant(tenant_id) as connection:
-        judge.keep(connection, tenant_id, said)
+        judge.store_answer(connection, tenant_id, exchange)
 
 
 def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> PendingMatch | SkipMatching:
@@ -160,7 +160,7 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
         PermanentError: the tenant has no such document.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    seen, contents, stored, edges = sql.begin(connection, ids)
+    snapshot, contents, stored, edges = sql.begin(connection, ids)
     if not contents.keys() >= set(ids):
         message = "The document no longer exists."
         raise PermanentError(message)
@@ -171,38 +171,40 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
         if not data or kind not in PARENT_KINDS:
             skipped[id_] = SkipMatching("No structured data: documents of an unknown type are stored and not matched.")
             continue
-        found = document(id_, received_at, kind, data, embedding)
-        if found.has_counterparty:
-            arriving.append(found)
+        parsed = document(id_, received_at, kind, data, embedding)
+        if parsed.has_counterparty:
+            arriving.append(parsed)
         else:
             skipped[id_] = SkipMatching(NO_COUNTERPARTY, needs_review=True)
     reading = BatchReader(connection, tenant_id, CACHE)
     reading.add_edges(set(ids), edges)
-    plans = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
-    return skipped | {one.document.id: one for one in reading.run_all(plans)}
+    plans = [
+        _plan_of(reading, tenant_id, parsed, frozenset(stored.get(parsed.id, ())), snapshot) for parsed in arriving
+    ]
+    return skipped | {pending.document.id: pending for pending in reading.run_all(plans)}
 
 
-def _deciding(
-    reading: BatchReader, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str
+def _plan_of(
+    reading: BatchReader, tenant_id: UUID, arriving: Document, stored: frozenset[Key], snapshot: str
 ) -> Plan[PendingMatch]:
-    stated = keys(found)
+    stated_keys = keys(arriving)
     context = Context(reading)
-    outcome = yield from decide(context, found, stored - stated, is_new=not stored)
+    outcome = yield from decide(context, arriving, stored - stated_keys, is_new=not stored)
     return PendingMatch(
         tenant_id,
-        found,
-        stated,
-        stored - stated,
+        arriving,
+        stated_keys,
+        stored - stated_keys,
         not stored,
         outcome,
         frozenset(context.followed),
         context.room,
         context.edges_read,
-        seen,
+        snapshot,
     )
 
 
-def write(connection: Connection, decided: PendingMatch, now: datetime) -> MatchResult:
+def write(connection: Connection, pending: PendingMatch, now: datetime) -> MatchResult:
     """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
 
     The transaction must be READ COMMITTED, as from `Database.tenant`, to see commits during the wait for the lock.
@@ -212,28 +214,28 @@ def write(connection: Connection, decided: PendingMatch, now: datetime) -> Match
         StaleClaimError: the document was removed, or extracted again with a newer revision.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    tenant_id, id_, is_judged, why = decided.tenant_id, decided.document.id, decided.is_judged, decided.unasked
-    standing, _ = _standing(connection, [decided])
-    again = not standing
-    if again:
+    tenant_id, id_, is_judged, skip_reason = pending.tenant_id, pending.document.id, pending.is_judged, pending.unasked
+    valid, _ = _still_valid(connection, [pending])
+    is_stale = not valid
+    if is_stale:
         if not sql.exists(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
-        found = search(connection, tenant_id, [id_])[id_]
-        if isinstance(found, SkipMatching):
+        latest = search(connection, tenant_id, [id_])[id_]
+        if isinstance(latest, SkipMatching):
             message = f"The document {id_} was extracted again"
             raise StaleClaimError(message)
-        decided = found
-    if is_judged and decided.outcome.unasked:
+        pending = latest
+    if is_judged and pending.outcome.unasked:
         message = "Another document was matched first, and the language model must decide again"
         raise DeferredError(message, until=now + _PAUSE)
-    outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
-    applied = apply_changes(connection, tenant_id, [Change(id_, outcome, decided)], now)
+    outcome = pending.outcome if skip_reason is None else _mark_skipped(pending.outcome, skip_reason)
+    applied = apply_changes(connection, tenant_id, [Change(id_, outcome, pending)], now)
     return MatchResult(
         applied.linked,
         applied.unlinked,
         len(applied.moves),
-        again,
+        is_stale,
         outcome.note(id_),
         applied.clusters,
         frozenset({id_}.union(*outcome.made, *outcome.gone, *applied.reviews)),
@@ -250,44 +252,47 @@ class BatchMatchResult:
     documents: frozenset[UUID]
 
 
-def write_batch(connection: Connection, decided: Sequence[PendingMatch], now: datetime) -> BatchMatchResult:
+def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch], now: datetime) -> BatchMatchResult:
     """Write the decisions of one `search` that are still valid, with the result of separate writes.
 
     Documents with a concurrent change, including one by another of these documents, are skipped. They must be searched
     again separately.
     """
     written: list[PendingMatch] = []
-    standing, more = _standing(connection, decided)
-    for one in standing:
-        if _has_room(one, more) and not any(_disturbs(other, one) for other in written):
-            written.append(one)
-            more.update(one.stated)
+    valid, new_holders = _still_valid(connection, pending_matches)
+    for pending in valid:
+        if _has_room(pending, new_holders) and not any(_invalidates(other, pending) for other in written):
+            written.append(pending)
+            new_holders.update(pending.stated)
     if not written:
         return BatchMatchResult({}, frozenset(), frozenset())
     applied = apply_changes(
-        connection, written[0].tenant_id, [Change(one.document.id, one.outcome, one) for one in written], now
+        connection,
+        written[0].tenant_id,
+        [Change(pending.document.id, pending.outcome, pending) for pending in written],
+        now,
     )
-    ends = (end for one in written for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
+    ends = (end for pending in written for pair in (*pending.outcome.made, *pending.outcome.gone) for end in pair)
     return BatchMatchResult(
-        {one.document.id: one.outcome.note(one.document.id) for one in written},
+        {pending.document.id: pending.outcome.note(pending.document.id) for pending in written},
         applied.clusters,
-        frozenset(one.document.id for one in written).union(ends, *applied.reviews),
+        frozenset(pending.document.id for pending in written).union(ends, *applied.reviews),
     )
 
 
-def _disturbs(one: PendingMatch, other: PendingMatch) -> bool:
-    """Return True if writing one document invalidates the search for another, as in `_standing`."""
-    if one.obsolete or not other.followed.isdisjoint(one.stated):
+def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
+    """Return True if writing one document invalidates the search for another, as in `_still_valid`."""
+    if written.obsolete or not other.followed.isdisjoint(written.stated):
         return True
-    if not all(other.followed.isdisjoint(sought) for sought in one.outcome.sought.values()):
+    if not all(other.followed.isdisjoint(sought) for sought in written.outcome.sought.values()):
         return True
-    return any(end in other.edges for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
+    return any(end in other.edges for pair in (*written.outcome.made, *written.outcome.gone) for end in pair)
 
 
-def _left_open(outcome: MatchDecision, why: str) -> MatchDecision:
-    """Return the outcome with the reason `why` in all ambiguous matches without a judgment."""
-    told = {case.child: mark_llm_skipped(outcome.choices[case.child], why) for case in outcome.unasked}
-    return replace(outcome, choices={**outcome.choices, **told})
+def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
+    """Return the outcome with the reason in all ambiguous matches without a judgment."""
+    marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.unasked}
+    return replace(outcome, choices={**outcome.choices, **marked})
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,70 +337,76 @@ def apply_changes(
     tenant_id: UUID,
     changes: Sequence[Change],
     now: datetime,
-    decided: Collection[UUID] = (),
+    decided_ids: Collection[UUID] = (),
 ) -> AppliedChanges:
     """Write changes under the tenant's matching lock. No change may invalidate a later one.
 
     It writes edges, clusters, reviews, the keys of matched documents, and the sought keys. It also updates the
-    reasons of other unmatched documents. `decided` are the documents whose review a reviewer closes by this change.
+    reasons of other unmatched documents. `decided_ids` are the documents whose review a reviewer closes by this change.
     """
-    made = {pair: link for change in changes for pair, link in change.outcome.made.items()}
-    matched = [change.matched for change in changes if change.matched is not None]
+    new_links = {pair: link for change in changes for pair, link in change.outcome.made.items()}
+    pending_matches = [change.matched for change in changes if change.matched is not None]
     choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
     known = {id_ for change in changes for id_ in change.previous_matches}
-    told = {id_: reason for change in changes for id_, reason in _reasons_of_other_documents(change).items()}
+    reasons = {id_: reason for change in changes for id_, reason in _reasons_of_other_documents(change).items()}
     with connection.pipeline():
-        if matched:
-            sql.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
-            sql.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
-        sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
+        if pending_matches:
+            sql.write(connection, tenant_id, {pending.document.id: pending.stated for pending in pending_matches})
+            sql.delete(connection, tenant_id, {pending.document.id: pending.obsolete for pending in pending_matches})
+        sought = {id_: search_keys for change in changes for id_, search_keys in change.outcome.sought.items()}
         sql.write_search_keys(connection, tenant_id, sought, known)
         unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
-        linked = sql.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
-        became_alone = sql.singleton_clusters(
+        linked = sql.insert_edges(
+            connection, tenant_id, [_edge(pair, new_links[pair]) for pair in sorted(new_links)], now
+        )
+        singletons = sql.singleton_clusters(
             connection, [change.document_id for change in changes if change.is_unmatched]
         )
         seeds = {seed for change in changes if not change.is_unmatched for seed in _seeds(change)}
         renamed = sql.rename_clusters(connection, seeds)
-        sql.write_reasons(connection, told)
+        sql.write_reasons(connection, reasons)
         unlinked_ends = {end for change in changes for pair in change.outcome.gone for end in pair}
         sql.note_alone(connection, unlinked_ends - choices.keys())
-        reviewed = sql.keep(connection, choices, now, decided)
-    return AppliedChanges(linked(), unlinked(), became_alone() + renamed(), reviewed())
+        reviewed = sql.update_reviews(connection, choices, now, decided_ids)
+    return AppliedChanges(linked(), unlinked(), singletons() + renamed(), reviewed())
 
 
-def _standing(connection: Connection, decided: Sequence[PendingMatch]) -> tuple[list[PendingMatch], Counter[Key]]:
+def _still_valid(
+    connection: Connection, pending_matches: Sequence[PendingMatch]
+) -> tuple[list[PendingMatch], Counter[Key]]:
     """Take the lock and return the decisions of one search that are still valid.
 
     Also returns how many documents have written each of their keys since then.
     """
-    if not decided or sql.lock(connection, decided[0].tenant_id, decided[0].seen):
-        return list(decided), Counter()
-    looked_at = {key for one in decided for key in (*one.followed, *one.room)}
-    of = {id_ for one in decided for id_ in one.edges}
-    changes = sql.changes_since(connection, decided[0].tenant_id, looked_at, of, decided[0].seen)
+    if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].seen):
+        return list(pending_matches), Counter()
+    followed_keys = {key for pending in pending_matches for key in (*pending.followed, *pending.room)}
+    document_ids = {id_ for pending in pending_matches for id_ in pending.edges}
+    changes = sql.changes_since(
+        connection, pending_matches[0].tenant_id, followed_keys, document_ids, pending_matches[0].seen
+    )
     if changes.everything:
         return [], Counter()
     edges: dict[UUID, dict[Pair, sql.Edge]] = {}
     for pair, edge in changes.edges.items():
         for end in pair:
             edges.setdefault(end, {})[pair] = edge
-    more = Counter(changes.keys)
+    new_holders = Counter(changes.keys)
 
-    def stands(one: PendingMatch) -> bool:
+    def is_valid(pending: PendingMatch) -> bool:
         # Compare per document, because an edge that was written during the search was read from one end only.
         return (
-            one.followed.isdisjoint(more)
-            and _has_room(one, more)
-            and all(edges.get(id_, {}) == read for id_, read in one.edges.items())
+            pending.followed.isdisjoint(new_holders)
+            and _has_room(pending, new_holders)
+            and all(edges.get(id_, {}) == known_edges for id_, known_edges in pending.edges.items())
         )
 
-    return [one for one in decided if stands(one)], more
+    return [pending for pending in pending_matches if is_valid(pending)], new_holders
 
 
-def _has_room(one: PendingMatch, more: Counter[Key]) -> bool:
+def _has_room(pending: PendingMatch, new_holders: Counter[Key]) -> bool:
     """Return True if no counted key becomes crowded by the new holders."""
-    return all(more[key] <= room for key, room in one.room.items())
+    return all(new_holders[key] <= room for key, room in pending.room.items())
 
 
 def _seeds(change: Change) -> set[UUID]:
@@ -415,10 +426,10 @@ def _seeds(change: Change) -> set[UUID]:
 
     joined = [pair for pair, link in outcome.made.items() if link.kind != CONTRACT]
     for pair in joined:
-        one, other = sorted((leader(pair.a), leader(pair.b)))
-        leaders[other] = one
-    reached = {leader(seed) for seed in seeds}
-    return seeds | {found for pair in joined if (found := leader(pair.a)) not in reached}
+        first, second = sorted((leader(pair.a), leader(pair.b)))
+        leaders[second] = first
+    reached_roots = {leader(seed) for seed in seeds}
+    return seeds | {root for pair in joined if (root := leader(pair.a)) not in reached_roots}
 
 
 def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
@@ -437,7 +448,7 @@ def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
     """Return the new reasons of the other decided documents. None for documents with a match."""
-    told: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
-    told |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
-    told.pop(change.document_id, None)
-    return told
+    reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
+    reasons |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
+    reasons.pop(change.document_id, None)
+    return reasons

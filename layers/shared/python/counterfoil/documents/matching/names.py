@@ -101,17 +101,17 @@ _LEADING, _LEADING_CYRILLIC = (
     for concept in ("leading", "leading_cyrillic")
 )
 """Forms that may also precede a name, and the same for names in Cyrillic letters."""
-_PERHAPS_LEADING = frozenset(_entries("perhaps_leading"))
+_POSSIBLE_LEADING = frozenset(_entries("perhaps_leading"))
 """Words before a name that are either a legal form or part of the name."""
 
 
 def _phrases_by_first_word() -> dict[str, tuple[tuple[str, ...], ...]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
+    by_first_word: dict[str, list[tuple[str, ...]]] = {}
     for text in (*_MEANINGS, *_SIGNS):
         first, *rest = text.split(" ")
         if rest:
-            found.setdefault(first, []).append((first, *rest))
-    return {first: tuple(sorted(phrases, key=len, reverse=True)) for first, phrases in found.items()}
+            by_first_word.setdefault(first, []).append((first, *rest))
+    return {first: tuple(sorted(phrases, key=len, reverse=True)) for first, phrases in by_first_word.items()}
 
 
 _PHRASES = _phrases_by_first_word()
@@ -151,8 +151,8 @@ _COMPOUNDS = {
 """Forms that German and the Nordic languages attach to the name."""
 _COMPOUNDS_END = tuple(_COMPOUNDS)
 _KEY_LETTERS = 6
-_OTHER_KEYS = 2
-_ACRONYM = 4
+_MAX_OTHER_KEYS = 2
+_MAX_ACRONYM = 4
 """Maximum length of an acronym that may be followed by its place: `TIL Manchester`."""
 _BRANCHES = {
     "uk", "us", "eu", "uae", "german", "french", "swiss", "italian", "spanish", "dutch", "irish", "polish", "belgian",
@@ -187,42 +187,44 @@ def name(text: str, place: str = "") -> Name:
     """Parse a company name. `place` is its city, which is often appended to the name."""
     words = _words(text)
     aliases: list[list[str]] = []
-    of_place = _place(place) if place else frozenset()
+    place_words = _place(place) if place else frozenset()
     if not _SIGNS.keys().isdisjoint(words):
-        words, aliases = _without_signs(words, of_place)
-    kept, form = _reduced(words, of_place)
-    stated = [other for alias in aliases if (other := _reduced(alias, of_place)[0])]
-    others = {" ".join(sorted(other)) for other in stated}
-    if len(kept) > 1:
+        words, aliases = _without_signs(words, place_words)
+    core_words, form = _reduce(words, place_words)
+    alias_words = [reduced for alias in aliases if (reduced := _reduce(alias, place_words)[0])]
+    other_names = {" ".join(sorted(reduced)) for reduced in alias_words}
+    if len(core_words) > 1:
         cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
-        kept, form, reading = _doubtful_forms(kept, form, cyrillic=cyrillic)
-        others |= reading
-    core, key = " ".join(sorted(kept)), _key(kept, of_place)
-    other_keys = tuple(_key(other, of_place) for other in stated[:_OTHER_KEYS]) if stated else ()
-    return Name(core, form, key, frozenset(others - {core, ""}), other_keys)
+        core_words, form, alternatives = _resolve_possible_form(core_words, form, cyrillic=cyrillic)
+        other_names |= alternatives
+    core, key = " ".join(sorted(core_words)), _key(core_words, place_words)
+    other_keys = tuple(_key(reduced, place_words) for reduced in alias_words[:_MAX_OTHER_KEYS]) if alias_words else ()
+    return Name(core, form, key, frozenset(other_names - {core, ""}), other_keys)
 
 
-def _key(words: Sequence[str], of_place: frozenset[str]) -> str:
+def _key(words: Sequence[str], place_words: frozenset[str]) -> str:
     """Return a prefix of the first word that is neither a legal form nor the place."""
     first = words[0] if words else ""
-    found = next(
-        (word for word in words if word not in _MEANINGS and word not in _LEADING and word not in of_place), first
+    key_word = next(
+        (word for word in words if word not in _MEANINGS and word not in _LEADING and word not in place_words), first
     )
-    return _DOUBLED.sub(r"\1", found.replace("i", "l"))[:_KEY_LETTERS]
+    return _DOUBLED.sub(r"\1", key_word.replace("i", "l"))[:_KEY_LETTERS]
 
 
-def _doubtful_forms(kept: list[str], form: str | None, *, cyrillic: bool) -> tuple[list[str], str | None, set[str]]:
+def _resolve_possible_form(
+    words: list[str], form: str | None, *, cyrillic: bool
+) -> tuple[list[str], str | None, set[str]]:
     """Return words and form of a name with a possible form, and the names by the other interpretation."""
-    first, rest = kept[0], kept[1:]
+    first, rest = words[0], words[1:]
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:
-        return rest, group, {" ".join(sorted(kept))}
-    if group is not None or first in _PERHAPS_LEADING:
-        return kept, form, {" ".join(sorted(rest))}
+        return rest, group, {" ".join(sorted(words))}
+    if group is not None or first in _POSSIBLE_LEADING:
+        return words, form, {" ".join(sorted(rest))}
     if form is None and any(_MEANINGS.get(word, _WORD).role is _LAST for word in rest):  # `Siemens AG Österreich`
-        without = [word for word in rest if _MEANINGS.get(word, _WORD).role is not _LAST]
-        return kept, form, {" ".join(sorted([first, *without]))}
-    return kept, form, set()
+        remaining = [word for word in rest if _MEANINGS.get(word, _WORD).role is not _LAST]
+        return words, form, {" ".join(sorted([first, *remaining]))}
+    return words, form, set()
 
 
 @lru_cache(maxsize=5_000)
@@ -233,34 +235,34 @@ def _place(place: str) -> frozenset[str]:
 def _words(text: str) -> list[str]:
     """Return the words of a name and the marks between them, with joined initials and phrases."""
     if not text.isascii() or text.endswith(("AE", "OE")):
-        text = _UMLAUT_FORM.sub(_dotted, text)
-    written = spelled(text)
-    if "/" in written:
-        written = _SLASHED.sub(_unslashed, written)
-    if not written.isascii():
-        written = _ATTACHED.sub(r" \g<0> ", written)
-    words = _TOKEN.findall(written)
-    if _DIGIT.search(written):
+        text = _UMLAUT_FORM.sub(_with_dots, text)
+    spelling = spelled(text)
+    if "/" in spelling:
+        spelling = _SLASHED.sub(_without_slash, spelling)
+    if not spelling.isascii():
+        spelling = _ATTACHED.sub(r" \g<0> ", spelling)
+    words = _TOKEN.findall(spelling)
+    if _DIGIT.search(spelling):
         words = [word if word.isdigit() else word.translate(_CONFUSABLE) for word in words]
     if 1 in map(len, words):
-        words = _initials_joined(words)
+        words = _join_initials(words)
     if not _PHRASES.keys().isdisjoint(words):
-        words = _phrases_joined(words)
+        words = _join_phrases(words)
     return words
 
 
-def _unslashed(match: re.Match[str]) -> str:
+def _without_slash(match: re.Match[str]) -> str:
     """Replace `t/a` by words, and two initials, as in `A/S`, by one word."""
     return f"{match[1]}{match[2]}" if match[1] else f" {_SIGNS_WITH_SLASH[match[0]]} "
 
 
-def _dotted(match: re.Match[str]) -> str:
+def _with_dots(match: re.Match[str]) -> str:
     return ".".join(letter for letter in match.groups() if letter) + "."
 
 
-def _initials_joined(words: Sequence[str]) -> list[str]:
+def _join_initials(words: Sequence[str]) -> list[str]:
     """Join initials: `S. A. S.` becomes `sas`. A legal form at the end is separated: `M S A/S`."""
-    found: list[str] = []
+    joined: list[str] = []
     run = ""
     for word in (*words, ""):
         if len(word) == 1 and word.isalpha():
@@ -268,138 +270,145 @@ def _initials_joined(words: Sequence[str]) -> list[str]:
             continue
         if len(run) > 1 and run not in _MEANINGS:
             if run[0] in "eyu":
-                found.append(run[0])
+                joined.append(run[0])
                 run = run[1:]
             ends = (run[-length:] for length in (4, 3, 2) if len(run) > length)
             end = next((end for end in ends if end in _MEANINGS), "")
-            found += [run.removesuffix(end), end] if end else [run]
+            joined += [run.removesuffix(end), end] if end else [run]
         elif run:
-            found.append(run)
+            joined.append(run)
         run = ""
         if word:
-            found.append(word)
-    return found
+            joined.append(word)
+    return joined
 
 
-def _phrases_joined(words: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    at = 0
-    while at < len(words):
-        phrases = _PHRASES.get(words[at], ())
-        phrase = next((one for one in phrases if tuple(words[at : at + len(one)]) == one), words[at : at + 1])
-        found.append(" ".join(phrase))
-        at += len(phrase)
-    return found
+def _join_phrases(words: Sequence[str]) -> list[str]:
+    joined: list[str] = []
+    index = 0
+    while index < len(words):
+        phrases = _PHRASES.get(words[index], ())
+        phrase = next(
+            (candidate for candidate in phrases if tuple(words[index : index + len(candidate)]) == candidate),
+            words[index : index + 1],
+        )
+        joined.append(" ".join(phrase))
+        index += len(phrase)
+    return joined
 
 
-def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str], list[list[str]]]:
+def _without_signs(words: list[str], place_words: frozenset[str]) -> tuple[list[str], list[list[str]]]:
     """Return the words of the name, and those of its other names."""
     aliases: list[list[str]] = []
     if _SIGNS.get(words[0]) is NameMarker.CARE_OF:
         words = words[1:]
-    at = 1
-    while at < len(words):
-        sign = _SIGNS.get(words[at])
+    index = 1
+    while index < len(words):
+        sign = _SIGNS.get(words[index])
         if sign is None:
-            at += 1
+            index += 1
             continue
-        end = _end(words, at)
-        begin = _begin(words, at, end, sign, of_place)
+        end = _marker_end(words, index)
+        begin = _removal_start(words, index, end, sign, place_words)
         if begin is None or not any(word[0].isalnum() for word in words[:begin]):
-            at += 1
+            index += 1
             continue
-        if sign in (NameMarker.ALIAS, NameMarker.ALIAS_AFTER_FORM) and at + 1 < end:
-            aliases.append(words[at + 1 : end])
+        if sign in (NameMarker.ALIAS, NameMarker.ALIAS_AFTER_FORM) and index + 1 < end:
+            aliases.append(words[index + 1 : end])
         words = words[:begin] + words[end:]
-        at = begin
+        index = begin
     return words, aliases
 
 
-def _end(words: Sequence[str], at: int) -> int:
-    """Return the end of the words after the marker at `at`: a bracket, or a marker of another name."""
-    for end in range(at + 1, len(words)):
-        if words[end] in (")", "]") or (end > at + 1 and _SIGNS.get(words[end]) is NameMarker.ALIAS):
+def _marker_end(words: Sequence[str], index: int) -> int:
+    """Return the end of the words after the marker at `index`: a bracket, or a marker of another name."""
+    for end in range(index + 1, len(words)):
+        if words[end] in (")", "]") or (end > index + 1 and _SIGNS.get(words[end]) is NameMarker.ALIAS):
             return end
     return len(words)
 
 
-def _begin(words: Sequence[str], at: int, end: int, sign: NameMarker, of_place: frozenset[str]) -> int | None:
-    """Return the start of the words that the marker at `at` removes; None if it is part of the name."""
-    behind = words[at + 1 : end]
-    over = _is_over(words[at - 1])
+def _removal_start(
+    words: Sequence[str], index: int, end: int, sign: NameMarker, place_words: frozenset[str]
+) -> int | None:
+    """Return the start of the words that the marker at `index` removes; None if it is part of the name."""
+    following = words[index + 1 : end]
+    follows_name_end = _ends_name(words[index - 1])
     if sign in (NameMarker.BRANCH_AFTER_FORM, NameMarker.ALIAS_AFTER_FORM):
-        named = bool(behind) and not any(_is_over(word) for word in behind)
-        return at if over or (sign is NameMarker.BRANCH_AFTER_FORM and named) else None
-    if sign is NameMarker.BRANCH_BEFORE and not over:
-        before = max((i + 1 for i in range(at) if _is_over(words[i])), default=0)
-        if before > 0:
-            return before
-        if words[at - 1] in _BRANCHES or words[at - 1] in of_place:
-            return at - 1 if at > 1 else None
-        return at if of_place.intersection(behind) else None
-    if sign is NameMarker.BRANCH and not over and behind and all(_is_over(word) for word in behind):
+        has_name = bool(following) and not any(_ends_name(word) for word in following)
+        return index if follows_name_end or (sign is NameMarker.BRANCH_AFTER_FORM and has_name) else None
+    if sign is NameMarker.BRANCH_BEFORE and not follows_name_end:
+        start = max((position + 1 for position in range(index) if _ends_name(words[position])), default=0)
+        if start > 0:
+            return start
+        if words[index - 1] in _BRANCHES or words[index - 1] in place_words:
+            return index - 1 if index > 1 else None
+        return index if place_words.intersection(following) else None
+    if sign is NameMarker.BRANCH and not follows_name_end and following and all(_ends_name(word) for word in following):
         return None
-    return at
+    return index
 
 
-def _is_over(word: str) -> bool:
+def _ends_name(word: str) -> bool:
     """Return whether a word ends a name: a legal form, a comma or a bracket."""
     meaning = _MEANINGS.get(word)
     return meaning is not None and meaning.role in (WordRole.SURE, WordRole.LAST, WordRole.BREAK)
 
 
-def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str], str | None]:
+def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str], str | None]:
     """Return the words of the name in order, and the group of its legal form. Parses from the end."""
-    kept: list[str] = []
+    core: list[str] = []
     places: list[str] = []
     form: str | None = None
-    at_end = behind_company = True
-    for at in range(len(words) - 1, -1, -1):
-        word = words[at]
+    at_end = after_company = True
+    for index in range(len(words) - 1, -1, -1):
+        word = words[index]
         role, group = _MEANINGS.get(word, _WORD)
-        if role is _SURE or (role is _LAST and at_end and (form is None or behind_company)):
-            if form is None and at > 0 and words[at + 1 : at + 2] == [","]:
-                kept.clear()  # `Lyngcombe Chemicals GmbH, Abteilung Einkauf`
+        if role is _SURE or (role is _LAST and at_end and (form is None or after_company)):
+            if form is None and index > 0 and words[index + 1 : index + 2] == [","]:
+                core.clear()  # `Lyngcombe Chemicals GmbH, Abteilung Einkauf`
             places.clear()
-            form, at_end, behind_company = form or group, True, False
+            form, at_end, after_company = form or group, True, False
         elif role is _BREAK:
             places.clear()
             at_end = True
         elif role is _FILLER and at_end:
-            behind_company = True  # `AG & Co. KG`
-        elif role is _LINK or (role is _LETTER and kept and at > 0):
+            after_company = True  # `AG & Co. KG`
+        elif role is _LINK or (role is _LETTER and core and index > 0):
             continue
-        elif at_end and form is None and word in of_place:
+        elif at_end and form is None and word in place_words:
             places.append(word)
         else:
-            word, stated = _stated(word, words[at + 1 : at + 2], group if role is _KIND else None)
-            form = form or stated
-            kept.append(word)
-            at_end = behind_company = False
+            word, attached_form = _split_compound(word, words[index + 1 : index + 2], group if role is _KIND else None)
+            form = form or attached_form
+            core.append(word)
+            at_end = after_company = False
     # A place without a preceding comma or form follows a complete name only: it is part of `Stadtwerke Köln`.
-    if len(kept) > 1 or (kept and len(kept[0]) <= _ACRONYM):
+    if len(core) > 1 or (core and len(core[0]) <= _MAX_ACRONYM):
         places = []
-    whole = (places + kept)[::-1]
-    return (whole, form) if whole else _nothing_but_forms(words, form)
+    name_words = (places + core)[::-1]
+    return (name_words, form) if name_words else _forms_as_name(words, form)
 
 
-def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, str | None]:
+def _split_compound(word: str, following: Sequence[str], group: str | None) -> tuple[str, str | None]:
     """Return a word of the name without an attached legal form, and that form."""
     if word.endswith(_COMPOUNDS_END):
-        for ending, meant in _COMPOUNDS.items():
-            if ending == "ges" and "mbh" not in behind:  # codespell:ignore ges
+        for ending, attached_form in _COMPOUNDS.items():
+            if ending == "ges" and "mbh" not in following:  # codespell:ignore ges
                 continue
             if word.endswith(ending) and len(word) > len(ending):
-                return word.removesuffix(ending), meant
+                return word.removesuffix(ending), attached_form
     return word, group
 
 
-def _nothing_but_forms(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
+def _forms_as_name(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
     """Keep the first of several forms as the name of a company that has no other name."""
-    said = [
+    significant = [
         word
         for word in words
         if _MEANINGS.get(word, _WORD).role not in (WordRole.LINK, WordRole.LETTER, WordRole.BREAK)
     ]
-    others = any(_MEANINGS.get(word, _WORD).role in (WordRole.SURE, WordRole.LAST) for word in said[1:])
-    return said[:1] or [word for word in words if word[0].isalnum()], form if others else None
+    has_several_forms = any(
+        _MEANINGS.get(word, _WORD).role in (WordRole.SURE, WordRole.LAST) for word in significant[1:]
+    )
+    return significant[:1] or [word for word in words if word[0].isalnum()], form if has_several_forms else None

@@ -133,9 +133,9 @@ def reference(text: str) -> Reference | None:
     stripped = _PREFIX_WORDS.sub("", upper) or upper
     exact: set[str] = set()
     folded: set[str] = set()
-    for written in {stripped, _POSITION.sub("", stripped)}:
-        exact |= _forms(written)
-        folded |= _forms(written.translate(_CONFUSABLE_DIGITS))
+    for variant in {stripped, _POSITION.sub("", stripped)}:
+        exact |= _forms(variant)
+        folded |= _forms(variant.translate(_CONFUSABLE_DIGITS))
     if not any(letter.isdigit() for form in exact for letter in form):
         return None
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
@@ -208,8 +208,10 @@ def embedded_text(data: Mapping[str, Any]) -> str:
     It excludes parties and numbers, because those are separate keys and would make texts about the same goods differ.
     It is empty without descriptions.
     """
-    said = (item.get("description") for item in data.get("line_items") or () if isinstance(item, Mapping))
-    lines = {" ".join(one.split())[:_LONGEST_LINE] for one in said if isinstance(one, str)}
+    descriptions = (item.get("description") for item in data.get("line_items") or () if isinstance(item, Mapping))
+    lines = {
+        " ".join(description.split())[:_LONGEST_LINE] for description in descriptions if isinstance(description, str)
+    }
     return "\n".join(sorted(lines - {""}))[:LONGEST_TEXT]
 
 
@@ -226,7 +228,7 @@ def signature(vector: Sequence[float]) -> bytes:
     """
     half = math.fsum(vector) / 2
     sides = (math.fsum(compress(vector, plane)) > half for plane in _planes(len(vector)))
-    return _packed(sides).to_bytes(PLANES // 8, "big")
+    return _pack_bits(sides).to_bytes(PLANES // 8, "big")
 
 
 def buckets(embedding: Embedding) -> tuple[str, ...]:
@@ -236,11 +238,11 @@ def buckets(embedding: Embedding) -> tuple[str, ...]:
     return tuple(f"{MARK}{tag}.{band:x}.{bits >> band * BITS & (1 << BITS) - 1:03x}" for band in range(BANDS))
 
 
-def _packed(sides: Iterable[bool]) -> int:
-    found = 0
+def _pack_bits(sides: Iterable[bool]) -> int:
+    value = 0
     for side in sides:
-        found = found << 1 | side
-    return found
+        value = value << 1 | side
+    return value
 
 
 @lru_cache(maxsize=2)
@@ -285,7 +287,7 @@ _REFERENCES = {
     "invoice_reference": INVOICE,
 }
 _IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
-_OF_PARTY = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
+_PARTY_FIELDS = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
 _PARTIES = 10_000
 """Cache size for spellings of parties."""
 
@@ -381,7 +383,7 @@ def document(
         cents(data.get("total_gross")),
         tuple(_line(item) for item in goods),
         frozenset(net for item in items if not _is_of_goods(item) and (net := cents(item.get("net_amount")))),
-        sum(ocr_confusions(text) for text in _said(data, items)) if kind == INVOICE else 0,
+        sum(ocr_confusions(text) for text in _names_and_descriptions(data, items)) if kind == INVOICE else 0,
         _buckets(data, embedding),
     )
 
@@ -396,7 +398,7 @@ def _buckets(data: Mapping[str, Any], embedding: Embedding | None) -> tuple[str,
     return buckets(embedding)
 
 
-def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:
+def _names_and_descriptions(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:
     """Yield names of parties and descriptions."""
     for part in (*(data.get(side) for side in ("issuer", "recipient", "supplier", "buyer")), *items):
         if isinstance(part, Mapping):
@@ -406,13 +408,13 @@ def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[s
 def _named(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> dict[str, tuple[Reference, ...]]:
     named: dict[str, dict[frozenset[str], Reference]] = {}
     for field, kind in _REFERENCES.items():
-        stated = [data.get(field)]
+        values = [data.get(field)]
         if field == "po_reference":
-            stated += [item.get(field) for item in items]
-        for text in (text for value in stated if value for text in _texts(value)):
-            if found := reference(text):
-                named.setdefault(kind, {}).setdefault(found.folded, found)
-    return {kind: tuple(found.values()) for kind, found in named.items()}
+            values += [item.get(field) for item in items]
+        for text in (text for stated_value in values if stated_value for text in _texts(stated_value)):
+            if parsed := reference(text):
+                named.setdefault(kind, {}).setdefault(parsed.folded, parsed)
+    return {kind: tuple(parsed.values()) for kind, parsed in named.items()}
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -424,22 +426,22 @@ def _texts(value: object) -> Iterator[str]:
 def _party(data: object) -> Party:
     if not isinstance(data, Mapping):
         return Party(None, None, {}, None)
-    stated = [data.get(field) for field in _OF_PARTY]
-    return _stated_party(*(value if isinstance(value, str) and value.strip() else None for value in stated))
+    values = [data.get(field) for field in _PARTY_FIELDS]
+    return _party_of_values(*(value if isinstance(value, str) and value.strip() else None for value in values))
 
 
 @lru_cache(maxsize=_PARTIES)
-def _stated_party(*values: str | None) -> Party:
+def _party_of_values(*values: str | None) -> Party:
     """Return a party from its stated values. Cached, because the same parties recur."""
-    stated = {field: value for field, value in zip(_OF_PARTY, values, strict=True) if value is not None}
-    vat = vat_id(stated["vat_id"], stated.get("country", "")) if "vat_id" in stated else None
-    if vat is None and "vat_id" in stated:
-        stated.setdefault("tax_number", stated["vat_id"])  # a value in this field that is not a VAT id
+    fields = {field: value for field, value in zip(_PARTY_FIELDS, values, strict=True) if value is not None}
+    vat = vat_id(fields["vat_id"], fields.get("country", "")) if "vat_id" in fields else None
+    if vat is None and "vat_id" in fields:
+        fields.setdefault("tax_number", fields["vat_id"])  # a value in this field that is not a VAT id
     return Party(
-        name(stated["name"], stated.get("city", "")) if "name" in stated else None,
+        name(fields["name"], fields.get("city", "")) if "name" in fields else None,
         vat,
-        {field: found for field in _IDENTIFIERS if field in stated and (found := identifier(stated[field]))},
-        identifier(stated["postal_code"]) if "postal_code" in stated else None,
+        {field: normalized for field in _IDENTIFIERS if field in fields and (normalized := identifier(fields[field]))},
+        identifier(fields["postal_code"]) if "postal_code" in fields else None,
     )
 
 

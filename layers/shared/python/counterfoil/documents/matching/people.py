@@ -41,7 +41,7 @@ class ManualDecisionResult:
     """Documents with a new ambiguous match, about which the LLM judge can decide."""
 
 
-def settle(
+def decide_pairs(
     connection: Connection,
     tenant_id: UUID,
     pairs: Collection[Pair],
@@ -60,22 +60,26 @@ def settle(
         KeyError: a document does not exist, or has no matched kind.
     """
     sql.lock_tenant_blocking(connection, tenant_id)
-    decided = sorted({end for pair in pairs for end in pair})
-    documents = matcher.CACHE.load(connection, decided)
+    document_ids = sorted({end for pair in pairs for end in pair})
+    documents = matcher.CACHE.load(connection, document_ids)
     for pair in pairs:
-        one, other = documents[pair.a], documents[pair.b]
+        first, second = documents[pair.a], documents[pair.b]
         sql.record(connection, tenant_id, pair, verdict, now, by=by, reason=reason)
         if verdict == "confirmed":
-            _link(connection, tenant_id, one, other, now, by=by, reason=reason)
+            _link(connection, tenant_id, first, second, now, by=by, reason=reason)
         else:
             sql.release(connection, pair)
-    stored = sql.stored(connection, decided)
-    found = [_again(connection, tenant_id, documents[end], decided, now) for end in decided if end in stored]
+    stored = sql.stored(connection, document_ids)
+    results = [
+        _repeat_decisions(connection, tenant_id, documents[end], document_ids, now)
+        for end in document_ids
+        if end in stored
+    ]
     if verdict == "rejected":
         for pair in pairs:
             sql.unlink(connection, pair)
-    clusters = _rename(connection, decided).union(*(part.clusters for part in found))
-    skipped = [end for end in decided if end not in stored]
+    clusters = _rename(connection, document_ids).union(*(result.clusters for result in results))
+    skipped = [end for end in document_ids if end not in stored]
     sql.leave_alone(connection, skipped)
     if verdict == "confirmed":
         sql.close(connection, skipped, now, skipped)
@@ -85,39 +89,39 @@ def settle(
                 sql.open_unmatched(connection, end, matcher.NO_COUNTERPARTY, now)
     return ManualDecisionResult(
         frozenset(clusters),
-        frozenset(decided).union(*(part.documents for part in found)),
-        frozenset().union(*(part.unasked for part in found)),
+        frozenset(document_ids).union(*(result.documents for result in results)),
+        frozenset().union(*(result.unasked for result in results)),
     )
 
 
 def _link(
     connection: Connection,
     tenant_id: UUID,
-    one: Document,
-    other: Document,
+    first: Document,
+    second: Document,
     now: datetime,
     *,
     by: str,
     reason: str | None,
 ) -> None:
-    child, parent = order_pair(one, other)
-    found = score(child, parent) if is_parent(child, parent) else Score((), named=False)
+    child, parent = order_pair(first, second)
+    match_score = score(child, parent) if is_parent(child, parent) else Score((), named=False)
     evidence = {
         "by": "reviewer",
         "child": str(child.id),
         "model": current().version,
-        "features": [list(item) for item in found.evidence],
+        "features": [list(item) for item in match_score.evidence],
     }
-    told = f"Confirmed by {by}{f': {reason}' if reason else ''}"
-    sql.link(connection, tenant_id, Pair.of(one.id, other.id), found.total, evidence, told, now)
+    reasoning = f"Confirmed by {by}{f': {reason}' if reason else ''}"
+    sql.link(connection, tenant_id, Pair.of(first.id, second.id), match_score.total, evidence, reasoning, now)
 
 
-def _again(
-    connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
+def _repeat_decisions(
+    connection: Connection, tenant_id: UUID, document: Document, decided_ids: Collection[UUID], now: datetime
 ) -> ManualDecisionResult:
     """Repeat the decisions that a reviewer's decision about a document affects."""
     outcome = run(decide(Context(BatchReader(connection, tenant_id, matcher.CACHE)), document))
-    applied = matcher.apply_changes(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
+    applied = matcher.apply_changes(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided_ids)
     sql.write_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
     return ManualDecisionResult(
         applied.clusters,
@@ -156,7 +160,7 @@ def clusters(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID |
 
 def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
     """Return the documents in the cluster of a document, including itself. Empty without a cluster."""
-    return frozenset(found for (found,) in connection.execute(_MEMBERS, {"id": id_}))
+    return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
 def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
@@ -164,25 +168,25 @@ def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
     return [Pair(*row) for row in connection.execute(_PAIRS, {"id": id_})]
 
 
-def best_pair(connection: Connection, one: UUID, other: UUID) -> Pair:
+def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
     """Return the best pair between the clusters of two documents, or these two documents without one.
 
     Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
     """
-    here = members(connection, one) | {one}
-    there = (members(connection, other) | {other}) - here
-    if len(here) * len(there) > MAX_PAIRS:
-        return Pair.of(one, other)
-    documents = matcher.CACHE.load(connection, here | there)
-    rejected = sql.edges(connection, here)[1]
-    found = [
+    own_cluster = members(connection, first) | {first}
+    other_cluster = (members(connection, second) | {second}) - own_cluster
+    if len(own_cluster) * len(other_cluster) > MAX_PAIRS:
+        return Pair.of(first, second)
+    documents = matcher.CACHE.load(connection, own_cluster | other_cluster)
+    rejected = sql.edges(connection, own_cluster)[1]
+    scored = [
         (score(child, parent).total, Pair.of(child.id, parent.id))
-        for a in sorted(here & documents.keys())
-        for b in sorted(there & documents.keys())
+        for a in sorted(own_cluster & documents.keys())
+        for b in sorted(other_cluster & documents.keys())
         for child, parent in [order_pair(documents[a], documents[b])]
         if is_parent(child, parent) and Pair.of(a, b) not in rejected
     ]
-    return max(found, default=(0.0, Pair.of(one, other)))[1]
+    return max(scored, default=(0.0, Pair.of(first, second)))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +209,19 @@ def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID
     sql.lock_tenant_blocking(connection, tenant_id)
     context = Context(BatchReader(connection, tenant_id, matcher.CACHE))
     run(context.read(ids, ids))
-    found = {end for id_ in ids for edge in context.edges(id_) for end in edge.pair}
-    neighbors = frozenset(found.difference(ids))
+    affected = {end for id_ in ids for edge in context.edges(id_) for end in edge.pair}
+    neighbors = frozenset(affected.difference(ids))
     stored = sql.stored(connection, ids)
-    stating = {one.id: one for one in context.documents(ids)}
+    documents = {document.id: document for document in context.documents(ids)}
     for id_ in ids:
-        one = stating.get(id_) or _stating_nothing(id_)
-        obsolete: set[Key] = stored.get(id_, set()) | keys(one)
-        found |= {other.id for other in run(affected_documents(context, one, obsolete))}
+        document = documents.get(id_) or _empty_document(id_)
+        obsolete: set[Key] = stored.get(id_, set()) | keys(document)
+        affected |= {other.id for other in run(affected_documents(context, document, obsolete))}
     clusters = sql.clusters_of(connection, neighbors.union(ids))
-    return DepartingDocument(neighbors, frozenset(found.difference(ids)), clusters)
+    return DepartingDocument(neighbors, frozenset(affected.difference(ids)), clusters)
 
 
-def _stating_nothing(id_: UUID) -> Document:
+def _empty_document(id_: UUID) -> Document:
     """Return a document without content, which is found only by its stored keys."""
     return document(id_, datetime.min.replace(tzinfo=UTC), CONTRACT, {})
 
@@ -226,11 +230,11 @@ _IS_MATCHED = """
 SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
     OR EXISTS (SELECT FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL)
 """
-_FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
-_FORGET_EDGES = """
+_DELETE_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
+_DELETE_EDGES = """
 DELETE FROM document_match WHERE (document_a_id = %(id)s OR document_b_id = %(id)s) AND decided_by <> 'reviewer'
 """
-_FORGET_CLUSTER = """
+_CLEAR_CLUSTER = """
 UPDATE document SET cluster_id = NULL
 WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = %(id)s OR document_b_id = %(id)s)
 """
@@ -241,9 +245,9 @@ def _is_matched(connection: Connection, id_: UUID) -> bool:
     return bool(connection.execute(_IS_MATCHED, {"id": id_}).fetchall()[0][0])
 
 
-def _forget(connection: Connection, id_: UUID) -> None:
+def _delete_matches(connection: Connection, id_: UUID) -> None:
     """Delete keys and edges of a document except for reviewers' edges. Without edges, leave the cluster."""
-    for statement in (_FORGET_KEYS, _FORGET_EDGES, _FORGET_CLUSTER):
+    for statement in (_DELETE_KEYS, _DELETE_EDGES, _CLEAR_CLUSTER):
         connection.execute(statement, {"id": id_})
 
 
@@ -257,13 +261,13 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
     if not _is_matched(connection, id_):
         return None
     parts = load_departing(connection, tenant_id, [id_])
-    _forget(connection, id_)
+    _delete_matches(connection, id_)
     sql.record_key_deletion(connection, tenant_id)
     sql.close(connection, [id_], now)
     return replace(parts, clusters=finish_departure(connection, parts))
 
 
-def finish_departure(connection: Connection, leaving_: DepartingDocument) -> frozenset[UUID]:
+def finish_departure(connection: Connection, departing: DepartingDocument) -> frozenset[UUID]:
     """Rename the clusters of the remaining documents. Returns the old and new ids of changed clusters."""
-    moves = sql.rename_clusters(connection, leaving_.neighbors)() if leaving_.neighbors else []
-    return leaving_.clusters.union(cluster for move in moves for cluster in move if cluster is not None)
+    moves = sql.rename_clusters(connection, departing.neighbors)() if departing.neighbors else []
+    return departing.clusters.union(cluster for move in moves for cluster in move if cluster is not None)

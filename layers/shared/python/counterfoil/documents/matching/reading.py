@@ -26,7 +26,7 @@ from counterfoil.documents.matching.normalize import Document, document
 from counterfoil.documents.matching.rules import ManualDecisions
 from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, KeyLookup, Pair
 
-_KEPT = 12_000_000
+_CACHE_CHARACTERS = 12_000_000
 """Size of the cache in characters of structured data: about 48 MB, or 20,000 orders of three line items."""
 MAX_CACHED_DOCUMENTS = 50
 """Maximum holders of keys that are read with their contents, because a decision uses few of a larger number. Counted
@@ -47,26 +47,26 @@ WHERE type = ANY(%(kinds)s) AND structured_data IS NOT NULL
 # Structured data of cached versions is not read again.
 _CONTENTS = f"""
 SELECT d.id, d.version, d.type, d.received_at,
-       CASE WHEN d.version IS DISTINCT FROM known.version THEN d.structured_data::text END,
+       CASE WHEN d.version IS DISTINCT FROM cached.version THEN d.structured_data::text END,
        d.text_hash, d.model, d.signature
-FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS known (id, version)
-CROSS JOIN LATERAL ({_CONTENT} AND document.id = known.id OFFSET 0) AS d  -- so that the hash is computed once
+FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS cached (id, version)
+CROSS JOIN LATERAL ({_CONTENT} AND document.id = cached.id OFFSET 0) AS d  -- so that the hash is computed once
 """  # noqa: S608  # of constants
 
 _HOLDERS = f"""
-SELECT held.id, held.numbers, d.version, d.type, d.received_at, d.structured_data::text,
+SELECT holder.id, holder.numbers, d.version, d.type, d.received_at, d.structured_data::text,
        d.text_hash, d.model, d.signature
 FROM (
     SELECT document_id AS id, array_agg(n) AS numbers, NOT bool_and(counted) AS is_wanted,
            sum(CASE WHEN bool_and(counted) THEN 0 ELSE 1 END) OVER () AS count
-    FROM ({HOLDERS}) AS held GROUP BY document_id
-) AS held
+    FROM ({HOLDERS}) AS holder GROUP BY document_id
+) AS holder
 LEFT JOIN LATERAL (
-    {_CONTENT} AND document.id = held.id AND held.is_wanted AND held.count <= %(most)s
+    {_CONTENT} AND document.id = holder.id AND holder.is_wanted AND holder.count <= %(most)s
         AND pg_column_size(structured_data) <= %(longest)s
     OFFSET 0
 ) AS d ON true
-ORDER BY held.id
+ORDER BY holder.id
 """  # noqa: S608  # of constants
 _KINDS = list(PARENT_KINDS)
 
@@ -81,7 +81,7 @@ class CacheResult(NamedTuple):
     edges: Edges
 
 
-class _Kept(NamedTuple):
+class _CachedDocument(NamedTuple):
     """A cached document with the hash of its data."""
 
     version: int
@@ -96,10 +96,10 @@ class DocumentCache:
     The hash of its data detects an outdated document.
     """
 
-    def __init__(self, size: int = _KEPT) -> None:
+    def __init__(self, size: int = _CACHE_CHARACTERS) -> None:
         """Create a cache for documents of `size` characters in total."""
         self._room = size
-        self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
+        self._entries: OrderedDict[UUID, _CachedDocument] = OrderedDict()
         self._lock = Lock()
 
     def load(self, connection: Connection, ids: Collection[UUID]) -> Mapping[UUID, Document]:
@@ -114,48 +114,54 @@ class DocumentCache:
         edges_of: Collection[UUID],
     ) -> CacheResult:
         """Read holders of keys, documents by id, and edges of documents."""
-        known = self._known(ids)
+        cached = self._cached(ids)
         bounds = {"kinds": _KINDS, "most": MAX_CACHED_DOCUMENTS, "longest": MAX_CACHED_BYTES}
-        asked = {"ids": list(known), "versions": [kept and kept.version for kept in known.values()], "kinds": _KINDS}
+        parameters = {
+            "ids": list(cached),
+            "versions": [entry and entry.version for entry in cached.values()],
+            "kinds": _KINDS,
+        }
         with connection.pipeline() if len(lookups) + bool(ids) + bool(edges_of) > 1 else nullcontext():
-            held = [connection.execute(_HOLDERS, bounds | lookup.parameters) for lookup in lookups]
-            contents = connection.execute(_CONTENTS, asked) if ids else None
-            linked = sql.select_edges(connection, edges_of) if edges_of else None
-        found = self._taken(contents.fetchall() if contents else (), known)
+            cursors = [connection.execute(_HOLDERS, bounds | lookup.parameters) for lookup in lookups]
+            contents = connection.execute(_CONTENTS, parameters) if ids else None
+            edge_cursor = sql.select_edges(connection, edges_of) if edges_of else None
+        documents = self._documents_of(contents.fetchall() if contents else (), cached)
         holders = []
-        for lookup, cursor in zip(lookups, held, strict=True):
+        for lookup, cursor in zip(lookups, cursors, strict=True):
             rows = cursor.fetchall()
             holders.append(lookup.by_key((id_, numbers) for id_, numbers, *_ in rows))
-            told = [(id_, *content) for id_, _, *content in rows if content[0] is not None]
-            found |= self._taken(told, self._known([row[0] for row in told]))
-        return CacheResult(holders, found, sql.edges_from(linked.fetchall() if linked else ()))
+            document_rows = [(id_, *content) for id_, _, *content in rows if content[0] is not None]
+            documents |= self._documents_of(document_rows, self._cached([row[0] for row in document_rows]))
+        return CacheResult(holders, documents, sql.edges_from(edge_cursor.fetchall() if edge_cursor else ()))
 
-    def _known(self, ids: Iterable[UUID]) -> dict[UUID, _Kept | None]:
+    def _cached(self, ids: Iterable[UUID]) -> dict[UUID, _CachedDocument | None]:
         with self._lock:
-            return {id_: self._kept.get(id_) for id_ in ids}
+            return {id_: self._entries.get(id_) for id_ in ids}
 
-    def _taken(self, rows: Iterable[tuple[Any, ...]], known: Mapping[UUID, _Kept | None]) -> dict[UUID, Document]:
+    def _documents_of(
+        self, rows: Iterable[tuple[Any, ...]], cached: Mapping[UUID, _CachedDocument | None]
+    ) -> dict[UUID, Document]:
         """Return the documents of rows, from the cache if the version is the same, and cache them."""
-        taken: dict[UUID, _Kept] = {}
+        entries: dict[UUID, _CachedDocument] = {}
         for id_, version, kind, received_at, data, *embedding in rows:
-            kept = known[id_]
-            if kept is None or kept.version != version:
-                found = document(id_, received_at, kind, json.loads(data), sql.embedding(embedding))
-                kept = _Kept(version, found, len(data))
-            taken[id_] = kept
-        self._keep(taken)
-        return {id_: kept.document for id_, kept in taken.items()}
+            entry = cached[id_]
+            if entry is None or entry.version != version:
+                parsed = document(id_, received_at, kind, json.loads(data), sql.embedding(embedding))
+                entry = _CachedDocument(version, parsed, len(data))
+            entries[id_] = entry
+        self._store(entries)
+        return {id_: entry.document for id_, entry in entries.items()}
 
-    def _keep(self, read: Mapping[UUID, _Kept]) -> None:
+    def _store(self, entries: Mapping[UUID, _CachedDocument]) -> None:
         """Cache documents and evict the least recently used ones."""
         with self._lock:
-            for id_, kept in read.items():
-                if before := self._kept.pop(id_, None):
-                    self._room += before.size
-                self._kept[id_] = kept
-                self._room -= kept.size
+            for id_, entry in entries.items():
+                if previous := self._entries.pop(id_, None):
+                    self._room += previous.size
+                self._entries[id_] = entry
+                self._room -= entry.size
             while self._room < 0:
-                _, oldest = self._kept.popitem(last=False)
+                _, oldest = self._entries.popitem(last=False)
                 self._room += oldest.size
 
 
@@ -199,7 +205,7 @@ class BatchReader:
         self._tenant_id = tenant_id
         self._cache = cache
         self._holders: dict[str | None, dict[Key, tuple[int, list[UUID]]]] = {}
-        self._asked: set[UUID] = set()
+        self._requested: set[UUID] = set()
         self._documents: dict[UUID, Document] = {}
         self._edges: dict[Pair, Edge] = {}
         self._rejected: set[Pair] = set()
@@ -207,72 +213,73 @@ class BatchReader:
 
     def add_edges(self, ids: Collection[UUID], edges: Edges) -> None:
         """Add edges of documents that were read before."""
-        found, rejected = edges
-        self._edges |= found
+        linked, rejected = edges
+        self._edges |= linked
         self._rejected |= rejected
         self._pairs |= {id_: set() for id_ in ids}
-        for pair in found.keys() | rejected:
+        for pair in linked.keys() | rejected:
             for end in pair:
                 if end in ids:
                     self._pairs[end].add(pair)
 
     def run_all(self, plans: Sequence[Plan[T]]) -> list[T]:
         """Execute plans in step, with one query for all fetches of a step."""
-        ended: dict[int, T] = {}
-        while len(ended) < len(plans):
+        results: dict[int, T] = {}
+        while len(results) < len(plans):
             fetches = []
-            for number, plan in enumerate(plans):
-                if number not in ended:
+            for index, plan in enumerate(plans):
+                if index not in results:
                     try:
                         fetches.append(next(plan))
                     except StopIteration as end:
-                        ended[number] = end.value
+                        results[index] = end.value
             self._fetch(fetches)
-        return [ended[number] for number in range(len(plans))]
+        return [results[index] for index in range(len(plans))]
 
     def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
         """Return the holders of each key up to its limit. Keys without holders are missing."""
         self._fetch([Fetch(limits, kind)])
-        known = self._holders.get(kind, {})
-        return {key: ids[:limit] for key, limit in limits.items() if (ids := known[key][1])}
+        cached = self._holders.get(kind, {})
+        return {key: ids[:limit] for key, limit in limits.items() if (ids := cached[key][1])}
 
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
         """Return the existing documents of a matched kind, and the edges of some documents."""
         self._fetch([Fetch(documents=ids, edges=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
-        documents = {id_: found for id_ in ids if (found := self._documents.get(id_))}
+        documents = {id_: document for id_ in ids if (document := self._documents.get(id_))}
         edges = {pair: edge for pair in pairs if (edge := self._edges.get(pair))}
         return documents, (edges, pairs & self._rejected)
 
     def _fetch(self, fetches: Iterable[Fetch]) -> None:
         """Read the missing rows in one round trip."""
         limits: dict[str | None, dict[Key, int]] = {}
-        looked_at: set[Key] = set()
+        listed_keys: set[Key] = set()
         ids: set[UUID] = set()
         edges_of: set[UUID] = set()
         for fetch in fetches:
-            known = self._holders.setdefault(fetch.kind, {})
+            cached = self._holders.setdefault(fetch.kind, {})
             for key, limit in fetch.holders.items():
-                if key not in known or known[key][0] < limit:
+                if key not in cached or cached[key][0] < limit:
                     merged = limits.setdefault(fetch.kind, {})
                     merged[key] = max(limit, merged.get(key, 0))
                     if key not in fetch.counted:
-                        looked_at.add(key)
+                        listed_keys.add(key)
             ids.update(fetch.documents)
             edges_of.update(fetch.edges)
-        ids -= self._asked
+        ids -= self._requested
         edges_of -= self._pairs.keys()
         if limits or ids or edges_of:
             lookups = [
-                KeyLookup(self._tenant_id, wanted, kind, wanted.keys() - looked_at) for kind, wanted in limits.items()
+                KeyLookup(self._tenant_id, key_limits, kind, key_limits.keys() - listed_keys)
+                for kind, key_limits in limits.items()
             ]
-            found = self._cache.read(self.connection, lookups, ids, edges_of)
-            for lookup, held in zip(lookups, found.holders, strict=True):
-                read = {key: (limit, held.get(key, [])) for key, limit in lookup.limits.items()}
-                self._holders[lookup.kind].update(read)
-            self._asked |= ids | found.documents.keys()
-            self._documents |= found.documents
-            self.add_edges(edges_of, found.edges)
+            result = self._cache.read(self.connection, lookups, ids, edges_of)
+            for lookup, holders in zip(lookups, result.holders, strict=True):
+                entries = {key: (limit, holders.get(key, [])) for key, limit in lookup.limits.items()}
+                self._holders[lookup.kind].update(entries)
+            self._requested |= ids | result.documents.keys()
+            self._documents |= result.documents
+            self.add_edges(edges_of, result.edges)
 
 
 class Context:
@@ -287,11 +294,11 @@ class Context:
         self._holders: dict[Key, list[UUID]] = {}
         self._crowds: dict[Key, list[UUID]] = {}
         self._waiting: dict[Key, list[UUID]] = {}
-        self._looked_at: set[Key] = set()
+        self._seek_keys: set[Key] = set()
         self._counts: dict[Key, int] = {}
         self._only_counted: set[Key] = set()
         self._documents: dict[UUID, Document] = {}
-        self._asked: set[UUID] = set()
+        self._requested: set[UUID] = set()
         self._edges: dict[UUID, dict[Pair, Edge]] = {}
         self._rejected: dict[UUID, set[UUID]] = {}
         self._own: tuple[UUID, frozenset[Key]] | None = None
@@ -300,52 +307,52 @@ class Context:
 
     def follow(
         self,
-        wanted: Iterable[Key] = (),
-        back: Iterable[Key] = (),
+        keys: Iterable[Key] = (),
+        waiting_keys: Iterable[Key] = (),
         edges_of: Collection[UUID] = (),
         counted: Iterable[Key] = (),
     ) -> Plan[None]:
         """Read the holders of blocking keys. A key with too many holders is ignored.
 
-        `back` are keys of decisions that the document may affect. The edges of some documents are read as well, as by
-        `read_edges`. For `counted` keys, only the number of holders is needed.
+        `waiting_keys` are keys of decisions that the document may affect. It also reads the edges of the documents
+        `edges_of`, as `read_edges` does. For `counted` keys, only the number of holders is needed.
         """
-        wanted, counted = set(wanted), set(counted)
+        keys, counted = set(keys), set(counted)
         self._only_counted |= counted - self._holders.keys()
-        self._only_counted -= wanted
-        most = sql.MAX_DOCUMENTS_PER_KEY + sql.FUZZY_MAX_DOCUMENTS_PER_KEY + 1
-        missing = {key: most for key in wanted | counted if key not in self._holders}
-        missing_back = {key: sql.MAX_WAITING_DOCUMENTS for key in back if key not in self._waiting}
-        if not missing and not missing_back:
+        self._only_counted -= keys
+        max_holders = sql.MAX_DOCUMENTS_PER_KEY + sql.FUZZY_MAX_DOCUMENTS_PER_KEY + 1
+        missing = {key: max_holders for key in keys | counted if key not in self._holders}
+        missing_waiting = {key: sql.MAX_WAITING_DOCUMENTS for key in waiting_keys if key not in self._waiting}
+        if not missing and not missing_waiting:
             yield from self.read_edges(edges_of)
             return
-        limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
+        limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_waiting.items()}
         yield Fetch(limits, counted=self._only_counted, edges=set(edges_of) - self._edges.keys())
-        found = self._reading.holders(limits)
+        holders = self._reading.holders(limits)
         for key in missing:
-            ids = self._with_own(key, found.get(key, []))
+            ids = self._replace_own(key, holders.get(key, []))
             self._holders[key] = ids if len(ids) <= sql.MAX_DOCUMENTS_PER_KEY else []
-            self._crowds[key] = ids if sql.MAX_DOCUMENTS_PER_KEY < len(ids) < most else []
+            self._crowds[key] = ids if sql.MAX_DOCUMENTS_PER_KEY < len(ids) < max_holders else []
             self._counts[key] = len(ids)
-        self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
+        self._waiting |= {key: holders.get(key, [])[:limit] for key, limit in missing_waiting.items()}
         yield from self.read_edges(edges_of)
 
-    def _with_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
+    def _replace_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
         """Return the holders of a key, with the added document by its current keys instead of its stored ones."""
         if self._own is None:
             return ids
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
-    def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Plan[set[UUID]]:
-        """Return the documents of a kind with these `seeks` keys. Edges of `ahead` are prefetched."""
-        limits = dict.fromkeys(wanted, sql.MAX_WAITING_DOCUMENTS)
+    def seekers(self, keys: Iterable[Key], kind: str, prefetch: Collection[UUID] = ()) -> Plan[set[UUID]]:
+        """Return the documents of a kind with these `seeks` keys, and prefetch the edges of `prefetch`."""
+        limits = dict.fromkeys(keys, sql.MAX_WAITING_DOCUMENTS)
         if not limits:
             return set()
-        yield Fetch(limits, kind, edges=set(ahead))
-        found = self._reading.holders(limits, kind)
-        self._looked_at |= limits.keys()
-        return {id_ for ids in found.values() for id_ in ids}
+        yield Fetch(limits, kind, edges=set(prefetch))
+        holders = self._reading.holders(limits, kind)
+        self._seek_keys |= limits.keys()
+        return {id_ for ids in holders.values() for id_ in ids}
 
     def load(self, ids: Iterable[UUID]) -> Plan[None]:
         """Read documents."""
@@ -357,29 +364,29 @@ class Context:
 
     def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Plan[None]:
         """Read documents, and the edges of some as `read_edges` does."""
-        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges.keys()
+        missing, missing_edges = set(ids) - self._requested, set(edges_of) - self._edges.keys()
         if not missing and not missing_edges:
             return
         yield Fetch(documents=missing, edges=missing_edges)
-        self._asked |= missing
-        documents, (found, rejected) = self._reading.read(missing, missing_edges)
+        self._requested |= missing
+        documents, (edges, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
         # Edges are stored per document as of its read, even if a later read of the other end differs.
         self._edges |= {id_: {} for id_ in missing_edges}
-        for pair, edge in found.items():
+        for pair, edge in edges.items():
             for end in missing_edges.intersection(pair):
                 self._edges[end][pair] = edge
         for pair in rejected:
             for end, other in ((pair.a, pair.b), (pair.b, pair.a)):
                 if end in missing_edges:
                     self._rejected.setdefault(end, set()).add(other)
-        people = (pair for pair, edge in found.items() if edge.by == "reviewer" or edge.by_person)
-        yield from self.load({end for pair in people for end in pair})
+        reviewed_pairs = (pair for pair, edge in edges.items() if edge.by == "reviewer" or edge.by_person)
+        yield from self.load({end for pair in reviewed_pairs for end in pair})
 
     def add(self, document: Document) -> None:
         """Add a document that was read before, with its current keys."""
         self._own = document.id, keyed.keys(document)
-        self._asked.add(document.id)
+        self._requested.add(document.id)
         self._documents[document.id] = document
 
     # -- rows that were read ----------------------------------------------------------------------------------------
@@ -388,7 +395,7 @@ class Context:
     def followed(self) -> Collection[Key]:
         """The keys whose holders the decision depends on, including newly crowded keys."""
         counted = {key for key in self._only_counted if not self._crowds[key]}
-        return (self._holders.keys() - counted) | self._waiting.keys() | self._looked_at
+        return (self._holders.keys() - counted) | self._waiting.keys() | self._seek_keys
 
     @property
     def room(self) -> Mapping[Key, int]:
@@ -407,25 +414,25 @@ class Context:
         """The edges of every document whose edges were read, at that time."""
         return self._edges
 
-    def holders(self, wanted: Iterable[Key]) -> set[UUID]:
+    def holders(self, keys: Iterable[Key]) -> set[UUID]:
         """Return the holders of followed keys."""
-        return {id_ for key in wanted for id_ in self._holders[key]}
+        return {id_ for key in keys for id_ in self._holders[key]}
 
-    def waiting(self, wanted: Iterable[Key]) -> set[UUID]:
-        """Return the holders of keys that were followed with `back`."""
-        return {id_ for key in wanted for id_ in self._waiting[key]}
+    def waiting(self, keys: Iterable[Key]) -> set[UUID]:
+        """Return the holders of keys that were followed as `waiting_keys`."""
+        return {id_ for key in keys for id_ in self._waiting[key]}
 
-    def crowd(self, wanted: Iterable[Key]) -> set[UUID]:
+    def crowd(self, keys: Iterable[Key]) -> set[UUID]:
         """Return the holders of followed keys that have just become crowded."""
-        return {id_ for key in wanted for id_ in self._crowds[key]}
+        return {id_ for key in keys for id_ in self._crowds[key]}
 
     def document(self, id_: UUID) -> Document | None:
         """Return a loaded document, or None if it does not exist or has no matched kind."""
         return self._documents.get(id_)
 
-    def documents(self, ids: Iterable[UUID], but: UUID | None = None) -> list[Document]:
+    def documents(self, ids: Iterable[UUID], exclude: UUID | None = None) -> list[Document]:
         """Return the loaded documents of these ids, in the order of their ids."""
-        return [found for id_ in sorted(ids) if id_ != but and (found := self._documents.get(id_))]
+        return [document for id_ in sorted(ids) if id_ != exclude and (document := self._documents.get(id_))]
 
     def edges(self, id_: UUID) -> list[Edge]:
         """Return the stored edges of a document. They must have been read."""
@@ -438,62 +445,68 @@ class Context:
     def manual_decisions(self, id_: UUID) -> ManualDecisions:
         """Return the decisions of reviewers about a document. Its edges must have been read."""
         ends = {end for edge in self.edges(id_) if edge.by_person for end in edge.pair}
-        return ManualDecisions(tuple(self.documents(ends, but=id_)), frozenset(self._rejected.get(id_, ())))
+        return ManualDecisions(tuple(self.documents(ends, exclude=id_)), frozenset(self._rejected.get(id_, ())))
 
     def references(self, child: UUID, parent: UUID) -> bool:
         """Return True if a child names the number of its parent. Both must have been loaded."""
-        one, other = self._documents.get(child), self._documents.get(parent)
-        return one is not None and other is not None and rules.references(one, other)
+        child_document, parent_document = self._documents.get(child), self._documents.get(parent)
+        return (
+            child_document is not None
+            and parent_document is not None
+            and rules.references(child_document, parent_document)
+        )
 
     # -- input of decisions -----------------------------------------------------------------------------------------
 
     def referenced_documents(self, child: Document) -> list[Document]:
         """Return the documents with a number that the child names."""
-        return self.documents(self.holders(keyed.referenced_numbers(child)), but=child.id)
+        return self.documents(self.holders(keyed.referenced_numbers(child)), exclude=child.id)
 
     def copies(self, document: Document) -> list[Document]:
         """Return possible duplicates."""
-        return self.documents(self.holders(keyed.duplicate_keys(document)), but=document.id)
+        return self.documents(self.holders(keyed.duplicate_keys(document)), exclude=document.id)
 
     def similar(self, child: Document, kinds: tuple[str, ...]) -> list[Document]:
         """Return the candidates of `kinds` with the same parties."""
-        found = self.documents(self.holders(keyed.transaction_keys(child, kinds)), but=child.id)
-        return [other for other in found if rules.is_candidate_kind(child, other)]
+        candidates = self.documents(self.holders(keyed.transaction_keys(child, kinds)), exclude=child.id)
+        return [other for other in candidates if rules.is_candidate_kind(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
         """Return the documents that name the number of this one, except for rejected ones."""
         ids = self.holders(keyed.expected_number_keys(document)) - self.manual_decisions(document.id).rejected
-        return self.documents(ids, but=document.id)
+        return self.documents(ids, exclude=document.id)
 
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Plan[list[Document]]:
         """Read documents and return those of a kind that may follow from the links of a child."""
         yield from self.read(ids, [child.id])
         rejected = self.manual_decisions(child.id).rejected
-        return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
+        return [
+            other for other in self.documents(ids, exclude=child.id) if other.kind == kind and other.id not in rejected
+        ]
 
-    def fellows(self, documents: Collection[Document]) -> Plan[set[UUID]]:
+    def read_siblings(self, documents: Collection[Document]) -> Plan[set[UUID]]:
         """Read and return the documents that name the same order as one of these, and read their edges."""
-        wanted = {key for document in documents for key in keyed.fellows(document)}
-        yield from self.follow(wanted)
-        found = self.holders(wanted)
-        yield from self.read(found, found)
-        return found
+        keys = {key for document in documents for key in keyed.shared_order_keys(document)}
+        yield from self.follow(keys)
+        ids = self.holders(keys)
+        yield from self.read(ids, ids)
+        return ids
 
     def surround(self, children: Collection[Document]) -> Plan[None]:
         """Read all rows for the decisions of these children."""
-        wanted = {key for child in children for key in keyed.referenced_numbers(child) | keyed.duplicate_keys(child)}
-        yield from self.follow(wanted)
-        found = self.holders(wanted) | {child.id for child in children}
-        yield from self.read(found, found)
+        keys = {key for child in children for key in keyed.referenced_numbers(child) | keyed.duplicate_keys(child)}
+        yield from self.follow(keys)
+        ids = self.holders(keys) | {child.id for child in children}
+        yield from self.read(ids, ids)
         kinds = {child: self.undecided(child) for child in children}
-        wanted = {key for child in children for key in keyed.transaction_keys(child, kinds[child])}
-        yield from self.follow(wanted)
-        yield from self.load(self.holders(wanted))
+        keys = {key for child in children for key in keyed.transaction_keys(child, kinds[child])}
+        yield from self.follow(keys)
+        yield from self.load(self.holders(keys))
         similar = {child: self.similar(child, kinds[child]) for child in children}
-        weighed = {other for child in children for other in rules.candidates_to_score(child, similar[child])}
-        wanted = {key for other in weighed for key in keyed.expected_number_keys(other)}
-        yield from self.follow(wanted, edges_of={other.id for alike in similar.values() for other in alike})
-        yield from self.load(self.holders(wanted))
+        scored = {other for child in children for other in rules.candidates_to_score(child, similar[child])}
+        keys = {key for other in scored for key in keyed.expected_number_keys(other)}
+        yield from self.follow(keys, edges_of={other.id for documents in similar.values() for other in documents})
+        yield from self.load(self.holders(keys))
 
     def seeking(self, child: Document) -> frozenset[Key]:
         """Return the keys by which possible parents find a child. `surround` must have read its rows."""
@@ -508,10 +521,10 @@ class Context:
     def choose(self, child: Document) -> rules.RuleDecision:
         """Return the decision of a child. `surround` must have read its rows."""
         similar = self.similar(child, self.undecided(child))
-        said = self.manual_decisions(child.id)
+        decisions = self.manual_decisions(child.id)
         claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}
         return rules.decide_matches(
-            child, self.referenced_documents(child), similar, self.copies(child), claims, self.is_copy, said
+            child, self.referenced_documents(child), similar, self.copies(child), claims, self.is_copy, decisions
         )
 
     def cases(
@@ -521,35 +534,42 @@ class Context:
 
         There are no questions about a child with a decision of a reviewer.
         """
-        asked = {
+        ambiguous_choices = {
             id_: choice
             for id_, choice in choices.items()
             if judge.ambiguous_matches(choice) and not any(edge.by_person for edge in self.decided_by(id_))
         }
-        if not asked:
+        if not ambiguous_choices:
             return {}, {}
         ids = {
             link.parent
-            for choice in asked.values()
-            for doubt in judge.ambiguous_matches(choice)
-            for link in doubt.candidates
+            for choice in ambiguous_choices.values()
+            for ambiguous_match in judge.ambiguous_matches(choice)
+            for link in ambiguous_match.candidates
         }
-        contents = sql.contents(self._reading.connection, ids | asked.keys())
+        contents = sql.contents(self._reading.connection, ids | ambiguous_choices.keys())
         cases = {
             id_: judge.case(id_, choice, contents)
-            for id_, choice in asked.items()
+            for id_, choice in ambiguous_choices.items()
             if contents.keys()
-            >= {id_, *(link.parent for doubt in judge.ambiguous_matches(choice) for link in doubt.candidates)}
+            >= {
+                id_,
+                *(
+                    link.parent
+                    for ambiguous_match in judge.ambiguous_matches(choice)
+                    for link in ambiguous_match.candidates
+                ),
+            }
         }
-        kept = judge.find_answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
-        return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in kept.items()}
+        answers = judge.find_answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
+        return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
     def is_copy(self, document: Document) -> bool:
         """Return True for a duplicate: computed if possible duplicates were read, otherwise as stored."""
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
-        wanted = keyed.duplicate_keys(document)
-        if wanted <= self._holders.keys():
+        keys = keyed.duplicate_keys(document)
+        if keys <= self._holders.keys():
             return rules.find_original(document, self.copies(document), self.manual_decisions(document.id)) is not None
         return self.was_copy(document)
 
@@ -558,4 +578,4 @@ class Context:
         if any(edge.by == "copy" for edge in self.decided_by(document.id)):
             return True
         ends = {end for edge in self.edges(document.id) if edge.by == "reviewer" for end in edge.pair}
-        return rules.find_original(document, self.documents(ends, but=document.id)) is not None
+        return rules.find_original(document, self.documents(ends, exclude=document.id)) is not None

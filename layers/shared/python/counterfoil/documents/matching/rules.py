@@ -38,9 +38,9 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
 MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 
-_CONSIDERED = -10.0
+_MIN_SCORE = -10.0
 """Minimum score of a candidate in bits, before other claims on it are considered."""
-_ALIKE = 8.0
+_MIN_RATIO = 8.0
 """Ratio of match probabilities at which two candidates can be distinguished."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
@@ -120,7 +120,9 @@ def unresolved_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
     """Return the ambiguous matches without a link to one of their candidates."""
     parents = {link.parent for link in choice.links}
     return tuple(
-        doubt for doubt in choice.ambiguous_matches if not any(link.parent in parents for link in doubt.candidates)
+        ambiguous_match
+        for ambiguous_match in choice.ambiguous_matches
+        if not any(link.parent in parents for link in ambiguous_match.candidates)
     )
 
 
@@ -149,12 +151,14 @@ def arrival_order_key(document: Document) -> tuple[object, ...]:
 # -- copies ---------------------------------------------------------------------------------------------------------
 
 
-def find_original(document: Document, candidates: Candidates, said: ManualDecisions = NO_DECISIONS) -> Document | None:
+def find_original(
+    document: Document, candidates: Candidates, decisions: ManualDecisions = NO_DECISIONS
+) -> Document | None:
     """Return the original of a duplicate, or None if the document is not a duplicate."""
     earlier = (
         other
-        for other in (*candidates, *said.confirmed)
-        if other.id not in said.rejected and _rank(other) < _rank(document) and is_same_document(document, other)
+        for other in (*candidates, *decisions.confirmed)
+        if other.id not in decisions.rejected and _rank(other) < _rank(document) and is_same_document(document, other)
     )
     return min(earlier, key=_rank, default=None)
 
@@ -173,32 +177,32 @@ def is_same_document(a: Document, b: Document) -> bool:
     """Return True for duplicate invoices, and for an order and its change. Symmetric."""
     if a.kind != b.kind or a.kind not in DUPLICABLE_KINDS or a.number is None or b.number is None:
         return False
-    return _alike(a, b, a.number, b.number) and same_parties(a, b) > 0
+    return _has_same_content(a, b, a.number, b.number) and same_parties(a, b) > 0
 
 
-def _alike(a: Document, b: Document, number: Reference, other: Reference) -> bool:
+def _has_same_content(a: Document, b: Document, number_a: Reference, number_b: Reference) -> bool:
     """Return True if two documents of one kind have the same content, regardless of the parties."""
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
-    same_number = bool(number.folded & other.folded)
+    same_number = bool(number_a.folded & number_b.folded)
     if a.kind == ORDER:
-        return same_number and (days is None or days <= _CHANGE_DAYS) and _much_alike(a, b)
+        return same_number and (days is None or days <= _CHANGE_DAYS) and _has_mostly_same_lines(a, b)
     if a.net != b.net or (a.gross is not None and b.gross is not None and abs(a.gross - b.gross) > 1):
         return False
     if same_number:
         return days is None or days <= _COPY_DAYS
-    return days is not None and days <= _COPY_UNDER_NEW_NUMBER_DAYS and _same_bill(a, b)
+    return days is not None and days <= _COPY_UNDER_NEW_NUMBER_DAYS and _bills_same_items(a, b)
 
 
-def _much_alike(a: Document, b: Document) -> bool:
-    fewer = min(len(a.lines), len(b.lines))
-    return fewer == 0 or 2 * len(match_lines(a.lines, b.lines)) >= fewer
+def _has_mostly_same_lines(a: Document, b: Document) -> bool:
+    shorter_length = min(len(a.lines), len(b.lines))
+    return shorter_length == 0 or 2 * len(match_lines(a.lines, b.lines)) >= shorter_length
 
 
-def _same_bill(a: Document, b: Document) -> bool:
+def _bills_same_items(a: Document, b: Document) -> bool:
     """Return True for the same items, quantities and prices of the same order and deliveries."""
     for kind in (ORDER, DELIVERY):
-        mine, theirs = _all_forms(a, kind), _all_forms(b, kind)
-        if bool(mine) != bool(theirs) or (mine and not mine & theirs):
+        forms_a, forms_b = _reference_forms(a, kind), _reference_forms(b, kind)
+        if bool(forms_a) != bool(forms_b) or (forms_a and not forms_a & forms_b):
             return False
     if len(a.lines) != len(b.lines) or a.amounts != b.amounts:
         return False
@@ -209,8 +213,8 @@ def _same_bill(a: Document, b: Document) -> bool:
     )
 
 
-def _all_forms(document: Document, kind: str) -> frozenset[str]:
-    return frozenset(form for named in document.named.get(kind, ()) for form in named.folded)
+def _reference_forms(document: Document, kind: str) -> frozenset[str]:
+    return frozenset(form for reference in document.named.get(kind, ()) for form in reference.folded)
 
 
 def is_parent(child: Document, other: Document) -> bool:
@@ -218,13 +222,13 @@ def is_parent(child: Document, other: Document) -> bool:
     return other.kind in PARENT_KINDS[child.kind]
 
 
-def order_pair(one: Document, other: Document) -> tuple[Document, Document]:
+def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
     """Return child and parent by their kinds. If these do not decide, the later one is the child."""
-    if is_parent(one, other):
-        return one, other
-    if is_parent(other, one):
-        return other, one
-    return (one, other) if _rank(other) < _rank(one) else (other, one)
+    if is_parent(first, second):
+        return first, second
+    if is_parent(second, first):
+        return second, first
+    return (first, second) if _rank(second) < _rank(first) else (second, first)
 
 
 # -- partners -------------------------------------------------------------------------------------------------------
@@ -237,7 +241,7 @@ def decide_matches(
     copies: Candidates,
     claims: Mapping[UUID, Candidates],
     is_copy: IsCopy,
-    said: ManualDecisions = NO_DECISIONS,
+    decisions: ManualDecisions = NO_DECISIONS,
 ) -> RuleDecision:
     """Decide about the links of a child. They include confirmed parents that the child names.
 
@@ -245,32 +249,38 @@ def decide_matches(
     `open_candidates`, and `is_candidate_kind` selects their candidates. `copies` are possible duplicates. Documents for
     which `is_copy` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
     """
-    if first := find_original(child, copies, said):
-        level = Duplicate.SAME_NUMBER if _same_number(child, first) else Duplicate.SAME_CONTENT
+    if original := find_original(child, copies, decisions):
+        level = Duplicate.SAME_NUMBER if _same_number(child, original) else Duplicate.SAME_CONTENT
         evidence = FeatureEvidence(Feature.DUPLICATE, level, 20.0)
-        return RuleDecision((ProposedMatch(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
-    bearers = _possible(named, is_copy, said)
-    decided = _by_reference(child, bearers, said)
-    if kinds := _undecided(child, decided.links, said):
-        like = _possible((other for other in similar if is_candidate_kind(child, other)), is_copy, said)
-        others = {other.id: other for other in (*like, *bearers) if other.kind in kinds}
-        decided = _overruled(decided, _by_content(child, others.values(), claims))
-    reasons = [doubt.reason for doubt in decided.ambiguous_matches if doubt.reason]
-    if not decided.links and not _confirmed(child, said):
-        reasons = reasons or [_not_here(child, named, said)]
-    return replace(decided, reason=reasons[0] if reasons else None)
+        return RuleDecision(
+            (ProposedMatch(child.id, original.id, original.kind, "copy", Score((evidence,), named=True)),)
+        )
+    named_candidates = _eligible(named, is_copy, decisions)
+    decision = _by_reference(child, named_candidates, decisions)
+    if kinds := _undecided_kinds(child, decision.links, decisions):
+        similar_candidates = _eligible(
+            (other for other in similar if is_candidate_kind(child, other)), is_copy, decisions
+        )
+        candidates = {other.id: other for other in (*similar_candidates, *named_candidates) if other.kind in kinds}
+        decision = _overrule(decision, _by_content(child, candidates.values(), claims))
+    reasons = [ambiguous_match.reason for ambiguous_match in decision.ambiguous_matches if ambiguous_match.reason]
+    if not decision.links and not _confirmed_parents(child, decisions):
+        reasons = reasons or [_unmatched_reason(child, named, decisions)]
+    return replace(decision, reason=reasons[0] if reasons else None)
 
 
 def open_candidates(
-    child: Document, named: Candidates, is_copy: IsCopy, said: ManualDecisions = NO_DECISIONS
+    child: Document, named: Candidates, is_copy: IsCopy, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
     """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
-    return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
+    return _undecided_kinds(
+        child, _by_reference(child, _eligible(named, is_copy, decisions), decisions).links, decisions
+    )
 
 
 def is_candidate_kind(child: Document, other: Document) -> bool:
     """Return True if a document is a candidate: the child names its number, or the score suffices."""
-    return references(child, other) or score(child, other).total >= _CONSIDERED
+    return references(child, other) or score(child, other).total >= _MIN_SCORE
 
 
 def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
@@ -278,44 +288,44 @@ def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
     return [
         other
         for other in similar
-        if other.kind != CONTRACT and not references(child, other) and score(child, other).total >= _CONSIDERED
+        if other.kind != CONTRACT and not references(child, other) and score(child, other).total >= _MIN_SCORE
     ]
 
 
-def _possible(candidates: Iterable[Document], is_copy: IsCopy, said: ManualDecisions) -> list[Document]:
-    return [other for other in candidates if other.id not in said.rejected and not is_copy(other)]
+def _eligible(candidates: Iterable[Document], is_copy: IsCopy, decisions: ManualDecisions) -> list[Document]:
+    return [other for other in candidates if other.id not in decisions.rejected and not is_copy(other)]
 
 
 def references(child: Document, parent: Document) -> bool:
     """Return True if the child names the number of the parent."""
-    return _reached(child.named.get(parent.kind, ()), parent)
+    return _has_referenced_number(child.named.get(parent.kind, ()), parent)
 
 
-def _confirmed(child: Document, said: ManualDecisions) -> list[Document]:
+def _confirmed_parents(child: Document, decisions: ManualDecisions) -> list[Document]:
     """Return the confirmed parents of a child."""
-    return [other for other in said.confirmed if other.kind in PARENT_KINDS[child.kind]]
+    return [other for other in decisions.confirmed if other.kind in PARENT_KINDS[child.kind]]
 
 
-def _undecided(child: Document, links: Sequence[ProposedMatch], said: ManualDecisions) -> tuple[str, ...]:
-    confirmed = {parent.kind for parent in _confirmed(child, said)}
-    found = confirmed | {link.kind for link in links}
+def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions: ManualDecisions) -> tuple[str, ...]:
+    confirmed = {parent.kind for parent in _confirmed_parents(child, decisions)}
+    decided_kinds = confirmed | {link.kind for link in links}
     kinds = []
     for kind in PARENT_KINDS[child.kind]:
         if kind not in SEARCHED_KINDS or kind in confirmed or len(child.named.get(kind, ())) > 1:
             continue  # several numbers mean several parents, and content can only find one
-        if kind in found and all(is_conclusive(link.score.total) for link in links if link.kind == kind):
+        if kind in decided_kinds and all(is_conclusive(link.score.total) for link in links if link.kind == kind):
             continue
-        if kind == ORDER and found & {DELIVERY, CONTRACT}:
+        if kind == ORDER and decided_kinds & {DELIVERY, CONTRACT}:
             continue  # the delivery has the order, and a contract does not need one
         if kind == CONTRACT and (
-            child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))
+            child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or decided_kinds))
         ):
             continue
         kinds.append(kind)
     return tuple(kinds)
 
 
-def _by_reference(child: Document, candidates: Sequence[Document], said: ManualDecisions) -> RuleDecision:
+def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
     """Decide about each number that the child names. A confirmed parent with the number settles it.
 
     A confirmed parent without one of these numbers settles ambiguous matches, because a number was wrong or misread.
@@ -325,105 +335,124 @@ def _by_reference(child: Document, candidates: Sequence[Document], said: ManualD
     for kind in PARENT_KINDS[child.kind]:
         references = child.named.get(kind, ())
         scored = [
-            (score(child, other), other) for other in candidates if other.kind == kind and _reached(references, other)
+            (score(child, other), other)
+            for other in candidates
+            if other.kind == kind and _has_referenced_number(references, other)
         ]
-        confirmed = [other for other in _confirmed(child, said) if other.kind == kind]
-        is_settled = any(not _reached(references, other) for other in confirmed)
-        links |= {other.id: _named(child, other) for other in confirmed if _reached(references, other)}
+        confirmed = [other for other in _confirmed_parents(child, decisions) if other.kind == kind]
+        is_settled = any(not _has_referenced_number(references, other) for other in confirmed)
+        links |= {
+            other.id: _match_by_number(child, other) for other in confirmed if _has_referenced_number(references, other)
+        }
         for reference in references:
-            if any(_reached([reference], other) for other in confirmed):
+            if any(_has_referenced_number([reference], other) for other in confirmed):
                 continue
-            best, doubt = _one_of(child, [pair for pair in scored if _reached([reference], pair[1])], reference.text)
+            best, ambiguous_match = _choose(
+                child, [pair for pair in scored if _has_referenced_number([reference], pair[1])], reference.text
+            )
             if best:
                 links[best.parent] = best
-            elif doubt and not is_settled:
-                ambiguous_matches.append(doubt)
+            elif ambiguous_match and not is_settled:
+                ambiguous_matches.append(ambiguous_match)
     return RuleDecision(tuple(links.values()), None, tuple(ambiguous_matches))
 
 
-def _named(child: Document, parent: Document) -> ProposedMatch:
+def _match_by_number(child: Document, parent: Document) -> ProposedMatch:
     return ProposedMatch(child.id, parent.id, parent.kind, "reference", score(child, parent))
 
 
 def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> RuleDecision:
     """Choose the best candidate of all kinds, because an invoice can be for an order or a contract."""
     scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
-    named = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
-    best, doubt = _one_of(child, scored, ", ".join(sorted(named)) or None)
-    return RuleDecision((best,) if best else (), None, (doubt,) if doubt else ())
+    numbers = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
+    best, ambiguous_match = _choose(child, scored, ", ".join(sorted(numbers)) or None)
+    return RuleDecision((best,) if best else (), None, (ambiguous_match,) if ambiguous_match else ())
 
 
-def _overruled(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision:
+def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision:
     """Replace decisions by number that are not settled with decisions by content of the same kind."""
-    heard = {link.kind for link in by_content.links} | {
-        kind for doubt in by_content.ambiguous_matches for kind in doubt.kinds
+    replaced_kinds = {link.kind for link in by_content.links} | {
+        kind for ambiguous_match in by_content.ambiguous_matches for kind in ambiguous_match.kinds
     }
     return RuleDecision(
-        (*(link for link in by_number.links if link.kind not in heard), *by_content.links),
+        (*(link for link in by_number.links if link.kind not in replaced_kinds), *by_content.links),
         None,
         (
-            *(doubt for doubt in by_number.ambiguous_matches if not heard & set(doubt.kinds)),
+            *(
+                ambiguous_match
+                for ambiguous_match in by_number.ambiguous_matches
+                if not replaced_kinds & set(ambiguous_match.kinds)
+            ),
             *by_content.ambiguous_matches,
         ),
     )
 
 
-def _one_of(
+def _choose(
     child: Document, scored: Sequence[_Scored], number: str | None
 ) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
     """Return the link to the certain candidate, or the ambiguous match."""
     ranked = sorted(
-        zip(match_probabilities([found for found, _ in scored]), scored, strict=True),
+        zip(match_probabilities([candidate_score for candidate_score, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
     )
     if not ranked:
         return None, None
     (probability, best), *_ = ranked
     if probability >= AUTO_MATCH_PROBABILITY:
-        return _link(child, best, probability), None
+        return _propose(child, best, probability), None
     if sum(share for share, _ in ranked) < REVIEW_PROBABILITY:
         return None, None
-    return None, _doubt(child, [(share, pair) for share, pair in ranked if share * _ALIKE >= probability], number)
+    return None, _ambiguous_match(
+        child, [(share, pair) for share, pair in ranked if share * _MIN_RATIO >= probability], number
+    )
 
 
-def _link(child: Document, found: _Scored, probability: float) -> ProposedMatch:
+def _propose(child: Document, scored: _Scored, probability: float) -> ProposedMatch:
     return ProposedMatch(
-        child.id, found[1].id, found[1].kind, "reference" if found[0].named else "content", found[0], probability
+        child.id, scored[1].id, scored[1].kind, "reference" if scored[0].named else "content", scored[0], probability
     )
 
 
-def _doubt(child: Document, found: Sequence[tuple[float, _Scored]], number: str | None) -> AmbiguousMatch:
-    kinds = tuple(sorted({other.kind for _, (_, other) in found}))
-    reason = _equally([other for _, (_, other) in found]) if len(found) > 1 else None
-    return AmbiguousMatch(kinds, number, tuple(_link(child, pair, probability) for probability, pair in found), reason)
+def _ambiguous_match(child: Document, ranked: Sequence[tuple[float, _Scored]], number: str | None) -> AmbiguousMatch:
+    kinds = tuple(sorted({other.kind for _, (_, other) in ranked}))
+    reason = _tie_reason([other for _, (_, other) in ranked]) if len(ranked) > 1 else None
+    return AmbiguousMatch(
+        kinds, number, tuple(_propose(child, pair, probability) for probability, pair in ranked), reason
+    )
 
 
-def _reached(references: Iterable[Reference], other: Document) -> bool:
+def _has_referenced_number(references: Iterable[Reference], document: Document) -> bool:
     """Return True if one of the numbers is that of the other document, allowing for OCR errors."""
-    own = other.number
-    return own is not None and any(
-        named.folded & own.folded or (named.tail is not None and named.tail == own.tail) for named in references
+    number = document.number
+    return number is not None and any(
+        reference.folded & number.folded or (reference.tail is not None and reference.tail == number.tail)
+        for reference in references
     )
 
 
-def _equally(equal: Sequence[Document]) -> str:
-    named = ", ".join(
-        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3]
+def _tie_reason(documents: Sequence[Document]) -> str:
+    labels = ", ".join(
+        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in documents[:3]
     )
-    return f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."
+    return f"{_COUNTS.get(len(documents), str(len(documents)))} documents fit equally: {labels}."
 
 
-def _not_here(child: Document, named: Candidates, said: ManualDecisions) -> str:
+def _unmatched_reason(child: Document, named_documents: Candidates, decisions: ManualDecisions) -> str:
     """Return the reason why a document has no match."""
     for kind in PARENT_KINDS[child.kind]:
         for reference in child.named.get(kind, ()):
-            what = f"{_WORDS[kind]} {reference.text}"
-            here = {other.id for other in named if other.kind == kind and _reached([reference], other)}
-            if here and here <= said.rejected:
-                return f"Names {what}, but a reviewer rejected the document with that number."
-            if here:
-                return f"Names {what}, but the document with that number does not fit."
-            return f"Names {what}, which has not been received."
+            label = f"{_WORDS[kind]} {reference.text}"
+            ids = {
+                other.id
+                for other in named_documents
+                if other.kind == kind and _has_referenced_number([reference], other)
+            }
+            if ids and ids <= decisions.rejected:
+                return f"Names {label}, but a reviewer rejected the document with that number."
+            if ids:
+                return f"Names {label}, but the document with that number does not fit."
+            return f"Names {label}, which has not been received."
     return NO_PARTNER
 
 
@@ -454,32 +483,36 @@ def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list
     3. the only set of deliveries whose total is equal
     4. the only delivery, if most of its line items match
     """
-    held = [
-        (other, found)
-        for other in sorted(deliveries, key=arrival_order_key)
-        if (found := _delivered_quantities(child, other))
+    delivered = [
+        (delivery, quantities)
+        for delivery in sorted(deliveries, key=arrival_order_key)
+        if (quantities := _delivered_quantities(child, delivery))
     ]
-    lines = {index for _, found in held for index in found}
+    lines = {index for _, quantities in delivered for index in quantities}
     if child.kind == RECEIPT:
         lines = set(range(len(child.lines)))
-    equal = [other for other, found in held if _compare(child, lines, [found]) == 0]
-    if equal:
-        same_day = [other for other in equal if other.day == child.day]
-        alone = same_day if len(equal) > 1 and child.kind == RECEIPT else equal
-        return alone if len(alone) == 1 else []
-    if len(held) == 1:
-        return [held[0][0]] if len(deliveries) == 1 or _compare(child, lines, [held[0][1]]) is not None else []
-    if child.kind == RECEIPT or not held:
+    exact = [delivery for delivery, quantities in delivered if _compare_quantities(child, lines, [quantities]) == 0]
+    if exact:
+        same_day = [delivery for delivery in exact if delivery.day == child.day]
+        chosen = same_day if len(exact) > 1 and child.kind == RECEIPT else exact
+        return chosen if len(chosen) == 1 else []
+    if len(delivered) == 1:
+        return (
+            [delivered[0][0]]
+            if len(deliveries) == 1 or _compare_quantities(child, lines, [delivered[0][1]]) is not None
+            else []
+        )
+    if child.kind == RECEIPT or not delivered:
         return []
-    if _compare(child, lines, [found for _, found in held]) is not None:
-        return [other for other, _ in held]
-    sums = [
-        [other for other, _ in some]
-        for size in range(2, min(len(held), _MAX_SUBSET))
-        for some in combinations(held[:_MAX_SUBSET], size)
-        if _compare(child, lines, [found for _, found in some]) == 0
+    if _compare_quantities(child, lines, [quantities for _, quantities in delivered]) is not None:
+        return [delivery for delivery, _ in delivered]
+    exact_subsets = [
+        [delivery for delivery, _ in subset]
+        for size in range(2, min(len(delivered), _MAX_SUBSET))
+        for subset in combinations(delivered[:_MAX_SUBSET], size)
+        if _compare_quantities(child, lines, [quantities for _, quantities in subset]) == 0
     ]
-    return sums[0] if len(sums) == 1 else []
+    return exact_subsets[0] if len(exact_subsets) == 1 else []
 
 
 def _delivered_quantities(child: Document, delivery: Document) -> dict[int, float]:
@@ -497,13 +530,17 @@ def _delivered_quantities(child: Document, delivery: Document) -> dict[int, floa
     return {index[id(pair.parent)]: pair.child.quantity or 0.0 for pair in matched}
 
 
-def _compare(child: Document, lines: Collection[int], held: Sequence[Mapping[int, float]]) -> int | None:
+def _compare_quantities(
+    child: Document, lines: Collection[int], delivered: Sequence[Mapping[int, float]]
+) -> int | None:
     """Compare quantities on these line items: 0 if equal, 1 if the child has more, None if it has less."""
-    more = False
+    has_excess = False
     for index in lines:
-        quantity = sum(found.get(index, 0.0) for found in held)
-        stated = child.lines[index].quantity
-        if stated is None or (quantity > stated and not close(quantity, stated)):
+        delivered_quantity = sum(quantities.get(index, 0.0) for quantities in delivered)
+        child_quantity = child.lines[index].quantity
+        if child_quantity is None or (
+            delivered_quantity > child_quantity and not close(delivered_quantity, child_quantity)
+        ):
             return None
-        more = more or not close(quantity, stated)
-    return int(more)
+        has_excess = has_excess or not close(delivered_quantity, child_quantity)
+    return int(has_excess)

@@ -51,8 +51,8 @@ class Table(dict[FeatureLevel, FeatureEvidence]):
     """
 
     def __missing__(self, level: FeatureLevel) -> FeatureEvidence:
-        self[level] = found = FeatureEvidence(*level, 0.0)
-        return found
+        self[level] = evidence = FeatureEvidence(*level, 0.0)
+        return evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,40 +75,40 @@ class Weights:
 
     def table(self, child: str, parent: str, *, named: bool) -> Table:
         """Return the evidence per level for a pair of these types."""
-        found = self._tables.get((named, child, parent))
-        if found is None:
+        table = self._tables.get((named, child, parent))
+        if table is None:
             general, particular = self.general[named], self.particular.get((named, child, parent), {})
-            found = self._tables[named, child, parent] = Table(
+            table = self._tables[named, child, parent] = Table(
                 (level, FeatureEvidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
                 for level in {*general, *particular}
             )
-        return found
+        return table
 
 
 def parse(data: Mapping[str, Any]) -> Weights:
     """Parse the contents of a weights file."""
     return Weights(
         data["version"],
-        {named: _levels(data[found]["general"]) for named, found in FOUND.items()},
+        {named: _levels(data[section]["general"]) for named, section in FOUND.items()},
         {
             (named, *kinds.split(">", 1)): _levels(levels)
-            for named, found in FOUND.items()
-            for kinds, levels in data[found]["particular"].items()
+            for named, section in FOUND.items()
+            for kinds, levels in data[section]["particular"].items()
         },
-        {named: tuple(data[found]["calibration"]) for named, found in FOUND.items()},
+        {named: tuple(data[section]["calibration"]) for named, section in FOUND.items()},
     )
 
 
-def _levels(found: Mapping[str, Mapping[str, float]]) -> dict[FeatureLevel, float]:
+def _levels(bits_by_feature: Mapping[str, Mapping[str, float]]) -> dict[FeatureLevel, float]:
     return {
         FeatureLevel(Feature(feature), level): bits
-        for feature, levels in found.items()
+        for feature, levels in bits_by_feature.items()
         for level, bits in levels.items()
     }
 
 
 @cache
-def _shipped() -> Weights:
+def _load_shipped() -> Weights:
     return parse(json.loads(resources.files(__package__).joinpath("weights.json").read_text(encoding="utf-8")))
 
 
@@ -117,7 +117,7 @@ _others: list[Weights] = []
 
 def current() -> Weights:
     """Return the weights of the package, or those of `using`."""
-    return _others[-1] if _others else _shipped()
+    return _others[-1] if _others else _load_shipped()
 
 
 @contextmanager
@@ -136,9 +136,9 @@ REVIEW_PROBABILITY = 0.5
 """Minimum match probability for an ambiguous match."""
 
 
-_SETTLED = 0.99
+_CONCLUSIVE_PROBABILITY = 0.99
 """Minimum match probability of a match by number for which similar documents are not searched."""
-_KEPT = 50_000
+_CACHE_SIZE = 50_000
 """Cache size in pairs."""
 
 
@@ -167,25 +167,25 @@ class Score:
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
     """Score `child` as a child of `parent`, given the `claims` that name the parent."""
     weights = current()
-    return _weigh(child, parent, claims, weights) if claims else _alone(child, parent, weights)
+    return _score_pair(child, parent, claims, weights) if claims else _score_without_claims(child, parent, weights)
 
 
-def _weigh(child: Document, parent: Document, claims: Collection[Document], weights: Weights) -> Score:
+def _score_pair(child: Document, parent: Document, claims: Collection[Document], weights: Weights) -> Score:
     compared = compare(child, parent, claims)
-    says = weights.table(child.kind, parent.kind, named=compared.named)
-    return Score(tuple([says[level] for level in (PRIOR, *compared.levels)]), compared.named)
+    evidence = weights.table(child.kind, parent.kind, named=compared.named)
+    return Score(tuple([evidence[level] for level in (PRIOR, *compared.levels)]), compared.named)
 
 
-@lru_cache(maxsize=_KEPT)
-def _alone(child: Document, parent: Document, weights: Weights) -> Score:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _score_without_claims(child: Document, parent: Document, weights: Weights) -> Score:
     """Cached, because a pair without claims is scored again for every nearby document."""
-    return _weigh(child, parent, (), weights)
+    return _score_pair(child, parent, (), weights)
 
 
 def same_parties(a: Document, b: Document) -> float:
     """Return the bits for two documents being between the same parties."""
-    says = current().table(a.kind, b.kind, named=False)
-    return sum(says[level].weight for level in parties(a, b))
+    evidence = current().table(a.kind, b.kind, named=False)
+    return sum(evidence[level].weight for level in parties(a, b))
 
 
 def match_probabilities(scores: Sequence[Score]) -> list[float]:
@@ -195,17 +195,17 @@ def match_probabilities(scores: Sequence[Score]) -> list[float]:
     """
     if not scores:
         return []
-    best = max(item.fit for item in scores)
-    shares = [math.exp2(max(item.fit - best, -60.0)) for item in scores]
-    first = max(scores, key=lambda item: item.total)
-    added, times = current().calibration[first.named]
-    any_of_them = probability(added + times * first.total)
-    return [any_of_them * share / sum(shares) for share in shares]
+    best_fit = max(item.fit for item in scores)
+    shares = [math.exp2(max(item.fit - best_fit, -60.0)) for item in scores]
+    best = max(scores, key=lambda item: item.total)
+    intercept, slope = current().calibration[best.named]
+    match_probability = probability(intercept + slope * best.total)
+    return [match_probability * share / sum(shares) for share in shares]
 
 
 def is_conclusive(bits: float) -> bool:
     """Return whether a match by number of this strength holds regardless of similar documents."""
-    return probability(bits) >= _SETTLED
+    return probability(bits) >= _CONCLUSIVE_PROBABILITY
 
 
 def probability(bits: float) -> float:

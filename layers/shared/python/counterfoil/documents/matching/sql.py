@@ -36,15 +36,15 @@ FUZZY_MAX_DOCUMENTS_PER_KEY = 16
 that no link by the key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
-SELECT held.document_id, wanted.n, wanted.counted
+SELECT holder.document_id, lookup.n, lookup.counted
 FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
-     WITH ORDINALITY AS wanted (type, value, most, counted, n)
+     WITH ORDINALITY AS lookup (type, value, most, counted, n)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
-    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.value = wanted.value
+    WHERE k.tenant_id = %(tenant)s AND k.type = lookup.type AND k.value = lookup.value
       AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
-    LIMIT wanted.most
-) AS held
+    LIMIT lookup.most
+) AS holder
 """
 """Selects the holders of a `KeyLookup`: document, number of the key, and whether the key is only counted."""
 
@@ -71,14 +71,14 @@ class KeyLookup:
             **columns(self.limits),
         }
 
-    def by_key(self, held: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
+    def by_key(self, rows: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
         """Return the holders by key from rows of document and key numbers. Keys without holders are missing."""
         keys = list(self.limits)
-        found: dict[Key, list[UUID]] = {}
-        for id_, numbers in held:
+        holders: dict[Key, list[UUID]] = {}
+        for id_, numbers in rows:
             for number in numbers:
-                found.setdefault(keys[number - 1], []).append(id_)
-        return found
+                holders.setdefault(keys[number - 1], []).append(id_)
+        return holders
 
 
 def documents_with_keys(connection: Connection, lookup: KeyLookup) -> dict[Key, list[UUID]]:
@@ -100,42 +100,42 @@ USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (d
 WHERE (stored.document_id, stored.type, stored.value) = (k.document_id, k.type, k.value)
 """
 
-_LOSS = """
+_RECORD_DELETION = """
 INSERT INTO key_deletion (tenant_id) VALUES (%s)
 ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 """
 
 
-def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collection[Key]]) -> None:
+def write(connection: Connection, tenant_id: UUID, keys: Mapping[UUID, Collection[Key]]) -> None:
     """Write the keys of documents.
 
     An existing key is marked as written again, because an earlier search may have read older data of its holder.
     """
-    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(stated)})
+    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(keys)})
 
 
 # Replaces the keys that documents seek.
 _WRITE_SEEKING = """
-WITH wanted AS (
+WITH lookup AS (
     SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, value)
-), settled AS (
+), deleted AS (
     DELETE FROM document_key k
     WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
-      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.value) = (k.document_id, k.type, k.value))
+      AND NOT EXISTS (SELECT FROM lookup w WHERE (w.document_id, w.type, w.value) = (k.document_id, k.type, k.value))
 )
 INSERT INTO document_key (tenant_id, document_id, type, value)
-SELECT %(tenant)s, document_id, type, value FROM wanted ORDER BY document_id, type, value
+SELECT %(tenant)s, document_id, type, value FROM lookup ORDER BY document_id, type, value
 ON CONFLICT (document_id, type, value) DO NOTHING
 """
 
 
 def write_search_keys(
-    connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
+    connection: Connection, tenant_id: UUID, search_keys: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
     """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
-    if not known and not any(sought.values()):
+    if not known and not any(search_keys.values()):
         return
-    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
+    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(search_keys)})
 
 
 _STORED = "SELECT document_id, type, value FROM document_key WHERE document_id = ANY(%(ids)s)"
@@ -143,10 +143,10 @@ _STORED = "SELECT document_id, type, value FROM document_key WHERE document_id =
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
     """Return the stored keys by document. Documents without keys are missing."""
-    found: dict[UUID, set[Key]] = {}
+    keys: dict[UUID, set[Key]] = {}
     for id_, *key in connection.execute(_STORED, {"ids": list(ids)}).fetchall():
-        found.setdefault(id_, set()).add(Key(*key))
-    return found
+        keys.setdefault(id_, set()).add(Key(*key))
+    return keys
 
 
 def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
@@ -158,13 +158,13 @@ def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Coll
 
 def record_key_deletion(connection: Connection, tenant_id: UUID) -> None:
     """Record that a document lost keys, under the tenant's matching lock."""
-    connection.execute(_LOSS, [tenant_id])
+    connection.execute(_RECORD_DELETION, [tenant_id])
 
 
 def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
     """Return keys as two arrays of the same length, for `unnest`."""
-    listed = list(keys)
-    return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
+    ordered = list(keys)
+    return {"types": [key.type for key in ordered], "keys": [key.value for key in ordered]}
 
 
 def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
@@ -181,9 +181,9 @@ class Pair(NamedTuple):
     b: UUID
 
     @classmethod
-    def of(cls, one: UUID, other: UUID) -> "Pair":
+    def of(cls, first: UUID, second: UUID) -> "Pair":
         """Order two ids."""
-        return cls(one, other) if one < other else cls(other, one)
+        return cls(first, second) if first < second else cls(second, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_a_id OFFSET 0) AS a
 CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_b_id OFFSET 0) AS b
 UNION ALL
-SELECT said.document_a_id, said.document_b_id, NULL, NULL, NULL, NULL, said.decision, NULL, NULL
+SELECT latest.document_a_id, latest.document_b_id, NULL, NULL, NULL, NULL, latest.decision, NULL, NULL
 FROM (
     SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, decision
     FROM (
@@ -247,8 +247,8 @@ FROM (
         SELECT document_a_id, document_b_id, decision, id FROM match_decision WHERE document_b_id = ANY(%(ids)s)
     ) AS d
     ORDER BY document_a_id, document_b_id, id DESC
-) AS said
-WHERE said.decision = 'rejected'
+) AS latest
+WHERE latest.decision = 'rejected'
 """
 
 
@@ -280,18 +280,21 @@ def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
     linked = [row[1] for row in rows if row[7]]
     return MatchingSnapshot(
         rows[0][0] if rows else "",
-        {id_: DocumentContent(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
+        {
+            id_: DocumentContent(kind, received_at, data, embedding(embedding_columns))
+            for _, id_, kind, received_at, data, _, _, _, *embedding_columns in rows
+        },
         {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
         edges(connection, linked) if linked else ({}, set()),
     )
 
 
-_IS_THERE = "SELECT FROM document WHERE id = %s"
+_EXISTS = "SELECT FROM document WHERE id = %s"
 
 
 def exists(connection: Connection, id_: UUID) -> bool:
     """Return True if the tenant has this document."""
-    return connection.execute(_IS_THERE, [id_]).fetchone() is not None
+    return connection.execute(_EXISTS, [id_]).fetchone() is not None
 
 
 def embedding(columns: Sequence[Any]) -> Embedding | None:
@@ -314,15 +317,15 @@ Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
     """Return the edges and rejected pairs of rows."""
-    found: dict[Pair, Edge] = {}
+    by_pair: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
     for row in rows:
         if row[6] == "rejected":
             rejected.add(Pair(*row[:2]))
         else:
             edge = _edge(row)
-            found[edge.pair] = edge
-    return found, rejected
+            by_pair[edge.pair] = edge
+    return by_pair, rejected
 
 
 def _edge(row: tuple[Any, ...]) -> Edge:
@@ -333,12 +336,12 @@ def _edge(row: tuple[Any, ...]) -> Edge:
     return Edge(a, b, kind_b, by or "reference", decided_by == "reviewer", score, question)
 
 
-_SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
+_CONTENTS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
 
 
 def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
     """Return type and structured data of documents."""
-    return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
+    return {id_: (kind, data) for id_, kind, data in connection.execute(_CONTENTS, {"ids": list(ids)})}
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -375,8 +378,8 @@ SELECT NULL, 0 WHERE EXISTS (
 """
 
 _DELETE_EDGES = """
-DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
-WHERE m.document_a_id = gone.a AND m.document_b_id = gone.b AND m.decided_by <> 'reviewer'
+DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS removed (a, b)
+WHERE m.document_a_id = removed.a AND m.document_b_id = removed.b AND m.decided_by <> 'reviewer'
 """
 
 _INSERT_EDGES = """
@@ -432,14 +435,15 @@ RETURNING old.cluster_id, new.cluster_id
 _CLUSTERS_OF = "SELECT DISTINCT cluster_id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS NOT NULL"
 
 _REASONS = """
-UPDATE document SET matching_skip_reason = told.reason
-FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
-WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
-  AND document.matching_skip_reason IS DISTINCT FROM told.reason
+UPDATE document SET matching_skip_reason = updated.reason
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS updated (id, reason)
+WHERE document.id = updated.id
+  AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
+  AND document.matching_skip_reason IS DISTINCT FROM updated.reason
 """
 
 
-_ALONE = """
+_MARK_UNMATCHED = """
 UPDATE document SET matching_skip_reason = %(reason)s
 WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_skip_reason IS NULL
   AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_a_id = document.id OFFSET 0)
@@ -458,15 +462,15 @@ class NewMatch(NamedTuple):
     reasoning: str
 
 
-def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
+def lock(connection: Connection, tenant_id: UUID, snapshot: str) -> bool:
     """Take the tenant's matching lock until the end of the transaction.
 
     Returns True if no transaction of any tenant was committed since a snapshot.
     """
     with connection.pipeline():
         connection.execute(_LOCK, [tenant_id])
-        quiet = connection.execute(_QUIET, {"seen": seen})
-    return bool(_one(quiet.fetchone())[0])
+        quiet = connection.execute(_QUIET, {"seen": snapshot})
+    return bool(_require_row(quiet.fetchone())[0])
 
 
 def lock_tenant_blocking(connection: Connection, tenant_id: UUID) -> None:
@@ -487,23 +491,23 @@ class Changes:
 
 
 def changes_since(
-    connection: Connection, tenant_id: UUID, followed: Collection[Key], of: Collection[UUID], seen: str
+    connection: Connection, tenant_id: UUID, followed: Collection[Key], document_ids: Collection[UUID], snapshot: str
 ) -> Changes:
     """Return changes since a snapshot, committed or in this transaction, of the data that searches read."""
     keys = list(followed)
     with connection.pipeline():
-        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **columns(keys)})
-        rows = select_edges(connection, of)
+        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": snapshot, **columns(keys)})
+        rows = select_edges(connection, document_ids)
     numbers: dict[int | None, int] = dict(changed.fetchall())
-    found = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
-    return Changes(None in numbers, found, edges_from(rows.fetchall())[0])
+    changed_keys = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
+    return Changes(None in numbers, changed_keys, edges_from(rows.fetchall())[0])
 
 
 Count = Callable[[], int]
 """Returns the number of changed rows. It can be called after the pipeline of the statement."""
 
 
-def _counted(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
+def _row_counter(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
     cursor = connection.execute(statement.encode(), parameters)
     return lambda: cursor.rowcount
 
@@ -512,26 +516,26 @@ def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
     """Delete edges, except for those of reviewers."""
     if not pairs:
         return int
-    return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
+    return _row_counter(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
-def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewMatch], now: datetime) -> Count:
+def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[NewMatch], now: datetime) -> Count:
     """Insert or update edges, except for those of reviewers."""
-    if not made:
+    if not matches:
         return int
-    return _counted(
+    return _row_counter(
         connection,
         _INSERT_EDGES,
         {
             "tenant": tenant_id,
             "now": now,
-            "a": [edge.pair.a for edge in made],
-            "b": [edge.pair.b for edge in made],
-            "scores": [edge.score for edge in made],
-            "confidences": [edge.confidence for edge in made],
-            "evidence": [Jsonb(edge.evidence) for edge in made],
-            "deciders": [edge.decided_by for edge in made],
-            "reasonings": [edge.reasoning for edge in made],
+            "a": [edge.pair.a for edge in matches],
+            "b": [edge.pair.b for edge in matches],
+            "scores": [edge.score for edge in matches],
+            "confidences": [edge.confidence for edge in matches],
+            "evidence": [Jsonb(edge.evidence) for edge in matches],
+            "deciders": [edge.decided_by for edge in matches],
+            "reasonings": [edge.reasoning for edge in matches],
         },
     )
 
@@ -566,10 +570,10 @@ def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) ->
 def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
     """Set the reason of matched documents without an edge to NO_PARTNER."""
     if ids:
-        connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
+        connection.execute(_MARK_UNMATCHED, {"ids": list(ids), "reason": NO_PARTNER})
 
 
-def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     if row is None:
         message = "a statement that always returns one row returned none"
         raise AssertionError(message)
@@ -587,11 +591,11 @@ MAX_CANDIDATES = 20
 _OPEN = """
 INSERT INTO document_review AS review
     (document_id, tenant_id, type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at)
-SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.ambiguous_matches, found.probability,
+SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', opened.ambiguous_matches, opened.probability,
        %(weights)s, %(now)s, %(now)s
-FROM unnest(%(ids)s::uuid[], %(ambiguous_matches)s::jsonb[], %(probabilities)s::float8[]) AS found (id,
+FROM unnest(%(ids)s::uuid[], %(ambiguous_matches)s::jsonb[], %(probabilities)s::float8[]) AS opened (id,
     ambiguous_matches, probability)
-JOIN document d ON d.id = found.id
+JOIN document d ON d.id = opened.id
 ON CONFLICT (document_id) DO UPDATE
 SET type = excluded.type, state = 'open', ambiguous_matches = excluded.ambiguous_matches,
     probability = excluded.probability,
@@ -619,7 +623,7 @@ class Changed(NamedTuple):
     closed: frozenset[UUID]
 
 
-def keep(
+def update_reviews(
     connection: Connection,
     choices: Mapping[UUID, RuleDecision],
     now: datetime,
@@ -629,19 +633,21 @@ def keep(
 
     Call the result after the pipeline of the statement. It returns the changes.
     """
-    doubtful = {id_: found for id_, choice in choices.items() if (found := unresolved_matches(choice))}
-    settled = choices.keys() - doubtful.keys()
-    closed = close(connection, settled, now, decided) if settled else frozenset
-    if not doubtful:
+    ambiguous = {id_: matches for id_, choice in choices.items() if (matches := unresolved_matches(choice))}
+    resolved = choices.keys() - ambiguous.keys()
+    closed = close(connection, resolved, now, decided) if resolved else frozenset
+    if not ambiguous:
         return lambda: Changed(frozenset(), closed())
     cursor = connection.execute(
         _OPEN,
         {
-            "ids": list(doubtful),
-            "ambiguous_matches": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
+            "ids": list(ambiguous),
+            "ambiguous_matches": [
+                Jsonb([_ambiguous_match_record(match) for match in matches]) for matches in ambiguous.values()
+            ],
             "probabilities": [
-                round(max(link.probability for one in found for link in one.candidates), 4)
-                for found in doubtful.values()
+                round(max(link.probability for match in matches for link in match.candidates), 4)
+                for matches in ambiguous.values()
             ],
             "weights": current().version,
             "now": now,
@@ -660,10 +666,17 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
     """
     if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
         return
-    doubt: dict[str, Any] = {"kinds": [], "number": None, "reason": reason, "count": 0, "candidates": [], "others": []}
+    ambiguous_match: dict[str, Any] = {
+        "kinds": [],
+        "number": None,
+        "reason": reason,
+        "count": 0,
+        "candidates": [],
+        "others": [],
+    }
     values = {
         "ids": [id_],
-        "ambiguous_matches": [Jsonb([doubt])],
+        "ambiguous_matches": [Jsonb([ambiguous_match])],
         "probabilities": [0.0],
         "weights": current().version,
         "now": now,
@@ -672,22 +685,22 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
 
 
 def close(
-    connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()
+    connection: Connection, ids: Collection[UUID], now: datetime, decided_ids: Collection[UUID] = ()
 ) -> Callable[[], frozenset[UUID]]:
     """Close the open reviews of documents. The result returns their ids after the pipeline."""
-    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
+    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided_ids), "now": now})
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
 
-def _doubt(doubt: AmbiguousMatch) -> dict[str, Any]:
+def _ambiguous_match_record(ambiguous_match: AmbiguousMatch) -> dict[str, Any]:
     return {
-        "kinds": list(doubt.kinds),
-        "number": doubt.number,
-        "reason": doubt.reason,
-        "count": len(doubt.candidates),
-        "candidates": [_candidate(link) for link in doubt.candidates[:MAX_CANDIDATES]],
-        "others": [str(link.parent) for link in doubt.candidates[MAX_CANDIDATES:]],
-        **({} if doubt.unasked is None else {"unasked": doubt.unasked}),
+        "kinds": list(ambiguous_match.kinds),
+        "number": ambiguous_match.number,
+        "reason": ambiguous_match.reason,
+        "count": len(ambiguous_match.candidates),
+        "candidates": [_candidate(link) for link in ambiguous_match.candidates[:MAX_CANDIDATES]],
+        "others": [str(link.parent) for link in ambiguous_match.candidates[MAX_CANDIDATES:]],
+        **({} if ambiguous_match.unasked is None else {"unasked": ambiguous_match.unasked}),
     }
 
 
@@ -721,8 +734,14 @@ class Review:
     @property
     def candidates(self) -> frozenset[UUID]:
         """The candidates of all ambiguous matches."""
-        shown = {one["document"] for doubt in self.ambiguous_matches for one in doubt["candidates"]}
-        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.ambiguous_matches))))
+        ids = {
+            candidate["document"]
+            for ambiguous_match in self.ambiguous_matches
+            for candidate in ambiguous_match["candidates"]
+        }
+        return frozenset(
+            map(UUID, ids.union(*(ambiguous_match["others"] for ambiguous_match in self.ambiguous_matches)))
+        )
 
 
 _REVIEWS = """
@@ -794,7 +813,7 @@ WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'reviewer
 _UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 
 # A document without an edge that cannot be matched has no cluster. Its keys change only with its own match.
-_LEAVE_ALONE = """
+_CLEAR_CLUSTER = """
 UPDATE document d SET cluster_id = NULL
 WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = d.id OR document_b_id = d.id)
 """
@@ -828,4 +847,4 @@ def unlink(connection: Connection, pair: Pair) -> bool:
 def leave_alone(connection: Connection, ids: Collection[UUID]) -> None:
     """Remove unmatched documents without an edge from their cluster."""
     if ids:
-        connection.execute(_LEAVE_ALONE, {"ids": list(ids)})
+        connection.execute(_CLEAR_CLUSTER, {"ids": list(ids)})

@@ -67,7 +67,7 @@ class Choices(BaseModel):
     boundaries: tuple[Choice, ...]
 
 
-def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], doubtful: Split) -> Split:
+def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Split) -> Split:
     """Apply the model's decisions to doubtful boundaries, outside any transaction.
 
     All boundaries stay doubtful if there are more than MAX_DOUBTS, if the model refuses the content, or if the daily
@@ -77,16 +77,16 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], doubtful: 
         CounterfoilError: see `LlmClient.complete_json`, except for a refusal, a question that is too long, or a spent
             budget.
     """
-    if not 0 < len(doubtful.uncertain_boundaries) <= MAX_DOUBTS:
-        return doubtful
-    asked = [boundary.page for boundary in doubtful.uncertain_boundaries]
-    question = LlmRequest(SYSTEM, build_question(pages, doubtful), "splitting", prompt_version=PROMPT_VERSION)
+    if not 0 < len(split.uncertain_boundaries) <= MAX_DOUBTS:
+        return split
+    question_pages = [boundary.page for boundary in split.uncertain_boundaries]
+    question = LlmRequest(SYSTEM, build_question(pages, split), "splitting", prompt_version=PROMPT_VERSION)
     try:
-        answer = llm.complete_json(question, form(asked), deadline).said
+        answer = llm.complete_json(question, form(question_pages), deadline).said
     except (PromptRejectedError, ContextWindowError, BudgetExceededError):
-        return doubtful
+        return split
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")
-    return doubtful.resolve(
+    return split.resolve(
         {
             choice.page: Boundary(choice.page, choice.begins, SURE, (f"The language model: {choice.reasoning}",))
             for choice in certain
@@ -94,19 +94,19 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], doubtful: 
     )
 
 
-def build_question(pages: Sequence[Page], doubtful: Split) -> str:
+def build_question(pages: Sequence[Page], split: Split) -> str:
     """Return the question: excerpts of the doubtful and preceding pages, and the findings of the rules."""
-    asked = [boundary.page for boundary in doubtful.uncertain_boundaries]
-    shown = sorted({number for page in asked for number in (page - 1, page)})
+    question_pages = [boundary.page for boundary in split.uncertain_boundaries]
+    shown_pages = sorted({number for page in question_pages for number in (page - 1, page)})
     case = {
-        "page_count": doubtful.page_count,
+        "page_count": split.page_count,
         "certain_first_pages": [
             1,
-            *(boundary.page for boundary in doubtful.boundaries if boundary.is_sure and boundary.begins),
+            *(boundary.page for boundary in split.boundaries if boundary.is_sure and boundary.begins),
         ],
-        "pages_in_question": asked,
-        "rules": {str(boundary.page): boundary.evidence for boundary in doubtful.uncertain_boundaries},
-        "pages": [{"page": number, **_excerpt(pages[number - 1])} for number in shown],
+        "pages_in_question": question_pages,
+        "rules": {str(boundary.page): boundary.evidence for boundary in split.uncertain_boundaries},
+        "pages": [{"page": number, **_excerpt(pages[number - 1])} for number in shown_pages],
     }
     # JSON escapes of "<" prevent page text from closing the tag.
     return f"<case>\n{json.dumps(case, ensure_ascii=False).replace('<', chr(92) + 'u003c')}\n</case>"
@@ -119,14 +119,14 @@ def _excerpt(page: Page) -> dict[str, Any]:
     return {"first_lines": lines[:_TOP_LINES], "last_lines": lines[-_BOTTOM_LINES:]}
 
 
-def form(asked: Iterable[int]) -> type[Choices]:
+def form(question_pages: Iterable[int]) -> type[Choices]:
     """Return the schema of an answer about these pages: one choice for each, and none for others."""
-    wanted = sorted(asked)
+    expected = sorted(question_pages)
 
     class Choosing(Choices):
         @model_validator(mode="after")
-        def _only_what_was_asked(self) -> "Choosing":
-            if sorted(choice.page for choice in self.boundaries) != wanted:
+        def _check_pages(self) -> "Choosing":
+            if sorted(choice.page for choice in self.boundaries) != expected:
                 raise ValueError("not one entry for each page in question")
             return self
 

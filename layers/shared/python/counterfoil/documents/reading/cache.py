@@ -20,7 +20,7 @@ from counterfoil.errors import InvalidLlmResponseError
 from counterfoil.llm import BudgetExceededError, Llm, LlmRequest, LlmResponse
 from counterfoil.validation import validate
 
-_KEPT = "SELECT cache_key, answer FROM page_reading_cache WHERE document_id = %(id)s AND cache_key = ANY(%(questions)s)"
+_FIND = "SELECT cache_key, answer FROM page_reading_cache WHERE document_id = %(id)s AND cache_key = ANY(%(questions)s)"
 
 _KEEP = """
 INSERT INTO page_reading_cache (tenant_id, document_id, cache_key, answer, provider, created_at)
@@ -43,8 +43,8 @@ class AnswerCache:
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
         """Return the stored answers to these questions. Raises the same errors as `Database.tenant`."""
         with self._database.tenant(self._tenant_id) as connection:
-            found = connection.execute(_KEPT, {"id": self._document_id, "questions": list(questions)})
-            return dict(found.fetchall())
+            cursor = connection.execute(_FIND, {"id": self._document_id, "questions": list(questions)})
+            return dict(cursor.fetchall())
 
     def keep(self, question: bytes, answer: Any, by: str) -> None:
         """Store an answer, unless the question has one. Raises the same errors as `Database.tenant`."""
@@ -79,22 +79,22 @@ class CachedLlm:
     def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return a cached answer, or call the model like `Llm.complete_json`, outside any transaction."""
         llm = self._make()
-        asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
-        key = sha256("\n".join(asked).encode()).digest()
-        kept = self._cache.find([key])
-        if key in kept:
+        key_parts = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
+        key = sha256("\n".join(key_parts).encode()).digest()
+        cached = self._cache.find([key])
+        if key in cached:
             try:
                 return LlmResponse(
-                    validate(answer, kept[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
+                    validate(answer, cached[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
                 )
             except InvalidLlmResponseError:
                 pass  # answer schemas change with the code
         try:
-            found = llm.complete_json(
+            response = llm.complete_json(
                 replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline
             )
         except BudgetExceededError as error:
             self.unasked = str(error)
             raise
-        self._cache.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
-        return found
+        self._cache.keep(key, response.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        return response

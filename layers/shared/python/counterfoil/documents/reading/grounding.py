@@ -96,29 +96,29 @@ class Grounding:
 
         Blanks and punctuation are ignored.
         """
-        wanted = "".join(_tokens(value))
-        return self._first(lambda page: page.states(wanted, whole=True)) if wanted else None
+        joined = "".join(_tokens(value))
+        return self._first(lambda page: page.states(joined, whole_words=True)) if joined else None
 
     def words(self, value: str) -> int | None:
         """Return the page with every word of a name or description."""
-        wanted = list(_tokens(value))
-        if not wanted:
+        tokens = list(_tokens(value))
+        if not tokens:
             return None
-        whole = "".join(wanted)
-        return self._first(lambda page: page.states(whole)) or self._first(lambda page: all(map(page.has, wanted)))
+        joined = "".join(tokens)
+        return self._first(lambda page: page.states(joined)) or self._first(lambda page: all(map(page.has, tokens)))
 
     def currency(self, code: str) -> int | None:
         """Return the page with a currency code or symbol."""
         for number, text in enumerate(self._texts, 1):
-            upper = text.upper()
-            tokens = set(_ALPHANUMERIC.findall(upper))
+            upper_text = text.upper()
+            tokens = set(_ALPHANUMERIC.findall(upper_text))
             for name in (code.upper(), *_SYMBOLS.get(code.upper(), ())):
-                if name in tokens or (not name.isalnum() and name in upper):
+                if name in tokens or (not name.isalnum() and name in upper_text):
                     return number
         return None
 
-    def _first(self, holds: "Callable[[_Tokens], bool]") -> int | None:
-        return next((number for number, page in enumerate(self._pages, 1) if holds(page)), None)
+    def _first(self, predicate: "Callable[[_Tokens], bool]") -> int | None:
+        return next((number for number, page in enumerate(self._pages, 1) if predicate(page)), None)
 
     @cached_property
     def _pages(self) -> "list[_Tokens]":
@@ -130,20 +130,20 @@ class Grounding:
 
     @cached_property
     def _negative(self) -> frozenset[Decimal]:
-        printed = (found[1] for text in self._texts for form in _SIGNED for found in form.finditer(text))
-        return frozenset(number for amount in printed for number in numbers(amount))
+        amounts = (match[1] for text in self._texts for pattern in _SIGNED for match in pattern.finditer(text))
+        return frozenset(number for amount in amounts for number in numbers(amount))
 
     @cached_property
     def _dates(self) -> dict[str, int]:
         return _by_first_page(dates(text) for text in self._texts)
 
 
-def _by_first_page(stated: "Iterable[Iterator[_T]]") -> "dict[_T, int]":
-    found: dict[_T, int] = {}
-    for number, values in enumerate(stated, 1):
+def _by_first_page(values_by_page: "Iterable[Iterator[_T]]") -> "dict[_T, int]":
+    first_pages: dict[_T, int] = {}
+    for number, values in enumerate(values_by_page, 1):
         for value in values:
-            found.setdefault(value, number)
-    return found
+            first_pages.setdefault(value, number)
+    return first_pages
 
 
 class _Tokens:
@@ -163,14 +163,14 @@ class _Tokens:
         self._joined = "".join(self._tokens)
         self._edges, self._outer = frozenset(edges), frozenset(outer)
 
-    def states(self, wanted: str, *, whole: bool = False) -> bool:
-        """Return whether consecutive words form this text; with `whole`, without cutting a printed word."""
-        edges = self._outer if whole else self._edges
-        place = self._joined.find(wanted)
-        while place >= 0:
-            if place in edges and place + len(wanted) in edges:
+    def states(self, sought: str, *, whole_words: bool = False) -> bool:
+        """Return whether consecutive words form this text; with `whole_words`, without cutting a printed word."""
+        edges = self._outer if whole_words else self._edges
+        position = self._joined.find(sought)
+        while position >= 0:
+            if position in edges and position + len(sought) in edges:
                 return True
-            place = self._joined.find(wanted, place + 1)
+            position = self._joined.find(sought, position + 1)
         return False
 
     def has(self, word: str) -> bool:
@@ -187,34 +187,36 @@ def _tokens(text: str) -> Iterator[str]:
 def numbers(text: str) -> Iterator[Decimal]:
     """Yield every number that a text may state, without its sign."""
     for line in text.splitlines():
-        for found in _DIGITS.finditer(line):
-            written = found[0].rstrip(".,'\u2019")
-            yield from _values(written)
-            end = found.start() - 1
-            before = _GROUP_BEFORE.search(line, max(0, end - _LONGEST), end) if line[end : end + 1] == " " else None
-            if before and _GROUP_AFTER.fullmatch(written):  # blanks between thousands
-                parts = before[0].split(" ")
+        for match in _DIGITS.finditer(line):
+            digits = match[0].rstrip(".,'\u2019")
+            yield from _values(digits)
+            end = match.start() - 1
+            group_before = (
+                _GROUP_BEFORE.search(line, max(0, end - _LONGEST), end) if line[end : end + 1] == " " else None
+            )
+            if group_before and _GROUP_AFTER.fullmatch(digits):  # blanks between thousands
+                parts = group_before[0].split(" ")
                 for count in range(1, len(parts) + 1):
-                    yield from _values("".join(parts[-count:]) + written)
+                    yield from _values("".join(parts[-count:]) + digits)
 
 
-def _values(written: str) -> Iterator[Decimal]:
-    separators = _SEPARATOR.findall(written)
+def _values(digits: str) -> Iterator[Decimal]:
+    separators = _SEPARATOR.findall(digits)
     if not separators:
-        yield Decimal(written)
+        yield Decimal(digits)
         return
-    whole, _, fraction = written.rpartition(separators[-1])
-    yield Decimal(f"{_SEPARATOR.sub('', whole)}.{fraction}")
-    if _GROUPED.fullmatch(written):
-        yield Decimal(_SEPARATOR.sub("", written))
+    integer, _, fraction = digits.rpartition(separators[-1])
+    yield Decimal(f"{_SEPARATOR.sub('', integer)}.{fraction}")
+    if _GROUPED.fullmatch(digits):
+        yield Decimal(_SEPARATOR.sub("", digits))
 
 
 def dates(text: str) -> Iterator[str]:
     """Yield every date that a text may state, in ISO 8601."""
     for first, _, second, third in _NUMERIC_DATE.findall(text):
         yield from _days((first, second, third), (third, second, first), (third, first, second))
-    for found in _COMPACT_DATE.findall(text):
-        yield from _days(found)
+    for compact in _COMPACT_DATE.findall(text):
+        yield from _days(compact)
     for day, month, year in _DAY_MONTH_YEAR.findall(text):
         if number := _month(month):
             yield from _days((year, number, day))

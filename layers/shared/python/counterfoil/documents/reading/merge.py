@@ -40,14 +40,14 @@ def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> R
         return model
     if by_rules.type is not model.type:
         roles = ROLES.get(by_rules.type)
-        sure = roles is not None and _confidence(by_rules, roles.number) >= BELIEVED
-        return by_rules if sure or model.type is DocumentType.OTHER else model
+        is_certain = roles is not None and _confidence(by_rules, roles.number) >= BELIEVED
+        return by_rules if is_certain or model.type is DocumentType.OTHER else model
     model = _without_other_parties(by_rules, model)
-    flat = {path: value for path, value in _flat(model.fields) if path not in _TOTALS}
-    for path, value in _flat(by_rules.fields):
-        if path not in _TOTALS and (path not in flat or _confidence(by_rules, path) >= BELIEVED):
-            flat[path] = value
-    fields = _nested(flat)
+    by_path = {path: value for path, value in _flatten(model.fields) if path not in _TOTALS}
+    for path, value in _flatten(by_rules.fields):
+        if path not in _TOTALS and (path not in by_path or _confidence(by_rules, path) >= BELIEVED):
+            by_path[path] = value
+    fields = _nest(by_path)
     fields |= _totals(by_rules, model)
     lines = _believed_lines(by_rules, model, fields)
     if lines is not None:
@@ -64,37 +64,37 @@ def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
     """
     roles = ROLES.get(rules.type)
     sides = (roles.seller, roles.buyer) if roles is not None else ()
-    others = {
+    differing = {
         side
         for side in sides
         if _confidence(rules, f"{side}.name") >= BELIEVED
         and side in model.fields
-        and not _same_firm(rules.fields[side], model.fields[side])
+        and not _is_same_company(rules.fields[side], model.fields[side])
     }
-    return replace(model, fields={name: value for name, value in model.fields.items() if name not in others})
+    return replace(model, fields={name: value for name, value in model.fields.items() if name not in differing})
 
 
-def _same_firm(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one.get("vat_id") is not None and one.get("vat_id") == other.get("vat_id"):
+def _is_same_company(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    if first.get("vat_id") is not None and first.get("vat_id") == second.get("vat_id"):
         return True
-    return parse_name(one["name"]).core == parse_name(other.get("name", "")).core
+    return parse_name(first["name"]).core == parse_name(second.get("name", "")).core
 
 
-def _confidence(read: ReadFields, path: str) -> float:
-    found = read.evidence.get(path)
-    return found.confidence if found is not None else 0.0
+def _confidence(read_fields: ReadFields, path: str) -> float:
+    evidence = read_fields.evidence.get(path)
+    return evidence.confidence if evidence is not None else 0.0
 
 
-def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the fields by path, without line items."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            yield from ((f"{name}.{part}", given) for part, given in value.items())
+            yield from ((f"{name}.{part}", part_value) for part, part_value in value.items())
         elif name != _LINES:
             yield name, value
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for path, value in flat.items():
         name, _, part = path.partition(".")
@@ -107,33 +107,38 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
     """Return the consistent totals with the fewest gaps; those of the rules if undecided."""
-    own, other = ({name: read.fields[name] for name in _TOTALS if name in read.fields} for read in (rules, model))
-    sure = {name: value for name, value in own.items() if _confidence(rules, name) >= BELIEVED}
-    return max([own, {**other, **sure}, {**other, **own}], key=lambda totals: (totals_agree(totals), len(totals)))
+    rule_totals, model_totals = (
+        {name: source.fields[name] for name in _TOTALS if name in source.fields} for source in (rules, model)
+    )
+    certain = {name: value for name, value in rule_totals.items() if _confidence(rules, name) >= BELIEVED}
+    return max(
+        [rule_totals, {**model_totals, **certain}, {**model_totals, **rule_totals}],
+        key=lambda totals: (totals_agree(totals), len(totals)),
+    )
 
 
 def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
     """Return the line items that add up to the net total, or else those of the rules."""
     ranks = {True: 2, None: 1, False: 0}
-    candidates = [read for read in (rules, model) if read.fields.get(_LINES)]
-    return max(candidates, key=lambda read: ranks[lines_agree(read.fields[_LINES], fields)], default=None)
+    candidates = [source for source in (rules, model) if source.fields.get(_LINES)]
+    return max(candidates, key=lambda source: ranks[lines_agree(source.fields[_LINES], fields)], default=None)
 
 
 def _evidence(fields: Mapping[str, Any], rules: ReadFields, model: ReadFields) -> Iterator[tuple[str, Evidence]]:
     """Yield the evidence for each field from its origin. If both agree, they confirm each other."""
-    of_rules, of_model = dict(_paths(rules.fields)), dict(_paths(model.fields))
+    rule_values, model_values = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
-        taken = rules if path in of_rules and of_rules[path] == value else model
-        found = taken.evidence.get(path)
-        if found is None:
+        origin = rules if path in rule_values and rule_values[path] == value else model
+        evidence = origin.evidence.get(path)
+        if evidence is None:
             continue
-        other = model.evidence.get(path) if taken is rules and of_model.get(path) == value else None
-        doubt = (1 - found.confidence) * (1 - other.confidence if other is not None else 1)
-        yield path, Evidence(found.source, round(1 - doubt, 4), found.page)
+        other = model.evidence.get(path) if origin is rules and model_values.get(path) == value else None
+        uncertainty = (1 - evidence.confidence) * (1 - other.confidence if other is not None else 1)
+        yield path, Evidence(evidence.source, round(1 - uncertainty, 4), evidence.page)
 
 
 def _paths(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield from _flat(fields)
+    yield from _flatten(fields)
     lines: Sequence[Mapping[str, Any]] = fields.get(_LINES) or ()
     for place, line in enumerate(lines):
         yield from ((f"{_LINES}.{place}.{name}", value) for name, value in line.items())
@@ -176,7 +181,7 @@ def check_completeness(
 ) -> Completeness:
     """Check the required fields of a document. The type `other` has none."""
     paths = tuple(required_fields(type_))
-    missing = tuple(path for path in paths if not _at(fields, path))
+    missing = tuple(path for path in paths if not _value_at(fields, path))
     doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
     return Completeness(missing, tuple(inconsistencies(fields)), doubtful)
 
@@ -208,13 +213,13 @@ def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -
     """Return whether the line items add up to the net total; None if an amount is missing."""
     net = _decimal(fields.get("total_net"))
     amounts = [_decimal(line.get("net_amount")) for line in lines]
-    known = [amount for amount in amounts if amount is not None]
-    if net is None or not known or len(known) < len(amounts):
+    known_amounts = [amount for amount in amounts if amount is not None]
+    if net is None or not known_amounts or len(known_amounts) < len(amounts):
         return None
-    return totals.sum_agrees(known, net)
+    return totals.sum_agrees(known_amounts, net)
 
 
-def _at(fields: Mapping[str, Any], path: str) -> Any:
+def _value_at(fields: Mapping[str, Any], path: str) -> Any:
     value: Any = fields
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

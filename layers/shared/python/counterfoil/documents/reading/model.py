@@ -150,11 +150,11 @@ class GroundedExtraction:
 
 def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
     """Return the question about the pages of a document, with its line items or without."""
-    shown, omitted = _select_pages(pages)
-    told: dict[str, Any] = {"pages": shown}
+    shown_pages, omitted = _select_pages(pages)
+    content: dict[str, Any] = {"pages": shown_pages}
     if omitted:
-        told["omitted_pages"] = omitted
-    text = json.dumps(told, ensure_ascii=False)
+        content["omitted_pages"] = omitted
+    text = json.dumps(content, ensure_ascii=False)
     # Escape "<", so that document text cannot close the tag.
     user = f"<document>\n{text.replace('<', chr(92) + 'u003c')}\n</document>"
     if lines:
@@ -167,41 +167,41 @@ def _select_pages(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int
 
     The last page has priority for its totals.
     """
-    texts = {number: _laid_out(page) for number, page in enumerate(pages, 1)}
-    room, chosen = MAX_CHARACTERS, dict[int, str]()
+    texts = {number: _page_text(page) for number, page in enumerate(pages, 1)}
+    room, chosen_texts = MAX_CHARACTERS, dict[int, str]()
     for number in (len(pages), *range(1, len(pages))):
         if texts[number] and room > 0:
-            chosen[number] = texts[number][:room]
-            room -= len(chosen[number])
-    shown = [{"page": number, "text": chosen[number]} for number in sorted(chosen)]
-    return shown, [number for number, text in texts.items() if text and number not in chosen]
+            chosen_texts[number] = texts[number][:room]
+            room -= len(chosen_texts[number])
+    shown_pages = [{"page": number, "text": chosen_texts[number]} for number in sorted(chosen_texts)]
+    return shown_pages, [number for number, text in texts.items() if text and number not in chosen_texts]
 
 
-def _laid_out(page: Page) -> str:
-    return "\n".join(_spaced(line) for line in page.lines())
+def _page_text(page: Page) -> str:
+    return "\n".join(_line_text(line) for line in page.lines())
 
 
-def _spaced(line: Line) -> str:
-    wide = _WIDE_GAP * (line.bottom - line.top)
+def _line_text(line: Line) -> str:
+    wide_gap = _WIDE_GAP * (line.bottom - line.top)
     parts, right = [], None
     for word in line.words:
         if right is not None:
-            parts.append("   " if word.left - right > wide else " ")
+            parts.append("   " if word.left - right > wide_gap else " ")
         parts.append(word.text)
         right = word.right
     return "".join(parts)
 
 
-def form(grounds: Grounding) -> type[LlmExtraction]:
+def form(grounding: Grounding) -> type[LlmExtraction]:
     """Return the schema of an answer whose number, date and total, if given, occur on the pages."""
 
     class Grounded(LlmExtraction):
         @model_validator(mode="after")
         def _essentials_are_there(self) -> "Grounded":
             for value, find in (
-                (self.number, grounds.identifier),
-                (self.date, grounds.date),
-                (self.total_gross, grounds.number),
+                (self.number, grounding.identifier),
+                (self.date, grounding.date),
+                (self.total_gross, grounding.number),
             ):
                 if value is not None and find(value) is None:
                     raise PydanticCustomError(_NOT_ON_THE_PAGES, "is not on the pages")
@@ -229,87 +229,91 @@ _NUMBERS = frozenset(
 _DATES = frozenset({"date", "payment_due_date"})
 _WORDS = frozenset({"name", "street", "city", "description", "unit"})
 _CHECKED = MappingProxyType({"vat_id": vat_id, "iban": iban})
-_CERTAIN, _LIKELY, _STRANGE = 0.8, 0.7, 0.4
+_CERTAIN, _LIKELY, _INVALID_FORM = 0.8, 0.7, 0.4
 """Confidence of verified numbers and dates, of verified words, and of VAT ids and IBANs with an invalid form."""
 
 
-def grounded_fields(said: LlmExtraction, grounds: Grounding) -> GroundedExtraction:
+def grounded_fields(extraction: LlmExtraction, grounding: Grounding) -> GroundedExtraction:
     """Return the verified part of an answer: each field that occurs on the pages."""
-    roles = ROLES.get(said.type, _OTHER_ROLES)
+    roles = ROLES.get(extraction.type, _OTHER_ROLES)
     names = {"number": roles.number, "date": roles.date, "seller": roles.seller, "buyer": roles.buyer}
-    count = _Count(grounds)
-    given = {name: value for name, value in said.data().items() if name != "type"}
+    verifier = _Verifier(grounding)
+    values = {name: value for name, value in extraction.data().items() if name != "type"}
     fields = {
-        named: kept
-        for name, value in given.items()
-        if (kept := count.kept(name, named := names.get(name, name), value)) is not None
+        path: verified
+        for name, value in values.items()
+        if (verified := verifier.verify(name, path := names.get(name, name), value)) is not None
     }
     for side in (roles.seller, roles.buyer):
         if side in fields and "name" not in fields[side]:
             del fields[side]
-            count.forget(side)
-    return GroundedExtraction(said.type, fields, count.evidence, tuple(count.remarks))
+            verifier.forget(side)
+    return GroundedExtraction(extraction.type, fields, verifier.evidence, tuple(verifier.remarks))
 
 
 _OTHER_ROLES = FieldRoles(number="number", date="date", seller="issuer", buyer="recipient")
 
 
-class _Count:
+class _Verifier:
     """Collects the values of an answer that occur on the pages."""
 
-    def __init__(self, grounds: Grounding) -> None:
+    def __init__(self, grounding: Grounding) -> None:
         self.evidence: dict[str, Evidence] = {}
         self.remarks: list[str] = []
-        self._grounds = grounds
+        self._grounding = grounding
 
-    def kept(self, name: str, path: str, value: Any) -> Any:
+    def verify(self, name: str, path: str, value: Any) -> Any:
         """Return the verified part of a value; None if nothing is verified.
 
         `path` is its path in the result.
         """
         if isinstance(value, Mapping):
-            parts = {part: self.kept(part, f"{path}.{part}", given) for part, given in value.items()}
-            return {part: kept for part, kept in parts.items() if kept is not None} or None
+            parts = {part: self.verify(part, f"{path}.{part}", part_value) for part, part_value in value.items()}
+            return {part: verified for part, verified in parts.items() if verified is not None} or None
         if name == "line_items":
             return self._lines(path, value)
         if not isinstance(value, str):
-            return [part for part in value if self.kept(name, path, part) is not None] or None
+            return [part for part in value if self.verify(name, path, part) is not None] or None
         page = self._page(name, value)
         if page is None:
             self.remarks.append(f"{path} is not on the pages as the language model returned it, and was omitted.")
             return None
-        if name in _NUMBERS and value.startswith("-") and not self._grounds.is_negative(value):
+        if name in _NUMBERS and value.startswith("-") and not self._grounding.is_negative(value):
             value = value[1:]  # without a minus on any page, an owed amount must not become a refund
-        kept, confidence = _normalized(name, value)
+        verified, confidence = _normalized(name, value)
         self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
-        return kept
+        return verified
 
     def forget(self, path: str) -> None:
         """Remove the evidence of all fields below a path."""
-        self.evidence = {at: found for at, found in self.evidence.items() if not at.startswith(f"{path}.")}
+        self.evidence = {
+            field_path: evidence
+            for field_path, evidence in self.evidence.items()
+            if not field_path.startswith(f"{path}.")
+        }
 
     def _lines(self, path: str, lines: Sequence[Mapping[str, Any]]) -> list[Any] | None:
-        found: list[Any] = []
+        items: list[Any] = []
         for line in lines:
-            kept = self.kept("line", f"{path}.{len(found)}", line)
-            if kept is not None:  # otherwise the next item takes its index
-                found.append(kept)
-        return found or None
+            verified = self.verify("line", f"{path}.{len(items)}", line)
+            if verified is not None:  # otherwise the next item takes its index
+                items.append(verified)
+        return items or None
 
     def _page(self, name: str, value: str) -> int | None:
         if name in _NUMBERS:
-            return self._grounds.number(value)
+            return self._grounding.number(value)
         if name in _DATES:
-            return self._grounds.date(value)
+            return self._grounding.date(value)
         if name == "currency":
-            return self._grounds.currency(value)
-        return self._grounds.words(value) if name in _WORDS else self._grounds.identifier(value)
+            return self._grounding.currency(value)
+        return self._grounding.words(value) if name in _WORDS else self._grounding.identifier(value)
 
 
 def _normalized(name: str, value: str) -> tuple[str, float]:
     """Return a verified value in the format of `structured`, and its confidence."""
     if name in _CHECKED:
-        number, share = _CHECKED[name](value) or (value, _STRANGE / _CERTAIN)
+        number, share = _CHECKED[name](value) or (value, _INVALID_FORM / _CERTAIN)
         return number, round(_CERTAIN * share, 4)
     if name == "unit":
         return units.unit_code(value) or value, _LIKELY

@@ -26,7 +26,7 @@ CALL_TIMEOUT_SECONDS = 45.0
 MIN_SECONDS_LEFT = 5.0
 """Minimum remaining time to start a call. A shorter one would be aborted, but still billed."""
 
-_OF_THE_PAGE = frozenset(
+_PAGE_ERRORS = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
 )
 """Errors caused by a page, not by permissions or the service."""
@@ -87,12 +87,12 @@ def packed(recognized: OcrPage | None) -> Any:
     }
 
 
-def unpacked(answer: Any) -> OcrPage | None:
+def unpacked(stored: Any) -> OcrPage | None:
     """Parse the JSON of `packed`."""
-    if answer is None:
+    if stored is None:
         return None
-    words = tuple(Word(*word) for word in answer["words"])
-    return OcrPage(Page(answer["width"], answer["height"], words), answer["confidence"])
+    words = tuple(Word(*word) for word in stored["words"])
+    return OcrPage(Page(stored["width"], stored["height"], words), stored["confidence"])
 
 
 # -- Amazon Textract ------------------------------------------------------------------------------------------------
@@ -142,17 +142,19 @@ class Textract:
             raise CancelledError("Not enough time is left for the OCR of a page")
         with self._breakers.guard("ocr:textract"):
             try:
-                answer = http.run_with_deadline(seconds, lambda: _detect(image))
+                response = http.run_with_deadline(seconds, lambda: _detect(image))
             except TimeoutError:
                 if seconds < CALL_TIMEOUT_SECONDS and time_left() <= 0:
                     # The function's own lack of time must not open the breaker of the service.
                     raise CancelledError("Time ran out during the OCR of a page") from None
                 message = f"Textract did not answer within {seconds:g} seconds"
                 raise ServiceUnavailableError(message) from None
-            if answer is None:
+            if response is None:
                 return None
-            read = validate(_Answer, answer, lambda problem: ServiceUnavailableError(_wrong(problem.type)))
-        return _recognized(read.blocks, width, height)
+            parsed = validate(
+                _Answer, response, lambda problem: ServiceUnavailableError(_invalid_answer_message(problem.type))
+            )
+        return _ocr_page(parsed.blocks, width, height)
 
 
 def _detect(image: bytes) -> Any:
@@ -161,23 +163,25 @@ def _detect(image: bytes) -> Any:
         try:
             return aws.client("textract").detect_document_text(Document={"Bytes": image})
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _OF_THE_PAGE:
+            if error.response.get("Error", {}).get("Code") in _PAGE_ERRORS:
                 return None
             raise
 
 
-def _wrong(type_: str) -> str:
+def _invalid_answer_message(type_: str) -> str:
     return f"Textract returned an invalid answer ({type_})"
 
 
-def _recognized(blocks: Iterable[_Block], width: float, height: float) -> OcrPage:
-    found = [block for block in blocks if block.type == "WORD" and block.geometry is not None and block.text.strip()]
-    quads = [_quad(block, width, height) for block in found]
+def _ocr_page(blocks: Iterable[_Block], width: float, height: float) -> OcrPage:
+    word_blocks = [
+        block for block in blocks if block.type == "WORD" and block.geometry is not None and block.text.strip()
+    ]
+    quads = [_quad(block, width, height) for block in word_blocks]
     turns = _prevailing_turns(quads)
     page_width, page_height = (height, width) if turns % 2 else (width, height)
-    words = tuple(_upright(quad, turns, width, height) for quad in quads)
-    sure = sum(block.confidence for block in found) / (100 * len(found)) if found else 0.0
-    return OcrPage(Page(page_width, page_height, words), round(min(max(sure, 0.0), 1.0), 4))
+    words = tuple(_to_upright(quad, turns, width, height) for quad in quads)
+    confidence = sum(block.confidence for block in word_blocks) / (100 * len(word_blocks)) if word_blocks else 0.0
+    return OcrPage(Page(page_width, page_height, words), round(min(max(confidence, 0.0), 1.0), 4))
 
 
 def _quad(block: _Block, width: float, height: float) -> _Quad:
@@ -195,13 +199,13 @@ def _prevailing_turns(quads: Iterable[_Quad]) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
-def _upright(quad: _Quad, turns: int, width: float, height: float) -> Word:
+def _to_upright(quad: _Quad, turns: int, width: float, height: float) -> Word:
     """Return the box of a word on the upright page."""
-    xs, ys = zip(*_turned_back(quad.corners, turns, width, height), strict=True)
+    xs, ys = zip(*_rotate_back(quad.corners, turns, width, height), strict=True)
     return Word(quad.text, min(xs), min(ys), max(xs), max(ys))
 
 
-def _turned_back(
+def _rotate_back(
     corners: Iterable[tuple[float, float]], turns: int, width: float, height: float
 ) -> Iterator[tuple[float, float]]:
     for x, y in corners:
@@ -219,7 +223,7 @@ def _turned_back(
 MAX_SCANNED_PAGES = 200
 """Limit per file, for cost and time."""
 OFF = "OCR is off"
-_NAMED = 5
+_MAX_LISTED = 5
 _LONG_SIDE = 842.0
 """Long side of A4 in points. An image has no size on paper, only proportions."""
 
@@ -248,14 +252,14 @@ class Recognition:
         """Sentences about unread pages, with the reason; None if all were read."""
         scanned = [number for number in self.unread if number not in self.noise]
         noisy = [number for number in self.unread if number in self.noise]
-        told = []
+        sentences = []
         if scanned:
-            told.append(f"{_listed(scanned)} scanned and could not be read: {self.reason}.")
+            sentences.append(f"{_page_list(scanned)} scanned and could not be read: {self.reason}.")
         if noisy:
-            told.append(
-                f"{_listed(noisy)} printed in fonts without usable characters and could not be read: {self.reason}."
+            sentences.append(
+                f"{_page_list(noisy)} printed in fonts without usable characters and could not be read: {self.reason}."
             )
-        return " ".join(told) or None
+        return " ".join(sentences) or None
 
     @property
     def why_empty(self) -> str:
@@ -263,10 +267,10 @@ class Recognition:
         return self.warning or "The pages contain no text."
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_NAMED]))
-    more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
-    return f"Page {shown} is" if len(numbers) == 1 else f"Pages {shown}{more} are"
+def _page_list(numbers: Sequence[int]) -> str:
+    page_list = ", ".join(map(str, numbers[:_MAX_LISTED]))
+    suffix = f" and {len(numbers) - _MAX_LISTED} more" if len(numbers) > _MAX_LISTED else ""
+    return f"Page {page_list} is" if len(numbers) == 1 else f"Pages {page_list}{suffix} are"
 
 
 @dataclass(frozen=True)
@@ -291,14 +295,14 @@ class CachedOcr:
         questions = {
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
         }
-        kept = self.cache.find(questions.values())
-        found = {number: unpacked(kept[key]) for number, key in questions.items() if key in kept}
-        missing = [number for number in sizes if number not in found]
+        cached = self.cache.find(questions.values())
+        results = {number: unpacked(cached[key]) for number, key in questions.items() if key in cached}
+        missing = [number for number in sizes if number not in results]
         for number, image in zip(missing, cut(missing) if missing else (), strict=True):
             deadline.check()
-            found[number] = self.ocr.recognize(image, *sizes[number], time_left=deadline.remaining)
-            self.cache.keep(questions[number], packed(found[number]), self.ocr.name)
-        return found
+            results[number] = self.ocr.recognize(image, *sizes[number], time_left=deadline.remaining)
+            self.cache.keep(questions[number], packed(results[number]), self.ocr.name)
+        return results
 
 
 Cut = Callable[[Sequence[int]], Iterable[bytes]]
@@ -324,14 +328,14 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     def cut(missing: Sequence[int]) -> Iterator[bytes]:
         return parsers.extract_pages(content, [(number, number) for number in missing], deadline.check)
 
-    found = service.recognize(sizes, cut, deadline)
-    read, sure = list(pages), dict[int, float]()
-    for number, recognized in found.items():
+    results = service.recognize(sizes, cut, deadline)
+    read_pages, confidences = list(pages), dict[int, float]()
+    for number, recognized in results.items():
         if recognized is not None and len(recognized.page.words) > len(pages[number - 1].words):
-            read[number - 1] = recognized.page
-            sure[number] = recognized.confidence
-    unread = tuple(number for number in numbers if found[number] is None)
-    return Recognition(read, sure, unread, text.noise, _REFUSED_PAGES if unread else None)
+            read_pages[number - 1] = recognized.page
+            confidences[number] = recognized.confidence
+    unread = tuple(number for number in numbers if results[number] is None)
+    return Recognition(read_pages, confidences, unread, text.noise, _REFUSED_PAGES if unread else None)
 
 
 _REFUSED_PAGES = "the OCR service rejects their format or size"
@@ -354,17 +358,17 @@ def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> 
             return [content] * len(missing)
         return parsers.tiff_pages(content, missing, deadline.check)
 
-    found = service.recognize(sizes, cut, deadline)
-    pages, sure, unread = list[Page](), dict[int, float](), list[int]()
+    results = service.recognize(sizes, cut, deadline)
+    pages, confidences, unread = list[Page](), dict[int, float](), list[int]()
     for number in range(1, len(page_pixels) + 1):
-        recognized = found.get(number)
+        recognized = results.get(number)
         if recognized is None:
             unread.append(number)
             pages.append(Page(*sizes.get(number, (0.0, 0.0)), ()))
         else:
             pages.append(recognized.page)
-            sure[number] = recognized.confidence
-    return Recognition(pages, sure, tuple(unread), reason=_REFUSED_PAGES if unread else None)
+            confidences[number] = recognized.confidence
+    return Recognition(pages, confidences, tuple(unread), reason=_REFUSED_PAGES if unread else None)
 
 
 def _points(width: int, height: int) -> tuple[float, float]:

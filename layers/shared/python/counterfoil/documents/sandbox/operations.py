@@ -19,17 +19,17 @@ def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
     from counterfoil.documents.einvoice.extract import extract_xml
     from counterfoil.documents.filetype import FileKind, recognize
 
-    exact = extract_xml(content, embedded=not text_only)
-    yield _as_json(exact), b""
-    if exact.structured_data is not None or recognize(content) is not FileKind.PDF:
+    extraction = extract_xml(content, embedded=not text_only)
+    yield _as_json(extraction), b""
+    if extraction.structured_data is not None or recognize(content) is not FileKind.PDF:
         return
     from counterfoil.documents import pdf
     from counterfoil.documents.sandbox.pages import pack
     from counterfoil.documents.text.page import pages
 
-    read = pages(content)
-    head, words = pack(read)
-    scans, noise = pdf.find_scans(content, read)
+    parsed = pages(content)
+    head, words = pack(parsed)
+    scans, noise = pdf.find_scans(content, parsed)
     yield {"pages": head, "scans": list(scans.items()), "noise": sorted(noise)}, words
 
 
@@ -37,20 +37,20 @@ def _split_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
     from counterfoil.documents.sandbox.pages import unpack
     from counterfoil.documents.splitting import split
 
-    found = split(unpack(pages, content))
-    yield {"boundaries": [asdict(boundary) for boundary in found.boundaries], "covers": sorted(found.covers)}, b""
+    result = split(unpack(pages, content))
+    yield {"boundaries": [asdict(boundary) for boundary in result.boundaries], "covers": sorted(result.covers)}, b""
 
 
 def _read_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
     from counterfoil.documents.sandbox.pages import unpack
     from counterfoil.documents.text.reading import read
 
-    found = read(unpack(pages, content))
-    yield None if found is None else asdict(found), b""
+    result = read(unpack(pages, content))
+    yield None if result is None else asdict(result), b""
 
 
-def _as_json(found: "ExtractionResult") -> dict[str, Any]:
-    return asdict(found) | {"unread": sorted(found.unread)}
+def _as_json(extraction: "ExtractionResult") -> dict[str, Any]:
+    return asdict(extraction) | {"unread": sorted(extraction.unread)}
 
 
 def _cut(content: bytes, *, ranges: Sequence[Sequence[int]]) -> Iterator[Part]:
@@ -87,7 +87,7 @@ def _mail(content: bytes) -> Iterator[Part]:
     envelope = message.envelope(mail)
     yield {"envelope": asdict(envelope), "authentication": message.sender_authentication(mail)._asdict()}, b""
     if envelope.refusal is None:
-        yield from map(_found, attachments.mail_attachments(mail))
+        yield from map(_part_as_json, attachments.mail_attachments(mail))
 
 
 def _archive(content: bytes) -> Iterator[Part]:
@@ -97,15 +97,15 @@ def _archive(content: bytes) -> Iterator[Part]:
     archive = Archive(content)
     yield archive.is_office_document, b""
     if not archive.is_office_document:
-        yield from map(_found, attachments.archive_attachments(archive))
+        yield from map(_part_as_json, attachments.archive_attachments(archive))
 
 
-def _found(found: "MailPart") -> Part:
+def _part_as_json(part: "MailPart") -> Part:
     from counterfoil.documents.mail.attachments import SkippedAttachment
 
-    if isinstance(found, SkippedAttachment):
-        return {"name": found.name, "size": found.size, "reason": found.reason}, b""
-    return {"name": found.name, "kind": found.kind}, found.content
+    if isinstance(part, SkippedAttachment):
+        return {"name": part.name, "size": part.size, "reason": part.reason}, b""
+    return {"name": part.name, "kind": part.kind}, part.content
 
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(

@@ -32,7 +32,7 @@ def unpack(head: Any, content: bytes) -> list[Page]:
     if len(texts) != count:
         message = "The number of words differs from the number of boxes"
         raise ValueError(message)
-    words = map(Word, texts, *(edges[place::_EDGES] for place in range(_EDGES)))
+    words = map(Word, texts, *(edges[offset::_EDGES] for offset in range(_EDGES)))
     return [
         Page(width, height, tuple(islice(words, number)), lost, tuple(islice(words, lost_number)))
         for width, height, lost, number, lost_number in head

@@ -48,8 +48,8 @@ def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -
 
     Raises the same errors as `process.run`.
     """
-    exact, *rest = run("read", content, {"text_only": text_only}, READ, check)
-    extraction = _extraction(exact.value)
+    first, *rest = run("read", content, {"text_only": text_only}, READ, check)
+    extraction = _extraction(first.value)
     if not rest:
         return FileText(extraction)
     (frame,) = rest
@@ -60,15 +60,17 @@ def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -
 
 def _extraction(value: Any) -> ExtractionResult:
     type_ = None if value["type"] is None else DocumentType(value["type"])
-    given = {"type": type_, "warnings": tuple(value["warnings"]), "unread": frozenset(value["unread"])}
-    return ExtractionResult(**value | given)
+    converted = {"type": type_, "warnings": tuple(value["warnings"]), "unread": frozenset(value["unread"])}
+    return ExtractionResult(**value | converted)
 
 
 def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
     """Run `splitting.split` in a child process. Raises the same errors as `process.run`."""
     head, words = packing.pack(pages)
     (frame,) = run("split_pages", words, {"pages": head}, READ, check)
-    boundaries = (Boundary(**one | {"evidence": tuple(one["evidence"])}) for one in frame.value["boundaries"])
+    boundaries = (
+        Boundary(**boundary | {"evidence": tuple(boundary["evidence"])}) for boundary in frame.value["boundaries"]
+    )
     return Split(len(pages), tuple(boundaries), frozenset(frame.value["covers"]))
 
 
@@ -79,7 +81,7 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
     value = frame.value
     if value is None:
         return None
-    evidence = {path: Evidence(**one) for path, one in value["evidence"].items()}
+    evidence = {path: Evidence(**item) for path, item in value["evidence"].items()}
     return Reading(DocumentType(value["type"]), value["fields"], evidence)
 
 
@@ -111,7 +113,7 @@ def take_mail_apart(
     head = next(frames).value
     refusal = head["envelope"].pop("refusal")
     envelope = Envelope(**head["envelope"], refusal=refusal and Refusal(refusal))
-    return envelope, SenderAuthentication(**head["authentication"]), map(_found, frames)
+    return envelope, SenderAuthentication(**head["authentication"]), map(_mail_part, frames)
 
 
 def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
@@ -121,10 +123,10 @@ def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[Mai
     """
     frames = run("archive", content, {}, TAKE_APART, check)
     is_office_document = next(frames).value
-    return None if is_office_document else map(_found, frames)
+    return None if is_office_document else map(_mail_part, frames)
 
 
-def _found(frame: Frame) -> MailPart:
+def _mail_part(frame: Frame) -> MailPart:
     value = frame.value
     if "reason" in value:
         return SkippedAttachment(value["name"], value["size"], value["reason"])

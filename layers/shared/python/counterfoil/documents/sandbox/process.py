@@ -205,14 +205,14 @@ class _Child:
         try:
             encoded = json.dumps(head).encode()
             self._write(FRAME.pack(len(encoded), len(content)) + encoded, content, clock)
-            left = limits.answer_bytes
-            while (found := self._frame(clock, left)) is not None:
-                left -= len(found.content)
-                yield found
+            remaining = limits.answer_bytes
+            while (frame := self._frame(clock, remaining)) is not None:
+                remaining -= len(frame.content)
+                yield frame
         except _PipeClosedError:
-            raise self._ended(limits) from None
+            raise self._end_error(limits) from None
         except TimeoutError:
-            raise _ChildFailedError(_too_slow(limits.seconds), may_be_earlier=False) from None
+            raise _ChildFailedError(_too_slow_error(limits.seconds), may_be_earlier=False) from None
 
     def close(self) -> None:
         """Kill the process."""
@@ -238,12 +238,14 @@ class _Child:
         """Read one frame; None at the end of an answer."""
         json_length, length = FRAME.unpack(self._read(FRAME.size, clock))
         if json_length > MAX_JSON_BYTES or length > min(most_bytes, MAX_FRAME_BYTES):
-            raise _ChildFailedError(InvalidDocumentError(_TOO_MUCH, code="too_much_content"), may_be_earlier=False)
+            raise _ChildFailedError(
+                InvalidDocumentError(_CONTENT_TOO_LARGE, code="too_much_content"), may_be_earlier=False
+            )
         try:
             head = json.loads(self._read(json_length, clock))
             kind, value, is_worn = head["kind"], head["value"], bool(head["retire"])
         except (ValueError, TypeError, KeyError):
-            raise _ChildFailedError(_too_complex(), may_be_earlier=True) from None
+            raise _ChildFailedError(_too_complex_error(), may_be_earlier=True) from None
         content = self._read(length, clock)
         match kind:
             case "part":
@@ -256,7 +258,7 @@ class _Child:
                 error = InvalidDocumentError(str(value["message"]), code=str(value["code"]))
                 raise _ChildFailedError(error, may_be_earlier=False)
             case "memory":
-                raise _ChildFailedError(_too_complex(), may_be_earlier=True)
+                raise _ChildFailedError(_too_complex_error(), may_be_earlier=True)
             case _:
                 raise _ChildFailedError(ParserError(f"Reading the file failed: {value}"), may_be_earlier=True)
 
@@ -264,11 +266,11 @@ class _Child:
         piece = self._piece(length, clock) if length else b""
         if len(piece) == length:  # most frames: no copy
             return piece
-        found = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
-        found.write(piece)
-        while (left := length - found.tell()) > 0:
-            found.write(self._piece(left, clock))
-        return found.getvalue()
+        buffer = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
+        buffer.write(piece)
+        while (remaining := length - buffer.tell()) > 0:
+            buffer.write(self._piece(remaining, clock))
+        return buffer.getvalue()
 
     def _piece(self, most_bytes: int, clock: "_Clock") -> bytes:
         while True:
@@ -283,29 +285,29 @@ class _Child:
 
     def _write(self, head: bytes, content: bytes, clock: "_Clock") -> None:
         """Write a request. Most fit into the pipe in one write, which wakes the child once."""
-        left, rest = memoryview(head), memoryview(content)
-        while left or rest:
+        head_left, content_left = memoryview(head), memoryview(content)
+        while head_left or content_left:
             try:
-                written = os.writev(self._input, (left, rest[:_CHUNK_BYTES]))
+                written = os.writev(self._input, (head_left, content_left[:_CHUNK_BYTES]))
             except BlockingIOError:
                 clock.wait(self._input, select.POLLOUT)
                 continue
             except BrokenPipeError:
                 raise _PipeClosedError from None
-            rest = rest[max(0, written - len(left)) :]
-            left = left[written:]
+            content_left = content_left[max(0, written - len(head_left)) :]
+            head_left = head_left[written:]
 
-    def _ended(self, limits: Limits) -> _ChildFailedError:
+    def _end_error(self, limits: Limits) -> _ChildFailedError:
         """Return the error for a process that ended during a call."""
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:  # it closed its pipes but is still running
             code = None
         if code == -signal.SIGXCPU:
-            return _ChildFailedError(_too_slow(limits.cpu_seconds), may_be_earlier=False)
+            return _ChildFailedError(_too_slow_error(limits.cpu_seconds), may_be_earlier=False)
         if code in {-signal.SIGKILL, -signal.SIGTERM}:
             return _ChildFailedError(ParserError(_KILLED), may_be_earlier=True)
-        return _ChildFailedError(_too_complex(), may_be_earlier=True)
+        return _ChildFailedError(_too_complex_error(), may_be_earlier=True)
 
 
 class _PipeClosedError(Exception):
@@ -345,17 +347,17 @@ def _library_path() -> dict[str, str]:
     return {} if path is None else {"LD_LIBRARY_PATH": path}
 
 
-def _too_slow(seconds: float) -> InvalidDocumentError:
+def _too_slow_error(seconds: float) -> InvalidDocumentError:
     message = (
         f"Reading the file takes longer than {seconds:g} seconds. Print it to a new PDF, or send it in smaller parts."
     )
     return InvalidDocumentError(message, code="file_too_slow")
 
 
-_TOO_MUCH = "The unpacked content of the file is too large. Send it in smaller parts."
+_CONTENT_TOO_LARGE = "The unpacked content of the file is too large. Send it in smaller parts."
 _NOT_STARTED = "The process that reads files did not start. The next attempt starts a new one."
 _KILLED = "The process that reads files was killed from outside. The next attempt starts a new one."
 
 
-def _too_complex() -> InvalidDocumentError:
+def _too_complex_error() -> InvalidDocumentError:
     return InvalidDocumentError(TOO_COMPLEX, code="file_too_complex")

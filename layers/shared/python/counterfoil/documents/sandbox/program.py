@@ -36,8 +36,8 @@ def limit() -> None:
     }
     if sys.platform == "linux":  # other systems do not enforce these
         limits |= {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_NPROC: 0}
-    for kind, most in limits.items():
-        resource.setrlimit(kind, (most, most))
+    for kind, maximum in limits.items():
+        resource.setrlimit(kind, (maximum, maximum))
 
 
 def end_with_parent(lifeline: int) -> None:

@@ -27,7 +27,7 @@ _AMERICAN_STREET = re.compile(
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
-_LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
+_COUNTRY_PREFIXES = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
 _COUNTRIES = READER.meanings("labels.country")
 _COUNTRY_OF = {name: code for code, names in _COUNTRIES.items() for name in names}
 _STREET_WORDS = re.compile(
@@ -45,7 +45,9 @@ _STREET_WORDS = re.compile(
 _DEPARTMENT = re.compile(
     r"dep(?:artmen)?t|accounts|purchas|finance|office|procure|goods in|ware(?:house|n)|c/o|invoice"
 )
-_BOX = re.compile(r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apartado|casella postale|postboks|postbus")
+_PO_BOX = re.compile(
+    r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apartado|casella postale|postboks|postbus"
+)
 _HOUSE_NUMBER = re.compile(
     r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
 )
@@ -65,7 +67,7 @@ _REACH = 3.0  # in text heights, between the lines of an address
 _REACH_IN_WINDOW = 4.2  # address windows may have empty lines
 _MAX_LINES = 7
 _SAME_END = 0.3  # in text heights; right-aligned lines end at the same position
-_HIGHEST, _WINDOW = (
+_MAX_HEIGHT, _WINDOW = (
     24.0,
     10.0,
 )  # in text heights: maximum height of an address, and distance from the sender's line to the town
@@ -112,7 +114,7 @@ def town(text: str) -> Town | None:
     city, country = _without_country(match["city"].strip(" ,."))
     land = match.groupdict().get("land")
     if land:
-        country = _LANDS.get(land, land if land in _COUNTRIES else None)
+        country = _COUNTRY_PREFIXES.get(land, land if land in _COUNTRIES else None)
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
@@ -143,31 +145,33 @@ def country(text: str) -> str | None:
 
 def find(layout: Layout) -> list[Address]:
     """Return all addresses of a document, page by page from top to bottom."""
-    found: list[Address] = []
-    taken: set[Cell] = set()
+    addresses: list[Address] = []
+    used_cells: set[Cell] = set()
     for line in layout.lines:
-        inline = _with_firm(layout, _inline(line)) or _below_name(layout, line)
+        inline = _with_company_above(layout, _inline(line)) or _below_name(layout, line)
         if inline is not None:
-            found.append(inline)
-            taken.update(inline.cells)
+            addresses.append(inline)
+            used_cells.update(inline.cells)
     towns = (
-        (cell, place) for cell in layout.cells if cell not in taken and (place := _town_of(layout, cell)) is not None
+        (cell, place)
+        for cell in layout.cells
+        if cell not in used_cells and (place := _town_of(layout, cell)) is not None
     )
     for cell, place in islice(towns, _MAX_TOWNS):
-        above = list(_above(layout, cell, taken))
-        if above and (not _may_be_a_year(place) or _is_street(above[0].text)):
-            found.append(_block(layout, cell, place, above))
-    return sorted(found, key=lambda address: (address.top.page, address.top.top))
+        cells_above = list(_cells_above(layout, cell, used_cells))
+        if cells_above and (not _may_be_a_year(place) or _is_street(cells_above[0].text)):
+            addresses.append(_block(layout, cell, place, cells_above))
+    return sorted(addresses, key=lambda address: (address.top.page, address.top.top))
 
 
 def _town_of(layout: Layout, cell: Cell) -> Town | None:
     """Return the town in a cell. British addresses may have the code on the line below the town."""
     if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
         return town(cell.text)
-    over = _nearest_over(layout, cell)
-    if over is None or _CITY_ALONE.fullmatch(over.text.strip(" ,.")) is None or is_address_end(over):
+    cell_above = _nearest_over(layout, cell)
+    if cell_above is None or _CITY_ALONE.fullmatch(cell_above.text.strip(" ,.")) is None or is_address_end(cell_above):
         return None
-    return Town(cell.text.strip(" ,."), over.text.strip(" ,."), None)
+    return Town(cell.text.strip(" ,."), cell_above.text.strip(" ,."), None)
 
 
 def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
@@ -198,8 +202,8 @@ def _inline(line: Sequence[Cell]) -> Address | None:
             or ":" in parts[0]
         ):
             continue
-        following = parts[index + 1] if index + 1 < len(parts) else ""
-        stated = place.country or country(following)
+        next_part = parts[index + 1] if index + 1 < len(parts) else ""
+        country_code = place.country or country(next_part)
         end = text.find(parts[index]) + len(parts[index])
         cells, length = [], 0
         for cell in line:
@@ -207,12 +211,16 @@ def _inline(line: Sequence[Cell]) -> Address | None:
                 cells.append(cell)
             length += len(cell.text) + 1
         return Address(
-            parts[0].strip(), parts[index - 1].strip(), Town(place.code, place.city, stated), tuple(cells), inline=True
+            parts[0].strip(),
+            parts[index - 1].strip(),
+            Town(place.code, place.city, country_code),
+            tuple(cells),
+            inline=True,
         )
     return None
 
 
-def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
+def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
     """Return the address with the company in the cell above, if the line only names its owner."""
     if inline is None:
         return None
@@ -240,8 +248,8 @@ def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
             name = _nearest_over(layout, name)
         if name is None or is_address_end(name) or not any(map(str.isalpha, name.text)):
             continue
-        stated = place.country or (country(parts[2]) if len(parts) > 2 else None)
-        return Address(name.text, street, Town(place.code, place.city, stated), (name, cell))
+        country_code = place.country or (country(parts[2]) if len(parts) > 2 else None)
+        return Address(name.text, street, Town(place.code, place.city, country_code), (name, cell))
     return None
 
 
@@ -250,19 +258,19 @@ def _is_street(text: str) -> bool:
     return bool(_STREET_WORDS.search(words) or _HOUSE_NUMBER.search(words)) and not _NOT_OF_ADDRESS.search(words)
 
 
-def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
+def _cells_above(layout: Layout, bottom: Cell, used_cells: set[Cell]) -> Iterator[Cell]:
     """Yield the cells above a town in its column, upwards, while they may belong to its address."""
-    over = layout.over(bottom, _HIGHEST * bottom.height)
-    column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
+    cells_above = layout.over(bottom, _MAX_HEIGHT * bottom.height)
+    column = [cell for cell in cells_above if abs(cell.left - bottom.left) < bottom.height]
     if not column:
-        column = [cell for cell in over if is_left_aligned(cell, bottom)]
-    is_window = any(cell in taken and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in over)
+        column = [cell for cell in cells_above if is_left_aligned(cell, bottom)]
+    is_window = any(cell in used_cells and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in cells_above)
     below, count = bottom, 0
     for cell in reversed(column):
         label = _label_of(layout, cell)
         is_wide = is_window or label is not None or _label_of(layout, below) is not None
         reach = (_REACH_IN_WINDOW if is_wide else _REACH) - 1
-        if below.top - cell.bottom > reach * bottom.height or count >= _MAX_LINES or cell in taken:
+        if below.top - cell.bottom > reach * bottom.height or count >= _MAX_LINES or cell in used_cells:
             return
         if (label == "other" and _CONTACT.search(layout.left_of(cell)[-1].plain)) or _names_contact(cell):
             below = cell
@@ -351,39 +359,39 @@ def is_heading(cell: Cell) -> bool:
     return heading(cell) is not None
 
 
-def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
-    lines = list(reversed(above))
+def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cell]) -> Address:
+    lines = list(reversed(upward_cells))
     if lines and fold_letters(lines[-1].text.strip(" ,.")) == fold_letters(place.city):
         lines.pop()  # the town above its postal code
-    named = (
-        lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines
-    )  # a street may have no name above it
-    streets = [cell for cell in named if _is_street(cell.text)] or [
+    # A street may have no name above it.
+    street_candidates = lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines
+    streets = [cell for cell in street_candidates if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]
     if not streets and len(lines) == 2 and _CODE_ALONE.fullmatch(bottom.text.strip(" ,.")):
-        streets = [
-            cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)
-        ]  # villages may have no street names
+        # Villages may have no street names.
+        streets = [cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)]
     street = streets[0] if streets else None
-    before = [cell for cell in lines if street is None or cell.top < street.top]
-    below = layout.below(bottom)
-    stated = place.country or (country(below.text) if below is not None else None)
+    name_cells = [cell for cell in lines if street is None or cell.top < street.top]
+    cell_below = layout.below(bottom)
+    country_code = place.country or (country(cell_below.text) if cell_below is not None else None)
     cells = (*lines, bottom)
-    name = _name([cell.text for cell in before]) if before else None
-    between = layout.over(bottom, bottom.top - cells[0].top)
-    to_person = any(_names_contact(cell) for cell in between if is_left_aligned(cell, bottom))
-    return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells, False, to_person)
+    name = _name([cell.text for cell in name_cells]) if name_cells else None
+    cells_between = layout.over(bottom, bottom.top - cells[0].top)
+    to_person = any(_names_contact(cell) for cell in cells_between if is_left_aligned(cell, bottom))
+    return Address(
+        name, street.text if street else None, Town(place.code, place.city, country_code), cells, False, to_person
+    )
 
 
 def _name(lines: Sequence[str]) -> str:
     """Return the first line, followed by the next if the first is a salutation or lacks the legal form."""
-    first, *others = lines
-    if others and _SALUTATION.fullmatch(fold_letters(first)):
-        return f"{first} {others[0]}"
-    is_form = bool(others) and _LEGAL_FORM.search(fold_letters(others[0])) and not any(map(str.isdigit, others[0]))
+    first, *rest = lines
+    if rest and _SALUTATION.fullmatch(fold_letters(first)):
+        return f"{first} {rest[0]}"
+    is_form = bool(rest) and _LEGAL_FORM.search(fold_letters(rest[0])) and not any(map(str.isdigit, rest[0]))
     if is_form and not _LEGAL_FORM.search(fold_letters(first)):
-        return f"{first} {others[0]}"
+        return f"{first} {rest[0]}"
     return first
 
 
@@ -394,54 +402,54 @@ def has_legal_form(cell: Cell) -> bool:
 
 def is_po_box(address: Address) -> bool:
     """Return whether an address has a post office box instead of a street."""
-    return _BOX.match(fold_letters(address.street or "")) is not None
+    return _PO_BOX.match(fold_letters(address.street or "")) is not None
 
 
 _LABEL = re.compile(
     "|".join(rf"(?P<{part}>{label.pattern})\s*:" for part, label in READER.patterns("labels.address").items())
 )
 _CODE = re.compile(r"(?:[A-Z]{1,2}-)?(\d{4,5}(?: ?[A-Z]{2})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{3} \d{2})")
-_CLOSE = 2.5  # in text heights, between lines of one block
+_MAX_LINE_GAP = 2.5  # in text heights, between lines of one block
 _LONGEST = 120
 
 
 def labeled(layout: Layout) -> dict[str, Address]:
     """Return labeled addresses by the roles of their headings, if they have a name and a town."""
-    found: dict[str, Address] = {}
+    by_role: dict[str, Address] = {}
     for cell in layout.cells:
         role = heading(cell)
-        if role is None or role in found:
+        if role is None or role in by_role:
             continue
-        stated, cells = _stated(layout, cell)
-        code = _CODE.fullmatch(stated.get("code", ""))
-        if "name" in stated and "city" in stated and code is not None:
-            town = Town(code[1], stated["city"], country(stated.get("country", "")))
-            found[role] = Address(stated["name"], stated.get("street"), town, cells)
-    return found
+        values, cells = _labeled_values(layout, cell)
+        code = _CODE.fullmatch(values.get("code", ""))
+        if "name" in values and "city" in values and code is not None:
+            town = Town(code[1], values["city"], country(values.get("country", "")))
+            by_role[role] = Address(values["name"], values.get("street"), town, cells)
+    return by_role
 
 
-def _stated(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, ...]]:
+def _labeled_values(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, ...]]:
     """Return the labeled values below a heading, and the cells of its block."""
-    stated: dict[str, str] = {}
+    values: dict[str, str] = {}
     cells: list[Cell] = []
-    above = top
+    previous = top
     for cell in layout.under(top):
         if abs(cell.left - top.left) > 2 * top.height:
             continue
-        if cell.top - above.bottom > _CLOSE * top.height or heading(cell) is not None:
+        if cell.top - previous.bottom > _MAX_LINE_GAP * top.height or heading(cell) is not None:
             break
-        above = cell
+        previous = cell
         cells.append(cell)
         for name, value in _labeled_parts(cell):
-            stated.setdefault(name, value)
-    return stated, tuple(cells)
+            values.setdefault(name, value)
+    return values, tuple(cells)
 
 
 def _labeled_parts(cell: Cell) -> Iterator[tuple[str, str]]:
     """Yield the labels of a line with their values: `Cap: 22100 Nazione: IT`."""
     if len(cell.text) > _LONGEST or _LABEL.match(cell.plain) is None:
         return
-    for match, following in pairwise((*_LABEL.finditer(cell.plain), None)):
-        end = len(cell.text) if following is None else following.start()
+    for match, next_match in pairwise((*_LABEL.finditer(cell.plain), None)):
+        end = len(cell.text) if next_match is None else next_match.start()
         if match is not None and (value := cell.text[match.end() : end].strip(" ,;")):
             yield match.lastgroup or "", value

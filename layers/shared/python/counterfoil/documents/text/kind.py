@@ -56,7 +56,7 @@ _DATE = re.compile(
 )
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
 _ENGLISH = frozenset(READER.terms("languages.month_first"))
-_TELLING = _ENGLISH.union(READER.terms("languages.day_first"))
+_LANGUAGE_WORDS = _ENGLISH.union(READER.terms("languages.day_first"))
 _EUROPEAN = re.compile(
     r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}"
     r"|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
@@ -81,7 +81,7 @@ def date_order(texts: Iterable[str]) -> DateOrder | None:
                 elif second > 12 >= first:
                     orders.add("month first")
         languages.update(
-            "en" if word in _ENGLISH else "other" for word in _LONG_WORDS.findall(text) if word in _TELLING
+            "en" if word in _ENGLISH else "other" for word in _LONG_WORDS.findall(text) if word in _LANGUAGE_WORDS
         )
         is_european = is_european or _EUROPEAN.search(text) is not None
     if orders:
@@ -134,7 +134,7 @@ def _iso_day(year: str, month: str, day: str) -> str | None:
 
 _COUNTRIES = "AT|BE|BG|CHE|CY|CZ|DE|DK|EE|EL|ES|FI|FR|GB|GR|HR|HU|IE|IT|LT|LU|LV|MT|NL|NO|PL|PT|RO|SE|SI|SK|XI"
 _VAT = re.compile(rf"(?<![A-Z0-9])(?P<id>(?:{_COUNTRIES})[ -]?[0-9A-Z](?:[ .-]?[0-9A-Z]){{5,15}})(?![a-z0-9])")
-_LOOKS_RIGHT = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
+_VAT_FORM = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
 _IBAN = re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
 _EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _REFERENCE = re.compile(
@@ -154,14 +154,14 @@ def vat_id(text: str) -> tuple[str, float] | None:
     match = _VAT.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
-    for candidate in _shortened(match["id"]):
+    for candidate in _shortened_variants(match["id"]):
         if has_valid_check_digits(candidate):
             return candidate, CERTAIN
-    number = next(filter(_LOOKS_RIGHT.fullmatch, reversed(_shortened(match["id"]))), None)
+    number = next(filter(_VAT_FORM.fullmatch, reversed(_shortened_variants(match["id"]))), None)
     return None if number is None else (number, STATED)
 
 
-def _shortened(text: str) -> list[str]:
+def _shortened_variants(text: str) -> list[str]:
     """Return the text without marks, and variants without its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
@@ -191,14 +191,14 @@ def iban(text: str) -> tuple[str, float] | None:
 
 def find_ibans(text: str) -> list[str]:
     """Return the IBANs with valid check digits in a text."""
-    found = (iban(match[0]) for match in _IBAN.finditer(text))
-    return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
+    candidates = (iban(match[0]) for match in _IBAN.finditer(text))
+    return [number for number, confidence in filter(None, candidates) if confidence == CERTAIN]
 
 
 def find_vat_ids(text: str) -> list[str]:
     """Return the VAT ids with valid check digits in a text."""
-    found = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
-    return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
+    candidates = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
+    return [number for number, confidence in filter(None, candidates) if confidence == CERTAIN]
 
 
 def emails(text: str) -> list[str]:
@@ -222,14 +222,14 @@ _TITLES = {
 }
 _TITLE = re.compile("|".join(rf"(?<![a-z])(?P<{kind.name}>{titles})(?![a-z])" for kind, titles in _TITLES.items()))
 _NAMES = {kind: re.compile(rf"(?<![a-z])(?:{titles})(?![a-z])") for kind, titles in _TITLES.items()}
-_AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
+_REPEATED_TITLE = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
 
 _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
 _DATE_WORD = re.compile(rf"[\s,(\-|:/]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
-_CITES = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
+_CITED_DOCUMENT = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
 """Another document that a title names after its number: `Gutschrift Nr. 7 zu Rechnung 4711`."""
 _ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
 _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
@@ -237,7 +237,7 @@ _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
 """Document type code of Italian electronic invoices: `TD01 (fattura)`, `TD04 - Nota di credito`."""
 _TYPE_LABEL = READER.pattern("titles.type_label")
-_TALL = 1.2
+_TALL_RATIO = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 _PREPOSITIONS = frozenset(READER.terms("titles.preposition"))
@@ -283,16 +283,20 @@ class Title:
 
 def title(layout: Layout, order: DateOrder | None) -> Title | None:
     """Return the title of a document: the largest candidate, or the first of these."""
-    usual = median([cell.height for cell in layout.cells] or [0.0])
-    found = list(_titles(layout, order, usual))
-    return min(found, key=lambda one: (one.cell.page, -round(one.cell.height), one.cell.top), default=None)
+    usual_height = median([cell.height for cell in layout.cells] or [0.0])
+    candidates = list(_titles(layout, order, usual_height))
+    return min(
+        candidates,
+        key=lambda candidate: (candidate.cell.page, -round(candidate.cell.height), candidate.cell.top),
+        default=None,
+    )
 
 
-def _titles(layout: Layout, order: DateOrder | None, usual: float) -> Iterator[Title]:
+def _titles(layout: Layout, order: DateOrder | None, usual_height: float) -> Iterator[Title]:
     for cell in layout.cells:
         text = cell.text.replace(" ", "") if _SPACED.fullmatch(cell.text) else cell.text
-        if coded := _TYPE_CODE.match(fold_letters(text)):
-            text = text[coded.end() :].replace(")", " ")
+        if code_match := _TYPE_CODE.match(fold_letters(text)):
+            text = text[code_match.end() :].replace(")", " ")
         words = fold_letters(text)
         match = _TITLE.search(words)
         if match is None or not _may_precede(words[: match.start()]):
@@ -301,15 +305,15 @@ def _titles(layout: Layout, order: DateOrder | None, usual: float) -> Iterator[T
         if kind is DocumentType.CREDIT_NOTE and _SELF_BILLED.search(words):
             kind = DocumentType.INVOICE
         rest = text[match.end() :]
-        read = _rest(layout, cell, rest, order)
-        if read is None:
+        details = _number_and_date(layout, cell, rest, order)
+        if details is None:
             continue
-        number, day = read
+        number, day = details
         is_bare = number is None and day is None
-        is_told = coded is not None or _is_of_type(layout, cell)
-        if is_bare and not is_told and cell.height < _TALL * usual and _is_label(layout, cell):
+        is_marked_as_type = code_match is not None or _is_of_type(layout, cell)
+        if is_bare and not is_marked_as_type and cell.height < _TALL_RATIO * usual_height and _is_label(layout, cell):
             continue
-        is_tall = cell.height >= _TALL * usual
+        is_tall = cell.height >= _TALL_RATIO * usual_height
         yield Title(kind, cell, number, day, 0.7 if is_bare and not is_tall else 0.95, is_tall)
 
 
@@ -325,8 +329,8 @@ def _may_precede(text: str) -> bool:
 
 def _is_of_type(layout: Layout, cell: Cell) -> bool:
     """Return whether the label above a cell marks it as the name of a type: `Documento` above `FACTURA`."""
-    over = [one for one in layout.over(cell, 2 * cell.height) if abs(one.left - cell.left) < cell.height]
-    return bool(over) and _TYPE_LABEL.fullmatch(over[-1].plain.strip(" .:")) is not None
+    cells_above = [other for other in layout.over(cell, 2 * cell.height) if abs(other.left - cell.left) < cell.height]
+    return bool(cells_above) and _TYPE_LABEL.fullmatch(cells_above[-1].plain.strip(" .:")) is not None
 
 
 def _is_label(layout: Layout, cell: Cell) -> bool:
@@ -337,24 +341,26 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
     )
 
 
-def _rest(layout: Layout, cell: Cell, rest: str, order: DateOrder | None) -> tuple[str | None, str | None] | None:
+def _number_and_date(
+    layout: Layout, cell: Cell, rest: str, order: DateOrder | None
+) -> tuple[str | None, str | None] | None:
     """Return number and date from the text after a title; None if it contains anything else."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
-    while again := _AGAIN.match(fold_letters(rest)):
-        rest = rest[again.end() :]
+    while repeated := _REPEATED_TITLE.match(fold_letters(rest)):
+        rest = rest[repeated.end() :]
     if not rest.strip(_MARKS):
         return None, None
     number: str | None = None
-    numbered = NUMBER_WORD.search(fold_letters(rest))
-    if numbered:
-        between = re.findall(r"[a-z]+", fold_letters(rest[: numbered.start()]))
+    number_match = NUMBER_WORD.search(fold_letters(rest))
+    if number_match:
+        between = re.findall(r"[a-z]+", fold_letters(rest[: number_match.start()]))
         if (
             len(between) > _WORDS_BETWEEN
             or _PREPOSITIONS & set(between) - {"des", "of"}
-            or _TITLE.search(fold_letters(rest[: numbered.start()]))
+            or _TITLE.search(fold_letters(rest[: number_match.start()]))
         ):
             return None
-        rest = rest[numbered.end() :]
+        rest = rest[number_match.end() :]
     day = next(iter(find_dates(rest, order)), None)
     if day is not None and _DATE_WORD.fullmatch(fold_letters(rest[: day[0]])):
         return None, day[2]
@@ -368,7 +374,7 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: DateOrder | None) -> tup
 def _with_tail(
     layout: Layout, cell: Cell, number: str, tail: str, order: DateOrder | None
 ) -> tuple[str | None, str | None] | None:
-    if not tail.strip(_MARKS) or _CITES.match(fold_letters(tail)):
+    if not tail.strip(_MARKS) or _CITED_DOCUMENT.match(fold_letters(tail)):
         return number, None
     day = next(iter(find_dates(tail, order)), None)
     if day is not None and _DATE_WORD.fullmatch(fold_letters(tail[: day[0]])) and len(tail) - day[1] <= 2:
@@ -386,29 +392,31 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
-        found = next(_labeled(layout, DocumentType.INVOICE, parse), None) if is_citable else None
-        return None if found is None or found.label.page != 1 else (DocumentType.INVOICE, found)
+        labeled_number = next(_labeled(layout, DocumentType.INVOICE, parse), None) if is_citable else None
+        return (
+            None if labeled_number is None or labeled_number.label.page != 1 else (DocumentType.INVOICE, labeled_number)
+        )
     for kind in _BY_NUMBER:
-        found = next(iter(own_numbers(layout, kind, parse)), None)
-        if found is not None and found.label.page == 1:
-            return kind, found
-    return _beside_its_name(layout, parse)
+        labeled_number = next(iter(own_numbers(layout, kind, parse)), None)
+        if labeled_number is not None and labeled_number.label.page == 1:
+            return kind, labeled_number
+    return _type_by_name(layout, parse)
 
 
-def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
+def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
     """Return the type whose name precedes a number on the first page, if no other type is named.
 
     Pages that request payment are skipped, because a reminder names invoices.
     """
-    first = [cell for cell in layout.cells if cell.page == 1]
-    if any(_REMINDER.search(cell.plain) for cell in first):
+    first_page_cells = [cell for cell in layout.cells if cell.page == 1]
+    if any(_REMINDER.search(cell.plain) for cell in first_page_cells):
         return None
     height = layout.pages[0].height if layout.pages else 0.0
     for kind in _BY_NUMBER:
-        for found in named_numbers(layout, kind, parse):
-            is_yours = YOURS.search(found.label.plain) is not None
-            if found.label.page == 1 and found.label.top < _UPPER_PART * height and not is_yours:
-                return kind, found
+        for labeled_number in named_numbers(layout, kind, parse):
+            is_recipients = YOURS.search(labeled_number.label.plain) is not None
+            if labeled_number.label.page == 1 and labeled_number.label.top < _UPPER_PART * height and not is_recipients:
+                return kind, labeled_number
     return None
 
 
@@ -421,35 +429,39 @@ def _labeled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Label
 def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
     """Yield numbers in or after a cell with the name of a type: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
-    for found in find(layout, name, parse, below=False):
-        words = found.label.text if found.cell is not found.label else found.label.text.removesuffix(found.value)
+    for labeled in find(layout, name, parse, below=False):
+        words = (
+            labeled.label.text if labeled.cell is not labeled.label else labeled.label.text.removesuffix(labeled.value)
+        )
         if name.fullmatch(fold_letters(words).strip(" .:")):
-            yield found
+            yield labeled
 
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[LabeledValue]:
     """Return the numbers beside labels of the type's own number, in page order."""
-    found = find(layout, OWN_NUMBER[kind], parse)
+    candidates = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
-        return list(found)  # suppliers write `Ihre Rechnung Nr. 4711`
-    own = [one for one in found if not YOURS.search(one.label.plain)]
-    if kind is DocumentType.ORDER_CONFIRMATION and not own:
-        own = [one for one in find(layout, _ORDER_NUMBER, parse) if not YOURS.search(one.label.plain)]
-    return own
+        return list(candidates)  # suppliers write `Ihre Rechnung Nr. 4711`
+    numbers = [candidate for candidate in candidates if not YOURS.search(candidate.label.plain)]
+    if kind is DocumentType.ORDER_CONFIRMATION and not numbers:
+        numbers = [
+            candidate for candidate in find(layout, _ORDER_NUMBER, parse) if not YOURS.search(candidate.label.plain)
+        ]
+    return numbers
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | None:
     """Return the number labeled only "number", near a title or in a row of labels on its page."""
-    for found in find(layout, _BARE_NUMBER, parse):
-        label = found.label
+    for labeled in find(layout, _BARE_NUMBER, parse):
+        label = labeled.label
         is_near = abs(label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
-        is_below = found.cell is not label and found.cell.top > label.bottom
+        is_below = labeled.cell is not label and labeled.cell.top > label.bottom
         if (
             label.page == title.cell.page
             and (is_near or is_column_header(layout, label))
-            and not (is_below and (len(found.value) < _FEWEST_BELOW or is_line_item_header(layout, label)))
+            and not (is_below and (len(labeled.value) < _FEWEST_BELOW or is_line_item_header(layout, label)))
         ):
-            return found
+            return labeled
     return None
 
 
@@ -502,7 +514,7 @@ _LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
 _LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
 _TOWN_BEFORE_DATE = re.compile(r"[A-Z\u00c0-\u00dd][\w.' -]{2,25},\s*(?:den |le |l\u00ec |li |am |the |a |d\. |den )?")
 _UNTIL = re.compile(r"(?:^|\s)(?:bis(?: zum)?|until|by|jusqu'au|entro il|hasta el|voor|senest)\s*$")
-_IN_FULL = re.compile(
+_WITHOUT_DISCOUNT = re.compile(
     r"\s*(?:ohne abzug|rein netto|netto\b|net\b|without deduction|in full|sans escompte|senza sconto|sin descuento"
     r"|zonder korting|uden fradrag)"
 )
@@ -518,10 +530,10 @@ def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) 
     """
     if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in find_dates(text, order)):
         return None
-    found = split_reference(text)
-    if found is None:
+    reference = split_reference(text)
+    if reference is None:
         return None
-    value, tail = found
+    value, tail = reference
     if not strict:
         return (value, 0.9) if not tail or tail[0] in " ,;.)(" else None
     return (value, 1.0) if _may_follow(tail, order) else None
@@ -534,80 +546,80 @@ def _may_follow(tail: str, order: DateOrder | None) -> bool:
     day = next(iter(find_dates(tail, order)), None)
     if day is not None and _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])):
         return True
-    following = _LIST.match(tail)
-    return following is not None and split_reference(tail[following.end() :]) is not None
+    next_item = _LIST.match(tail)
+    return next_item is not None and split_reference(tail[next_item.end() :]) is not None
 
 
-def date_after(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
+def date_after(labeled: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
     """Return the date after a number: `Nr. 4711 vom 4. Juli 2024`."""
-    tail = found.cell.text.partition(found.value)[2]
+    tail = labeled.cell.text.partition(labeled.value)[2]
     day = next(iter(find_dates(tail, order)), None)
     if day is None or day[2] is None or _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])) is None:
         return None
-    return day[2], Evidence("label", 0.9, found.cell.page)
+    return day[2], Evidence("label", 0.9, labeled.cell.page)
 
 
 class LabeledFields:
     """Reads the labeled fields of a document of a known type, with their evidence."""
 
-    def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own: str | None) -> None:
-        self._layout, self._kind, self._order, self._own = layout, kind, order, own
+    def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own_number: str | None) -> None:
+        self._layout, self._kind, self._order, self._own_number = layout, kind, order, own_number
         self.fields: Fields = {}
         self.evidence: dict[str, Evidence] = {}
 
     def read(self) -> None:
         """Fill `fields` and `evidence`."""
         for other, name in _REFERENCES[self._kind].items():
-            self._read_references(name, self._stated(other))
+            self._read_references(name, self._numbers_of(other))
         if self._kind is DocumentType.INVOICE:
             self._read_references("preceding_invoice_reference", find(self._layout, _PRECEDING, self._reference))
         if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
             self._read_references("invoice_reference", find(self._layout, _PRECEDING, self._reference))
         if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
-            self._read_references("invoice_reference", self._like(_IS_AN_INVOICE, _YOUR_REFERENCE, _ANY_REFERENCE))
+            self._read_references("invoice_reference", self._matching(_IS_AN_INVOICE, _YOUR_REFERENCE, _ANY_REFERENCE))
         if self._kind is DocumentType.PURCHASE_ORDER:
             self._read_references("quotation_reference", find(self._layout, _QUOTATION, self._reference))
         if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
-            self._read_references("po_reference", self._like(_LOOKS_LIKE_AN_ORDER, _YOUR_REFERENCE))
+            self._read_references("po_reference", self._matching(_LOOKS_LIKE_AN_ORDER, _YOUR_REFERENCE))
         if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
-            self._read_references("po_reference", self._like(_IS_AN_ORDER, _ANY_REFERENCE))
+            self._read_references("po_reference", self._matching(_IS_AN_ORDER, _ANY_REFERENCE))
         self._read_dates()
 
-    def _stated(self, other: DocumentType) -> Iterator[LabeledValue]:
+    def _numbers_of(self, other: DocumentType) -> Iterator[LabeledValue]:
         def parse_loosely(text: str) -> tuple[str, float] | None:
             return parse_reference(text, self._order, strict=False)
 
-        for found in find(self._layout, _NUMBER_OF[other], parse_loosely, anywhere=True):
-            if other is not DocumentType.PURCHASE_ORDER or not OURS.search(found.label.plain):
-                yield found
+        for labeled in find(self._layout, _NUMBER_OF[other], parse_loosely, anywhere=True):
+            if other is not DocumentType.PURCHASE_ORDER or not OURS.search(labeled.label.plain):
+                yield labeled
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
 
-    def _like(self, form: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[LabeledValue]:
+    def _matching(self, pattern: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[LabeledValue]:
         """Yield values of unspecific labels, such as `Reference`, that look like the wanted number."""
         for label in labels:
-            for found in find(self._layout, label, self._reference):
-                if form.fullmatch(found.value):
-                    yield LabeledValue(found.value, 0.6, found.label, found.cell)
+            for labeled in find(self._layout, label, self._reference):
+                if pattern.fullmatch(labeled.value):
+                    yield LabeledValue(labeled.value, 0.6, labeled.label, labeled.cell)
 
     def _reference(self, text: str) -> tuple[str, float] | None:
         return parse_reference(text, self._order)
 
-    def _read_references(self, name: str, found: Iterator[LabeledValue]) -> None:
+    def _read_references(self, name: str, labeled_values: Iterator[LabeledValue]) -> None:
         values: dict[str, Evidence] = {}
-        for one in found:
-            for value in (one.value, *self._further(one)):
-                if value != self._own:
-                    values.setdefault(value, Evidence("label", one.confidence, one.cell.page))
+        for labeled in labeled_values:
+            for value in (labeled.value, *self._following_numbers(labeled)):
+                if value != self._own_number:
+                    values.setdefault(value, Evidence("label", labeled.confidence, labeled.cell.page))
         for value in [value for value in values if any(other.endswith(f" {value}") for other in values)]:
             del values[value]  # the same number without its leading letters
         if values:
             self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
             self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
 
-    def _further(self, found: LabeledValue) -> Iterator[str]:
+    def _following_numbers(self, labeled: LabeledValue) -> Iterator[str]:
         """Yield the numbers after the first, as in `4711, 4712 und 4713`."""
-        tail = found.cell.text.partition(found.value)[2]
+        tail = labeled.cell.text.partition(labeled.value)[2]
         while (separator := _LIST.match(tail)) and (following := split_reference(tail[separator.end() :])):
             value, tail = following
             if parse_date(value, self._order) is None and (len(value) > 4 or not value.isdecimal()):
@@ -616,19 +628,19 @@ class LabeledFields:
     def _read_dates(self) -> None:
         roles = ROLES[self._kind]
         for label in (_OWN_DATE[self._kind], _ANY_DATE):
-            found = next(find(self._layout, label, self._day), None)
-            if found is not None:
-                self._set(roles.date, found)
+            labeled = next(find(self._layout, label, self._parse_day), None)
+            if labeled is not None:
+                self._set(roles.date, labeled)
                 break
-        due = next(find(self._layout, _DUE_DATE, self._day), None)
-        due = due or next(self._asked_until(), None)
-        due = due or next(find(self._layout, _DUE_DATE, self._day, anywhere=True, below=False), None)
+        due = next(find(self._layout, _DUE_DATE, self._parse_day), None)
+        due = due or next(self._payment_deadlines(), None)
+        due = due or next(find(self._layout, _DUE_DATE, self._parse_day, anywhere=True, below=False), None)
         if roles.date not in self.fields:
             self._read_lone_date(roles.date, None if due is None else due.value)
         if due is not None and self._kind in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}:
             self._set("payment_due_date", due)
 
-    def _day(self, text: str) -> tuple[str, float] | None:
+    def _parse_day(self, text: str) -> tuple[str, float] | None:
         for start, end, day in find_dates(text, self._order):
             before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
             if (
@@ -648,35 +660,35 @@ class LabeledFields:
         A date after a town is the document's own: `Cully, le 23 août 2024`.
         """
         days: dict[str, Cell] = {}
-        written: dict[str, Cell] = {}
+        days_after_town: dict[str, Cell] = {}
         for cell in self._layout.cells:
             if cell.page == 1 and cell.top < _UPPER_PART * self._layout.pages[0].height:
                 town = _TOWN_BEFORE_DATE.match(cell.text)
                 day = parse_date(cell.text[town.end() :] if town else cell.text, self._order)
                 if day is not None:
-                    (written if town else days).setdefault(day, cell)
+                    (days_after_town if town else days).setdefault(day, cell)
         days.pop(due or "", None)
-        for found in (written, written | days):
-            if len(found) == 1:
-                ((day, cell),) = found.items()
+        for candidates in (days_after_town, days_after_town | days):
+            if len(candidates) == 1:
+                ((day, cell),) = candidates.items()
                 self._set(name, LabeledValue(day, 0.7, cell, cell), source="place")
                 return
 
-    def _asked_until(self) -> Iterator[LabeledValue]:
+    def _payment_deadlines(self) -> Iterator[LabeledValue]:
         """Yield the due dates in payment requests, without dates for early payment discounts."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
             for start, end, day in find_dates(text, self._order):
                 before = fold_letters(text[:start])
-                asked = _PAY_UNTIL.search(before)
-                if asked is None and _IN_FULL.match(fold_letters(text[end:])):
-                    asked = _UNTIL.search(before)
-                if asked and day is not None and not _DISCOUNT.search(asked[0]):
+                match = _PAY_UNTIL.search(before)
+                if match is None and _WITHOUT_DISCOUNT.match(fold_letters(text[end:])):
+                    match = _UNTIL.search(before)
+                if match and day is not None and not _DISCOUNT.search(match[0]):
                     yield LabeledValue(day, 0.85, line[0], line[0])
 
-    def _set(self, name: str, found: LabeledValue, source: str = "label") -> None:
-        self.fields[name] = found.value
-        self.evidence[name] = Evidence(source, round(found.confidence, 2), found.cell.page)
+    def _set(self, name: str, labeled: LabeledValue, source: str = "label") -> None:
+        self.fields[name] = labeled.value
+        self.evidence[name] = Evidence(source, round(labeled.confidence, 2), labeled.cell.page)
 
 
 def currency(layout: Layout) -> tuple[str, Evidence] | None:
@@ -687,17 +699,17 @@ def currency(layout: Layout) -> tuple[str, Evidence] | None:
         symbol = _CURRENCIES.get(text.strip(" :").casefold())
         return (match[0], 1.0) if match else (symbol, 1.0) if symbol else None
 
-    found = next(find(layout, _CURRENCY_LABEL, code), None)
-    if found is not None:
-        return found.value, Evidence("label", found.confidence, found.cell.page)
-    seen: dict[str, Cell] = {}
+    labeled = next(find(layout, _CURRENCY_LABEL, code), None)
+    if labeled is not None:
+        return labeled.value, Evidence("label", labeled.confidence, labeled.cell.page)
+    cells_by_code: dict[str, Cell] = {}
     for cell in layout.cells:
         for match in _CURRENCY_CODE.finditer(cell.text):
-            seen.setdefault(match[0], cell)
+            cells_by_code.setdefault(match[0], cell)
         for sign in "€£":
             if sign in cell.text:
-                seen.setdefault(_CURRENCIES[sign], cell)
-    if len(seen) == 1:
-        ((only, cell),) = seen.items()
-        return only, Evidence("only currency", 0.9, cell.page)
+                cells_by_code.setdefault(_CURRENCIES[sign], cell)
+    if len(cells_by_code) == 1:
+        ((currency_code, cell),) = cells_by_code.items()
+        return currency_code, Evidence("only currency", 0.9, cell.page)
     return None

@@ -152,7 +152,7 @@ YOURS = re.compile(
 """Words next to an id that make it the buyer's."""
 OURS = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
 """Words before an order number that make it the supplier's own."""
-_COUNTED = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
+_COLUMN_KINDS = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(
     r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
@@ -163,9 +163,9 @@ _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.
 NUMBER_WORD = re.compile(rf"\s*(?<![a-z0-9])(?:{READER.alternatives('labels.number_word')})(?![a-z])[\s.:#]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
 """Separator between a label and its translation."""
-_ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
+_OTHER_LABEL = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
 """Text before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
-_GOES_ON = re.compile(r"[-/_]\w")
+_WORD_CONTINUES = re.compile(r"[-/_]\w")
 
 
 @dataclass(frozen=True)
@@ -195,30 +195,32 @@ def find(
         for match in label.finditer(cell.plain):
             if not anywhere and not begins(cell, match.start()):
                 continue
-            if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
+            if _WORD_CONTINUES.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
                 continue  # another word, or the first letters of a number
             end = label_end(label, cell, match.end())
-            is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
-            found = _beside(layout, cell, end, parse, below=is_over)
-            if found is not None:
-                yield found
+            allows_below = _may_be_above_value(
+                layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None
+            )
+            labeled = _value_beside(layout, cell, end, parse, below=allows_below)
+            if labeled is not None:
+                yield labeled
                 break
 
 
 def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
     """Return the end of a label, including its translation: `Datum / Date`."""
-    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
-        end = again.end()
+    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (translation := label.match(cell.plain, mark.end())):
+        end = translation.end()
     return end
 
 
 def begins(cell: Cell, start: int) -> bool:
     """Return whether only marks or a possessive precede a position in a cell."""
-    before = cell.plain[:start]
-    return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
+    prefix = cell.plain[:start]
+    return _MARKS_BEFORE.fullmatch(prefix) is not None or _OTHER_LABEL.fullmatch(prefix) is not None
 
 
-def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
+def _may_be_above_value(layout: Layout, cell: Cell, *, below: bool) -> bool:
     """Return whether the value of a label may be below it. `below` is the rule for single labels."""
     return (below and not is_line_item_header(layout, cell)) or is_column_header(layout, cell)
 
@@ -236,10 +238,10 @@ def is_column_header(layout: Layout, cell: Cell) -> bool:
 def is_line_item_header(layout: Layout, cell: Cell) -> bool:
     """Return whether a cell is in the heading of a table of line items."""
     kinds = {kind for other in layout.line(cell) for kind in heading_kinds(other.text)}
-    return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
+    return Kind.DESCRIPTION in kinds and not _COLUMN_KINDS.isdisjoint(kinds)
 
 
-def _beside(
+def _value_beside(
     layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
 ) -> LabeledValue | None:
     if number_word := NUMBER_WORD.match(cell.plain, end):

@@ -43,7 +43,7 @@ _GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of
 _SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
 _STRAIGHT = 0.02  # of a quarter turn: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
-_NAMELESS = frozenset({"Cc", "Cn", "Co", "Cs"})
+_NON_LETTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
 """Categories of code points that are not letters: controls, unassigned, private use, halves of pairs."""
 # pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
 _PRINTED = {
@@ -163,7 +163,7 @@ def pages(content: bytes) -> list[Page]:
     """
     from counterfoil.documents import pdf  # its import takes 0.3 s
 
-    read, characters, words = list[Page](), 0, 0
+    parsed, characters, words = list[Page](), 0, 0
     with pdf.open_pdf(content) as document:
         for number in range(len(document)):
             page = document[number]
@@ -179,15 +179,15 @@ def pages(content: bytes) -> list[Page]:
                         f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it to a new PDF."
                     )
                     raise InvalidDocumentError(message, code="pdf_too_large")
-                read.append(_page(page, text_page))
-                words += len(read[-1].words) + len(read[-1].lost_words)
+                parsed.append(_page(page, text_page))
+                words += len(parsed[-1].words) + len(parsed[-1].lost_words)
                 if words > MAX_WORDS:
                     message = f"The PDF holds more than {MAX_WORDS} words; send it in smaller parts."
                     raise InvalidDocumentError(message, code="pdf_too_large")
             finally:
                 text_page.close()
                 page.close()
-    return read
+    return parsed
 
 
 class _Character(NamedTuple):
@@ -224,7 +224,7 @@ def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
         for word in _words([_upright(character, turns, box) for character in run.characters])
     )
 
-    def shown(words: Iterable[Word]) -> tuple[Word, ...]:
+    def visible(words: Iterable[Word]) -> tuple[Word, ...]:
         return tuple(
             word
             for word in words
@@ -233,26 +233,26 @@ def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
             and 0 <= (word.top + word.bottom) / 2 <= height
         )
 
-    lost = _lost(text_page.raw, text_page.count_chars())
-    boxes = [_upright(character, turns, box) for character in _boxes(text_page.raw, lost)]
-    return Page(width, height, shown(words), len(lost), shown(_words(boxes)))
+    lost_indexes = _lost_indexes(text_page.raw, text_page.count_chars())
+    boxes = [_upright(character, turns, box) for character in _boxes(text_page.raw, lost_indexes)]
+    return Page(width, height, visible(words), len(lost_indexes), visible(_words(boxes)))
 
 
-def _lost(text_page: ctypes.c_void_p, count: int) -> list[int]:
+def _lost_indexes(text_page: ctypes.c_void_p, count: int) -> list[int]:
     """Return the indexes of characters that have a shape on the page and no letter."""
     return [index for index in range(count) if _is_lost(raw.FPDFText_GetUnicode(text_page, index))]
 
 
-def _boxes(text_page: ctypes.c_void_p, lost: Iterable[int]) -> Iterator[_Character]:
+def _boxes(text_page: ctypes.c_void_p, indexes: Iterable[int]) -> Iterator[_Character]:
     box = raw.FS_RECTF()
-    for index in lost:
+    for index in indexes:
         if raw.FPDFText_GetLooseCharBox(text_page, index, box):
             yield _Character("\ufffd", box.left, box.bottom, box.right, box.top)
 
 
 @lru_cache(maxsize=4096)
 def _is_lost(code: int) -> bool:
-    return chr(code) in _PLACEHOLDERS or (unicodedata.category(chr(code)) in _NAMELESS and not _printed(code))
+    return chr(code) in _PLACEHOLDERS or (unicodedata.category(chr(code)) in _NON_LETTERS and not _visible_text(code))
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
@@ -273,7 +273,7 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
     turns: int | None = 0
     box = raw.FS_RECTF()
     for index in range(count):
-        text = _printed(code := raw.FPDFText_GetUnicode(text_page, index))
+        text = _visible_text(code := raw.FPDFText_GetUnicode(text_page, index))
         if text == " ":
             if characters and not _may_be_kerning(text_page, index, code):
                 yield _Run(characters, turns)
@@ -289,11 +289,11 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
     """Return whether a blank before a lowercase letter is a guess of pdfium, so that the gap must decide."""
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
-    return guessed and _printed(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
+    return guessed and _visible_text(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
 
 @lru_cache(maxsize=4096)
-def _printed(code: int) -> str:
+def _visible_text(code: int) -> str:
     """Return the visible form of a code point: one or a few letters, a blank, or "" if it has none."""
     text = _PRINTED.get(text := chr(code), text)
     if text.isspace():
@@ -327,11 +327,11 @@ def _words(characters: Sequence[Word]) -> Iterator[Word]:
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):
-            yield _joined(word)
+            yield _join(word)
             word = []
         word.append(character)
     if word:
-        yield _joined(word)
+        yield _join(word)
 
 
 def _is_apart(a: Word, b: Word) -> bool:
@@ -340,7 +340,7 @@ def _is_apart(a: Word, b: Word) -> bool:
     return gap > _GAP_BETWEEN_WORDS * height or gap < -height or _overlap(a, b) < _SAME_LINE_OVERLAP
 
 
-def _joined(characters: Sequence[Word]) -> Word:
+def _join(characters: Sequence[Word]) -> Word:
     return Word(
         "".join(character.text for character in characters),
         min(character.left for character in characters),

@@ -25,9 +25,9 @@ _OVER_ADDRESS = 8.0  # in text heights, from a heading to its address, with labe
 _HIGHEST_BLOCK = 40.0  # in text heights
 _MAX_IDS = 400
 _CLOSE = 2.5  # in text heights, between lines of one block
-_TELLING = 5  # minimum letters of a name in a domain; fewer may match by coincidence
+_MIN_NAME_LETTERS = 5  # minimum letters of a name in a domain; fewer may match by coincidence
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
-_OF_WRITERS = re.compile(
+_WRITER_DETAILS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
 )
 _APART = re.compile(r"\s[-\u2013|\u00b7]\s")
@@ -65,30 +65,30 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
     sides = _sides(layout, kind, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
     blocks = _blocks(layout, {side: address for side, (address, _, _) in sides.items()})
-    claimed = (_in_block(_by_domain(one, names), blocks) for one in islice(_ids(layout), _MAX_IDS))
-    ids = _assigned(claimed, writer, layout)
-    found = {}
+    claimed_ids = (_assign_by_block(_assign_by_domain(id_, names), blocks) for id_ in islice(_ids(layout), _MAX_IDS))
+    ids = _group_by_side(claimed_ids, writer, layout)
+    by_role = {}
     for side, role in (("seller", roles.seller), ("buyer", roles.buyer)):
         party = _party(layout, side, sides.get(side), ids.get(side, []))
         if "name" in party.fields:
-            found[role] = party
-    return found
+            by_role[role] = party
+    return by_role
 
 
 def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[Address, float, str]]:
     """Return the address of each side, its confidence, and how it was found."""
-    headed, loose = _by_heading(layout, writer)
+    headed, unheaded = _by_heading(layout, writer)
     sides: dict[str, tuple[Address, float, str]] = {
         side: (headed[side], 0.95, "heading") for side in ("seller", "buyer") if side in headed
     }
     addressee = "buyer" if writer == "seller" else "seller"
-    if writer not in sides and (sender := _sender(layout, loose)) is not None:
+    if writer not in sides and (sender := _sender(layout, unheaded)) is not None:
         sides[writer] = (sender, 0.85, "sender")
-    if writer not in sides and (other := _other(layout, loose, headed)) is not None:
-        sides[writer] = (other, 0.7, "place")
+    if writer not in sides and (writer_address := _writer_without_letterhead(layout, unheaded, headed)) is not None:
+        sides[writer] = (writer_address, 0.7, "place")
     if addressee not in sides:
-        known = sides.get(writer)
-        window = _addressee(layout, loose, known[0] if known else None)
+        writer_side = sides.get(writer)
+        window = _addressee(layout, unheaded, writer_side[0] if writer_side else None)
         if window is not None:
             sides[addressee] = (window, 0.85, "address window")
         elif kind is DocumentType.DELIVERY_NOTE and "delivered" in headed:
@@ -99,39 +99,39 @@ def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[A
 def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[Address]]:
     """Return the addresses by the roles in their headings, and those without a heading."""
     headed: dict[str, Address] = {}
-    loose: list[Address] = []
+    unheaded: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
-    found = [(_role(layout, address), address) for address in addresses.find(layout)]
-    for role, address in (*addresses.labeled(layout).items(), *found):
+    with_roles = [(_role(layout, address), address) for address in addresses.find(layout)]
+    for role, address in (*addresses.labeled(layout).items(), *with_roles):
         if role is None:
-            loose.append(address)
+            unheaded.append(address)
         else:
             headed.setdefault(addressed if role == "addressed" else role, address)
     if "buyer" not in headed and "invoiced" in headed:
         headed["buyer"] = headed["invoiced"]
-    return headed, loose
+    return headed, unheaded
 
 
 def _role(layout: Layout, address: Address) -> str | None:
     """Return the role from the heading above an address, or from the labels to the left of its lines."""
     starts = [address.top]
     for cell in address.cells:
-        beside = layout.left_of(cell)
-        if beside and beside[-1].text.rstrip().endswith(":"):
-            if (role := addresses.heading(beside[-1])) is not None:
+        left_cells = layout.left_of(cell)
+        if left_cells and left_cells[-1].text.rstrip().endswith(":"):
+            if (role := addresses.heading(left_cells[-1])) is not None:
                 return role
-            starts.append(beside[-1])
+            starts.append(left_cells[-1])
     return next((role for start in starts if (role := _heading_over(layout, start)) is not None), None)
 
 
 def _heading_over(layout: Layout, top: Cell) -> str | None:
     """Return the role of the nearest heading above a line, with only labeled lines in between."""
-    over = [
+    cells_above = [
         cell
         for cell in layout.over(top, _OVER_ADDRESS * top.height)
         if abs(cell.left - top.left) < 2 * top.height or cell.left < top.left < cell.right
     ]
-    for cell in reversed(over):
+    for cell in reversed(cells_above):
         role = addresses.heading(cell)
         if role is not None:
             return role
@@ -140,60 +140,78 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
     return None
 
 
-def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
+def _sender(layout: Layout, unheaded: Iterable[Address]) -> Address | None:
     """Return the sender: the line above the window, the letterhead, or the foot of the first page.
 
     A sender's line with a post office box is replaced by an address of the same company with a street.
     """
-    first = [address for address in loose if address.top.page == 1 and not address.to_person]
+    first_page = [address for address in unheaded if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
-    over = next((one for one in first if one.inline and one.top.top < _WINDOW_BOTTOM * height), None)
-    if over is not None and addresses.is_po_box(over):
-        name = fold_letters(over.name or "")
+    window_line = next(
+        (candidate for candidate in first_page if candidate.inline and candidate.top.top < _WINDOW_BOTTOM * height),
+        None,
+    )
+    if window_line is not None and addresses.is_po_box(window_line):
+        name = fold_letters(window_line.name or "")
         return next(
-            (one for one in first if fold_letters(one.name or "") == name and not addresses.is_po_box(one)), over
+            (
+                candidate
+                for candidate in first_page
+                if fold_letters(candidate.name or "") == name and not addresses.is_po_box(candidate)
+            ),
+            window_line,
         )
-    if over is not None:
-        return over
-    sender = next((one for one in first if one.top.top < _LETTERHEAD * height), None)
-    sender = sender or next((one for one in first if one.top.top > _FOOTER * height), None)
+    if window_line is not None:
+        return window_line
+    sender = next((candidate for candidate in first_page if candidate.top.top < _LETTERHEAD * height), None)
+    sender = sender or next((candidate for candidate in first_page if candidate.top.top > _FOOTER * height), None)
     if sender is not None and sender.name is None:
-        return replace(sender, name=_letterhead(layout, loose))
+        return replace(sender, name=_letterhead(layout, unheaded))
     return sender
 
 
-def _other(layout: Layout, loose: Iterable[Address], headed: Mapping[str, Address]) -> Address | None:
+def _writer_without_letterhead(
+    layout: Layout, unheaded: Iterable[Address], headed: Mapping[str, Address]
+) -> Address | None:
     """Return the sender of a document without a letterhead.
 
     It is the only address without a heading, or the one followed by a telephone, a registration or an account.
     """
     bottom = _WINDOW_BOTTOM * layout.pages[0].height
-    upper = [one for one in loose if one.top.page == 1 and not one.to_person and one.top.top < bottom]
+    upper = [
+        candidate
+        for candidate in unheaded
+        if candidate.top.page == 1 and not candidate.to_person and candidate.top.top < bottom
+    ]
     if not headed.keys().isdisjoint({"seller", "buyer"}):
         return upper[0] if len(upper) == 1 else None
-    telling = [one for one in upper if any(_OF_WRITERS.search(cell.plain) for cell in _block(layout, one, {}))]
-    return telling[0] if len(telling) == 1 else None
+    with_details = [
+        candidate
+        for candidate in upper
+        if any(_WRITER_DETAILS.search(cell.plain) for cell in _block(layout, candidate, {}))
+    ]
+    return with_details[0] if len(with_details) == 1 else None
 
 
-def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
+def _letterhead(layout: Layout, known_addresses: Iterable[Address]) -> str | None:
     """Return the only company at the top of the first page apart from addresses, by its legal form."""
-    taken = {cell for address in found for cell in address.cells}
+    address_cells = {cell for address in known_addresses for cell in address.cells}
     names = {
         cell.text
         for cell in layout.cells
         if cell.page == 1
         and cell.top < _LETTERHEAD * layout.pages[0].height
-        and cell not in taken
+        and cell not in address_cells
         and addresses.has_legal_form(cell)
         and not addresses.is_address_end(cell)
     }
     return names.pop() if len(names) == 1 else None
 
 
-def _addressee(layout: Layout, loose: Iterable[Address], sender: Address | None) -> Address | None:
+def _addressee(layout: Layout, unheaded: Iterable[Address], sender: Address | None) -> Address | None:
     """Return the addressee: the first address in the window that differs from the sender's."""
     height = layout.pages[0].height
-    for address in sorted(loose, key=lambda one: not one.to_person):
+    for address in sorted(unheaded, key=lambda candidate: not candidate.to_person):
         top = address.top.top
         if address.top.page != 1 or address.inline or not _WINDOW_TOP * height < top < _WINDOW_BOTTOM * height:
             continue
@@ -218,22 +236,22 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
     return blocks
 
 
-def _block(layout: Layout, address: Address, taken: Container[Cell]) -> list[Cell]:
+def _block(layout: Layout, address: Address, used_cells: Container[Cell]) -> list[Cell]:
     """Return the cells between the lines of an address, and those close below it about the same party."""
     top, bottom = address.cells[0], address.cells[-1]
     cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_left_aligned(cell, bottom)]
-    above = bottom
+    previous = bottom
     for cell in layout.under(bottom):
         if not addresses.is_left_aligned(cell, bottom):
             continue
-        if cell in taken or cell.top - above.bottom > _CLOSE * above.height or not _goes_on(cell):
+        if cell in used_cells or cell.top - previous.bottom > _CLOSE * previous.height or not _continues_block(cell):
             break
         cells.append(cell)
-        above = cell
+        previous = cell
     return cells
 
 
-def _goes_on(cell: Cell) -> bool:
+def _continues_block(cell: Cell) -> bool:
     """Return whether a line below an address is about the same party: country, labeled number, telephone."""
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
@@ -241,10 +259,10 @@ def _goes_on(cell: Cell) -> bool:
     return is_number or addresses.is_address_end(cell) or addresses.country(cell.text) is not None
 
 
-def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
+def _assign_by_block(id_: _Id, blocks: Mapping[Cell, str]) -> _Id:
     """Assign a number without an owner to the side whose block contains it."""
-    side = None if one.side is not None or OURS.search(one.label.plain) else blocks.get(one.label)
-    return one if side is None else replace(one, side=side)
+    side = None if id_.side is not None or OURS.search(id_.label.plain) else blocks.get(id_.label)
+    return id_ if side is None else replace(id_, side=side)
 
 
 def _ids(layout: Layout) -> Iterator[_Id]:
@@ -256,8 +274,10 @@ def _ids(layout: Layout) -> Iterator[_Id]:
     }
     for field, parse in parsers.items():
         labels = _ID_LABELS[field]
-        for found in find(layout, labels, parse, anywhere=True):
-            yield _Id(field, found.value, found.confidence, found.cell, found.label, _side_of(layout, found.label))
+        for labeled in find(layout, labels, parse, anywhere=True):
+            yield _Id(
+                field, labeled.value, labeled.confidence, labeled.cell, labeled.label, _side_of(layout, labeled.label)
+            )
     for cell in layout.cells:
         for match in _COMMERCIAL_REGISTER.finditer(cell.text):
             yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, cell, _side_of(layout, cell))
@@ -303,72 +323,76 @@ def _side_of(layout: Layout, label: Cell) -> str | None:
     return None
 
 
-def _by_domain(one: _Id, names: Mapping[str, str]) -> _Id:
+def _assign_by_domain(id_: _Id, names: Mapping[str, str]) -> _Id:
     """Assign an e-mail address to the side whose name is in the domain."""
-    if one.field != "email":
-        return one
-    domain = re.sub(r"[^a-z0-9]", "", fold_letters(one.value.partition("@")[2].rpartition(".")[0]))
+    if id_.field != "email":
+        return id_
+    domain = re.sub(r"[^a-z0-9]", "", fold_letters(id_.value.partition("@")[2].rpartition(".")[0]))
     for side, name in names.items():
         words = re.findall(r"[a-z0-9]+", fold_letters(name))
-        if any(len(part) >= _TELLING and part in domain for part in (*words, "".join(words))) or (
-            len(domain) >= _TELLING and domain in "".join(words)
+        if any(len(part) >= _MIN_NAME_LETTERS and part in domain for part in (*words, "".join(words))) or (
+            len(domain) >= _MIN_NAME_LETTERS and domain in "".join(words)
         ):
-            return replace(one, side=side, confidence=0.9)
-    return one
+            return replace(id_, side=side, confidence=0.9)
+    return id_
 
 
-def _assigned(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
+def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
     """Return numbers by side.
 
     A number without a label or heading belongs to the sender, unless another side has it or there are several.
     """
     by_side: dict[str, list[_Id]] = {"seller": [], "buyer": []}
-    unclaimed: dict[str, list[_Id]] = {}
-    claimed = set()
-    for one in ids:
-        if one.side is None:
-            unclaimed.setdefault(one.field, []).append(one)
+    without_side: dict[str, list[_Id]] = {}
+    claimed_values = set()
+    for id_ in ids:
+        if id_.side is None:
+            without_side.setdefault(id_.field, []).append(id_)
         else:
-            claimed.add((one.field, one.value))
-            by_side.setdefault(one.side, []).append(one)
-    for field, found in unclaimed.items():
-        mine = [one for one in found if (field, one.value) not in claimed]
-        if any(one.field == field for one in by_side[writer]):
+            claimed_values.add((id_.field, id_.value))
+            by_side.setdefault(id_.side, []).append(id_)
+    for field, field_ids in without_side.items():
+        candidates = [id_ for id_ in field_ids if (field, id_.value) not in claimed_values]
+        if any(id_.field == field for id_ in by_side[writer]):
             continue
-        kept = _only(mine, layout, field)
-        if kept is not None:
-            by_side[writer].append(kept)
+        chosen = _choose(candidates, layout, field)
+        if chosen is not None:
+            by_side[writer].append(chosen)
     return by_side
 
 
-def _only(found: list[_Id], layout: Layout, field: str) -> _Id | None:
+def _choose(candidates: list[_Id], layout: Layout, field: str) -> _Id | None:
     """Return the only value; of several, the one at the foot of a page, or the first bank account."""
-    if not found or len({one.value for one in found}) == 1 or field == "iban":
-        return found[0] if found else None
-    foot = [one for one in found if one.cell.top > _FOOTER * layout.pages[one.cell.page - 1].height]
-    return replace(foot[0], confidence=0.7 * foot[0].confidence) if len({one.value for one in foot}) == 1 else None
+    if not candidates or len({id_.value for id_ in candidates}) == 1 or field == "iban":
+        return candidates[0] if candidates else None
+    at_foot = [id_ for id_ in candidates if id_.cell.top > _FOOTER * layout.pages[id_.cell.page - 1].height]
+    return (
+        replace(at_foot[0], confidence=0.7 * at_foot[0].confidence)
+        if len({id_.value for id_ in at_foot}) == 1
+        else None
+    )
 
 
-def _party(layout: Layout, side: str, found: tuple[Address, float, str] | None, ids: Iterable[_Id]) -> Party:
+def _party(layout: Layout, side: str, located: tuple[Address, float, str] | None, ids: Iterable[_Id]) -> Party:
     fields: dict[str, str] = {}
     evidence: dict[str, Evidence] = {}
-    if found is not None:
-        address, confidence, source = found
-        stated = {
+    if located is not None:
+        address, confidence, source = located
+        values = {
             "name": address.name,
             "street": address.street,
             "postal_code": address.town.code,
             "city": address.town.city,
             "country": address.town.country,
         }
-        fields = {name: value for name, value in stated.items() if value}
+        fields = {name: value for name, value in values.items() if value}
         evidence = dict.fromkeys(fields, Evidence(source, confidence, address.top.page))
     elif (name := _name_under_heading(layout, side)) is not None:
         fields, evidence = {"name": name.text}, {"name": Evidence("heading", 0.7, name.page)}
-    for one in ids:
-        if one.field not in fields:
-            fields[one.field] = one.value
-            evidence[one.field] = Evidence("label", round(one.confidence, 2), one.cell.page)
+    for id_ in ids:
+        if id_.field not in fields:
+            fields[id_.field] = id_.value
+            evidence[id_.field] = Evidence("label", round(id_.confidence, 2), id_.cell.page)
     return Party(fields, evidence)
 
 

@@ -46,23 +46,23 @@ def read(pages: Sequence[Page]) -> Reading | None:
     identity = _identity(layout, order)
     if identity is None:
         return None
-    own, number, number_evidence, day = identity
-    roles = ROLES[own]
-    labeled = LabeledFields(layout, own, order, number)
+    type_, number, number_evidence, day = identity
+    roles = ROLES[type_]
+    labeled = LabeledFields(layout, type_, order, number)
     labeled.read()
     fields: dict[str, Any] = {roles.number: number, **labeled.fields}
     evidence = {roles.number: number_evidence, **labeled.evidence}
     if day is not None:
         fields[roles.date], evidence[roles.date] = day
-    for role, party in parties.read(layout, own).items():
+    for role, party in parties.read(layout, type_).items():
         fields[role] = party.fields
         evidence |= {f"{role}.{name}": source for name, source in party.evidence.items()}
-    if own in _PRICED:
+    if type_ in _PRICED:
         _read_amounts(layout, fields, evidence)
-    _read_lines(own, pages, fields, evidence)
-    if own is DocumentType.CREDIT_NOTE:
+    _read_lines(type_, pages, fields, evidence)
+    if type_ is DocumentType.CREDIT_NOTE:
         _credit(fields)
-    return Reading(own, fields, evidence)
+    return Reading(type_, fields, evidence)
 
 
 _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
@@ -76,11 +76,11 @@ def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
 
     title = kind.title(layout, order)
     # A line in normal print may name another document: `Lieferschein 4711` above its line items.
-    typed = None if title is not None and title.is_tall else kind.type_by_number(layout, parse, title)
-    if title is None or typed is not None:
-        if typed is None:
+    by_number = None if title is not None and title.is_tall else kind.type_by_number(layout, parse, title)
+    if title is None or by_number is not None:
+        if by_number is None:
             return None
-        return typed[0], typed[1].value, _evidence(typed[1], 0.8), kind.date_after(typed[1], order)
+        return by_number[0], by_number[1].value, _evidence(by_number[1], 0.8), kind.date_after(by_number[1], order)
     day = None if title.date is None else (title.date, Evidence("title", 0.95, title.cell.page))
     if title.number is not None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
@@ -94,8 +94,8 @@ def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
     return title.type, labeled.value, _evidence(labeled, share), day or kind.date_after(labeled, order)
 
 
-def _evidence(found: LabeledValue, share: float) -> Evidence:
-    return Evidence("label", round(found.confidence * share, 2), found.cell.page)
+def _evidence(labeled: LabeledValue, share: float) -> Evidence:
+    return Evidence("label", round(labeled.confidence * share, 2), labeled.cell.page)
 
 
 def _read_amounts(layout: Layout, fields: dict[str, Any], evidence: dict[str, Evidence]) -> None:
@@ -103,17 +103,17 @@ def _read_amounts(layout: Layout, fields: dict[str, Any], evidence: dict[str, Ev
     amounts = totals.read(layout, form)
     fields |= {name: str(amount) for name, amount in amounts.amounts.items()}
     evidence |= amounts.evidence
-    if (stated := kind.currency(layout)) is not None:
-        fields["currency"], evidence["currency"] = stated
+    if (currency := kind.currency(layout)) is not None:
+        fields["currency"], evidence["currency"] = currency
 
 
 def _read_lines(
-    own: DocumentType, pages: Sequence[Page], fields: dict[str, Any], evidence: dict[str, Evidence]
+    type_: DocumentType, pages: Sequence[Page], fields: dict[str, Any], evidence: dict[str, Evidence]
 ) -> None:
     net, gross = (Decimal(fields[name]) if name in fields else None for name in ("total_net", "total_gross"))
-    is_credit_note = own is DocumentType.CREDIT_NOTE
+    is_credit_note = type_ is DocumentType.CREDIT_NOTE
     lines = table_lines.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
-    if own in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
+    if type_ in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
         # Orders may call the sum of prices without tax their total.
         fields["total_net"], evidence["total_net"] = fields.pop("total_gross"), evidence.pop("total_gross")
     if lines.items:
@@ -124,7 +124,7 @@ def _read_lines(
 
 def _credit(fields: dict[str, Any]) -> None:
     """Make amounts of a credit note positive, because some print them with a minus sign."""
-    stated = [Decimal(fields[name]) for name in _TOTALS if name in fields]
-    if not any(stated) or any(amount > 0 for amount in stated):
+    amounts = [Decimal(fields[name]) for name in _TOTALS if name in fields]
+    if not any(amounts) or any(amount > 0 for amount in amounts):
         return
     fields |= {name: str(-Decimal(fields[name])) for name in _TOTALS if name in fields}

@@ -20,15 +20,15 @@ def unit_in_description(description: str) -> str | None:
     """Return the unit in a description: `Consulting (hours)`, `Hot air per litre`."""
     for pattern in (_UNIT_IN_BRACKETS, _PER):
         for match in pattern.finditer(description):
-            if (found := unit_code(match[1])) is not None and len(match[1]) > 1:
-                return found
+            if (code := unit_code(match[1])) is not None and len(match[1]) > 1:
+                return code
     return None
 
 
 _PROVEN = 0.97
 _STATED = 0.8
-_ROUGH = 0.6
-_DOUBTED = 0.3
+_DERIVED = 0.6
+_CONTRADICTED = 0.3
 """Confidence of values proven by arithmetic, stated below a heading, derived from other words, and contradicted by
 arithmetic."""
 _HIGHEST_RATE = 40
@@ -112,41 +112,41 @@ def plain(number: Decimal) -> str:
 
 def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> LineFields:
     """Read a line item. `collapsed` cells with several values have no blank row if a value is missing."""
-    found = LineFields()
+    item = LineFields()
     cells = _by_kind(line, heading, collapsed=collapsed)
-    _put_texts(found, cells)
-    _put_quantities(found, line, cells)
-    _put_prices(found, line.values, cells, form)
-    by = next((column.basis for column in heading.columns if column.holds(Kind.PRICE)), 1)
-    if by != 1 and "unit_price" in found.fields:
-        found.put("price_basis_quantity", str(by), 0.85, "heading")
+    _put_texts(item, cells)
+    _put_quantities(item, line, cells)
+    _put_prices(item, line.values, cells, form)
+    price_basis = next((column.basis for column in heading.columns if column.holds(Kind.PRICE)), 1)
+    if price_basis != 1 and "unit_price" in item.fields:
+        item.put("price_basis_quantity", str(price_basis), 0.85, "heading")
     rate = line.values.get(Kind.TAX_RATE)
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
-        found.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
+        item.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
     elif any(_ZERO_RATED.fullmatch(piece.text) for piece in cells.get(Kind.TAX_RATE, [])):
-        found.put("tax_rate", "0", 0.9)
-    _prove(found, line.values)
+        item.put("tax_rate", "0", 0.9)
+    _prove(item, line.values)
     if form.by_language:
         for kind, token in line.values.items():
-            if kind.value in found.confidence and re.search(r"[.,]", token.text):
-                found.confidence[kind.value] = min(found.confidence[kind.value], _ROUGH)
-    return found
+            if kind.value in item.confidence and re.search(r"[.,]", token.text):
+                item.confidence[kind.value] = min(item.confidence[kind.value], _DERIVED)
+    return item
 
 
 def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, list[Piece]]:
     """Return the words of a line item by kind. Cells with several values are split by rows."""
     cells: dict[Kind, list[Piece]] = {}
-    for place, pieces in sorted(line.cells.items()):
-        names = [name[0] for name in heading.columns[place].names]
+    for index, pieces in sorted(line.cells.items()):
+        names = [name[0] for name in heading.columns[index].names]
         if len(names) == 1:
             cells.setdefault(names[0], []).extend(pieces)
         else:
-            for kind, piece in _parted(names, pieces, line, collapsed=collapsed):
+            for kind, piece in _split_rows(names, pieces, line, collapsed=collapsed):
                 cells.setdefault(kind, []).append(piece)
     return cells
 
 
-def _parted(
+def _split_rows(
     names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
 ) -> Iterator[tuple[Kind, Piece]]:
     """Yield the kind of each row in a cell, by its position. Rows below the last name belong to it."""
@@ -155,14 +155,14 @@ def _parted(
         yield Kind.ARTICLE, rows[0]
         return
     if list(names) == [Kind.DESCRIPTION, Kind.ARTICLE]:
-        codes = [place for place, piece in enumerate(pieces) if place and _is_code([piece])]
-        for place, piece in enumerate(pieces):
-            yield Kind.ARTICLE if [place] == codes[-1:] else Kind.DESCRIPTION, piece
+        codes = [index for index, piece in enumerate(pieces) if index and _is_code([piece])]
+        for index, piece in enumerate(pieces):
+            yield Kind.ARTICLE if [index] == codes[-1:] else Kind.DESCRIPTION, piece
         return
     if names[0] is Kind.ARTICLE and Kind.DESCRIPTION in names and not _is_code(pieces):
         yield from ((Kind.DESCRIPTION, piece) for piece in pieces)
         return
-    coded = [kind for kind in names if kind is not Kind.GTIN] if Kind.DESCRIPTION not in names else list(names)
+    row_kinds = [kind for kind in names if kind is not Kind.GTIN] if Kind.DESCRIPTION not in names else list(names)
     slot, previous = -1, None
     for piece in pieces:
         is_known = _is_known_code(piece.text)
@@ -174,10 +174,10 @@ def _parted(
         else:
             slot += 1
         previous = piece
-        if is_known and slot < len(coded) and coded[slot] is not Kind.GTIN and Kind.GTIN in names:
+        if is_known and slot < len(row_kinds) and row_kinds[slot] is not Kind.GTIN and Kind.GTIN in names:
             yield Kind.GTIN, piece
             continue
-        yield coded[min(slot, len(coded) - 1)], piece
+        yield row_kinds[min(slot, len(row_kinds) - 1)], piece
 
 
 def _is_code(pieces: Sequence[Piece]) -> bool:
@@ -195,11 +195,11 @@ def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
 
     In that case, no such cell starts below the top of its line item.
     """
-    for place, column in enumerate(heading.columns):
+    for index, column in enumerate(heading.columns):
         if len(column.names) < 2 or any(name[0] is Kind.DESCRIPTION for name in column.names):
             continue
         for line in lines:
-            pieces = line.cells.get(place, [])
+            pieces = line.cells.get(index, [])
             if pieces and pieces[0].page == line.page:
                 top, height = pieces[0].top, pieces[0].bottom - pieces[0].top
                 if 0.7 * height < top - line.top < 2 * height:
@@ -207,41 +207,41 @@ def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
     return True
 
 
-def _put_texts(found: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+def _put_texts(item: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     position = next(
         (piece.tokens[0].text for piece in cells.get(Kind.POSITION, []) if is_position(piece.tokens[0].text)), ""
     )
-    found.put("position", position.rstrip(".)"), 0.9)
+    item.put("position", position.rstrip(".)"), 0.9)
     for kind in (Kind.ARTICLE, Kind.BUYER_ARTICLE):
         rows = next(_paragraphs(cells.get(kind, [])), [])
         text = " ".join(row for row in rows if not _ATTRIBUTE.fullmatch(row))
         if _CODE.fullmatch(text):
-            found.put(kind.value, text.rstrip(".,;"), 0.85)
+            item.put(kind.value, text.rstrip(".,;"), 0.85)
     paragraphs = list(_paragraphs(cells.get(Kind.DESCRIPTION, [])))
-    found.put("description", next(filter(None, map(described, paragraphs)), ""), 0.85)
-    if (coded := _CODE_BEFORE.fullmatch(found.fields.get("description", ""))) and Kind.ARTICLE not in cells:
-        found.put("article_number", coded["code"], 0.85)
-        found.fields["description"] = coded["name"]
+    item.put("description", next(filter(None, map(description_of, paragraphs)), ""), 0.85)
+    if (code_match := _CODE_BEFORE.fullmatch(item.fields.get("description", ""))) and Kind.ARTICLE not in cells:
+        item.put("article_number", code_match["code"], 0.85)
+        item.fields["description"] = code_match["name"]
     texts = [text for paragraph in paragraphs for text in paragraph]
     order = " ".join(piece.text for piece in cells.get(Kind.ORDER, []))
-    found.put("po_reference", order if any(map(str.isdigit, order)) else None, 0.85)
+    item.put("po_reference", order if any(map(str.isdigit, order)) else None, 0.85)
     order_line = " ".join(piece.text for piece in cells.get(Kind.ORDER_LINE, []))
-    found.put("po_line", order_line if is_position(order_line) else None, 0.85)
+    item.put("po_line", order_line if is_position(order_line) else None, 0.85)
     for text in texts:
         if match := _ARTICLE.fullmatch(text.strip("*•·- ")):
-            found.put("article_number", match["code"], _ROUGH, "description")
+            item.put("article_number", match["code"], _DERIVED, "description")
         if (match := _ORDER.search(text)) and text.strip("*•·- ").startswith(match[0][:6]):
-            found.put("po_reference", match["order"].rstrip(".,;"), _ROUGH, "description")
-            found.put("po_line", match["line"], _ROUGH, "description")
+            item.put("po_reference", match["order"].rstrip(".,;"), _DERIVED, "description")
+            item.put("po_line", match["line"], _DERIVED, "description")
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
     """Yield the rows of a cell, split at blank rows. A page break does not split."""
     rows: list[str] = []
-    for before, piece in pairwise((None, *pieces)):
+    for previous, piece in pairwise((None, *pieces)):
         if piece is None:
             continue
-        blank = 0.0 if before is None or before.page != piece.page else piece.top - before.bottom
+        blank = 0.0 if previous is None or previous.page != piece.page else piece.top - previous.bottom
         if rows and blank > _BLANK_ROW * (piece.bottom - piece.top):
             yield rows
             rows = []
@@ -250,118 +250,118 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
         yield rows
 
 
-def described(rows: Sequence[str]) -> str:
+def description_of(rows: Sequence[str]) -> str:
     """Return the description in these rows, without labeled codes, gross prices and discounts.
 
     Rows below such labels are remarks and not part of the description.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     for row in rows:
         is_label = _ATTRIBUTE.fullmatch(row) is not None or _ARTICLE.fullmatch(row.strip("*•·- ")) is not None
-        if _PROPERTIES.fullmatch(row) or (is_label and kept):
+        if _PROPERTIES.fullmatch(row) or (is_label and parts):
             break
         if is_label or ((match := _ORDER.match(row.strip("*•·- "))) and match["order"]):
             continue
-        if kept and kept[-1].endswith("-") and len(kept[-1]) > 1 and kept[-1][-2].isalpha() and row[:1].isalpha():
-            kept[-1] = (kept[-1][:-1] if row[:1].islower() else kept[-1]) + row
+        if parts and parts[-1].endswith("-") and len(parts[-1]) > 1 and parts[-1][-2].isalpha() and row[:1].isalpha():
+            parts[-1] = (parts[-1][:-1] if row[:1].islower() else parts[-1]) + row
         else:
-            kept.append(row)
-    return " ".join(kept).rstrip(" :")
+            parts.append(row)
+    return " ".join(parts).rstrip(" :")
 
 
-def _put_quantities(found: LineFields, line: RawLine, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+def _put_quantities(item: LineFields, line: RawLine, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     values = line.values
     quantity = values.get(Kind.QUANTITY)
     if quantity is None and Kind.NET not in values:
         quantity = values.get(Kind.ORDERED)
     if quantity is not None and quantity.value is not None:
-        found.put("quantity", plain(quantity.value), _STATED)
+        item.put("quantity", plain(quantity.value), _STATED)
     rejected = values.get(Kind.REJECTED)
     if rejected is not None and rejected.value is not None:
-        found.put("rejected_quantity", plain(rejected.value), _STATED)
-    near = [piece.text for kind in (Kind.UNIT, Kind.QUANTITY) for piece in cells.get(kind, [])]
-    near.append(line.beside_quantity)
-    for text in near:
-        first = text.split()[0] if text.split() else ""
-        found.put("unit", units.unit_code(text) or units.unit_code(first), 0.9)
-    found.has_unknown_unit = any(near) and "unit" not in found.fields
-    if quantity is not None and "unit" not in found.fields:
-        found.put("unit", unit_in_description(found.fields.get("description", "")), _ROUGH, "description")
+        item.put("rejected_quantity", plain(rejected.value), _STATED)
+    unit_texts = [piece.text for kind in (Kind.UNIT, Kind.QUANTITY) for piece in cells.get(kind, [])]
+    unit_texts.append(line.beside_quantity)
+    for text in unit_texts:
+        first_word = text.split()[0] if text.split() else ""
+        item.put("unit", units.unit_code(text) or units.unit_code(first_word), 0.9)
+    item.has_unknown_unit = any(unit_texts) and "unit" not in item.fields
+    if quantity is not None and "unit" not in item.fields:
+        item.put("unit", unit_in_description(item.fields.get("description", "")), _DERIVED, "description")
 
 
 def _put_prices(
-    found: LineFields, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]], form: NumberFormat
+    item: LineFields, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]], form: NumberFormat
 ) -> None:
     price, net, basis = values.get(Kind.PRICE), values.get(Kind.NET), values.get(Kind.BASIS)
     if net is not None and net.value is not None:
-        found.put("net_amount", plain(net.value), _STATED)
+        item.put("net_amount", plain(net.value), _STATED)
     if price is None or price.value is None:
         return
-    found.put("unit_price", plain(price.value), _STATED)
+    item.put("unit_price", plain(price.value), _STATED)
     if basis is not None and basis.value:
-        found.put("price_basis_quantity", plain(basis.value), _STATED)
+        item.put("price_basis_quantity", plain(basis.value), _STATED)
     for piece in cells.get(Kind.PRICE, []):
         is_beside = piece.top < price.bottom
         match = _BASIS.search(piece.text) if is_beside else None
         if match is not None and match["number"]:
-            _put_basis(found, match["number"], form)
+            _put_basis(item, match["number"], form)
     for kind in (Kind.PRICE, Kind.DESCRIPTION):
         text = " ".join(piece.text for piece in cells.get(kind, []))
         if (match := _BASIS_LABEL.search(text)) and match["number"]:
-            _put_basis(found, match["number"], form)
+            _put_basis(item, match["number"], form)
 
 
-def _put_basis(found: LineFields, text: str, form: NumberFormat) -> None:
+def _put_basis(item: LineFields, text: str, form: NumberFormat) -> None:
     number = parse_number(text.rstrip(".,"), form)
     if number:
-        found.put("price_basis_quantity", plain(number), 0.85)
+        item.put("price_basis_quantity", plain(number), 0.85)
 
 
-def _prove(found: LineFields, values: Mapping[Kind, Token]) -> None:
+def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
     """Check quantity * price / basis = net, and raise or lower the confidence accordingly."""
-    quantity, price, net = found.number("quantity"), found.number("unit_price"), found.number("net_amount")
+    quantity, price, net = item.number("quantity"), item.number("unit_price"), item.number("net_amount")
     if quantity is None or price is None or net is None:
         return
-    basis = found.number("price_basis_quantity") or Decimal(1)
+    basis = item.number("price_basis_quantity") or Decimal(1)
     rebate = values.get(Kind.DISCOUNT)
     percent = rebate.value if rebate is not None and rebate.value is not None and 0 < rebate.value < 100 else None
-    proven: tuple[str, ...] = ("quantity", "unit_price", "net_amount")
+    proven_fields: tuple[str, ...] = ("quantity", "unit_price", "net_amount")
     if not totals.line_agrees(quantity, price, net, basis):
         if percent is not None and totals.line_agrees(quantity, price, net, basis, percent):
-            found.fields["unit_price"] = plain(price * (100 - percent) / 100)
-            found.sources["unit_price"] = "arithmetic"
-        elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
-            found.put("price_basis_quantity", plain(by), _ROUGH, "arithmetic")
+            item.fields["unit_price"] = plain(price * (100 - percent) / 100)
+            item.sources["unit_price"] = "arithmetic"
+        elif "price_basis_quantity" not in item.fields and (agreeing_basis := _basis_that_agrees(quantity, price, net)):
+            item.put("price_basis_quantity", plain(agreeing_basis), _DERIVED, "arithmetic")
         elif totals.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
             # A credit note may have negative amounts with positive quantities.
-            found.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
-            proven = ("quantity", "unit_price")
+            item.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
+            proven_fields = ("quantity", "unit_price")
         else:
-            for name in proven:
-                found.confidence[name] = _DOUBTED
+            for name in proven_fields:
+                item.confidence[name] = _CONTRADICTED
             return
-    for name in proven:
-        found.confidence[name] = _PROVEN
-    if "price_basis_quantity" in found.fields:
-        found.confidence["price_basis_quantity"] = max(_ROUGH, found.confidence["price_basis_quantity"])
+    for name in proven_fields:
+        item.confidence[name] = _PROVEN
+    if "price_basis_quantity" in item.fields:
+        item.confidence["price_basis_quantity"] = max(_DERIVED, item.confidence["price_basis_quantity"])
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
     """Set the unit C62 (one) for quantities without a unit in a table where others have one."""
-    if any("unit" in found.fields and found.confidence["unit"] > _ROUGH for found in lines):
-        for found in lines:
-            if "quantity" in found.fields and not found.has_unknown_unit:
-                found.put("unit", "C62", _ROUGH, "other lines")
+    if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
+        for item in lines:
+            if "quantity" in item.fields and not item.has_unknown_unit:
+                item.put("unit", "C62", _DERIVED, "other lines")
 
 
 def credit(lines: Sequence[LineFields]) -> None:
     """Make the amounts of a credit note positive if all are negative, along with negative quantities."""
     names = ("quantity", "unit_price", "net_amount")
-    numbers = [tuple(found.number(name) or Decimal(0) for name in names) for found in lines]
+    numbers = [tuple(item.number(name) or Decimal(0) for name in names) for item in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):
-        for found, (quantity, _, net) in zip(lines, numbers, strict=True):
-            found.fields["net_amount"] = plain(-net)
-            found.fields["quantity"] = plain(abs(quantity))
+        for item, (quantity, _, net) in zip(lines, numbers, strict=True):
+            item.fields["net_amount"] = plain(-net)
+            item.fields["quantity"] = plain(abs(quantity))
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:

@@ -63,12 +63,12 @@ _KINDS = MappingProxyType(
 _CURRENCIES = frozenset(READER.terms("tables.currency"))
 _WITHOUT_TAX = READER.alternatives("tables.without_tax")
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
-_TAXED = re.compile(rf"(?P<phrase>.+?) (?:{READER.alternatives('tables.with_tax')})")
+_WITH_TAX = re.compile(rf"(?P<phrase>.+?) (?:{READER.alternatives('tables.with_tax')})")
 _PRICED = frozenset({Kind.PRICE, Kind.NET})
 _OURS = frozenset(READER.terms("tables.whose", "ours"))
 _YOURS = frozenset(READER.terms("tables.whose", "yours"))
 _DANGLING = re.compile(rf" (?:{READER.alternatives('tables.dangling')})$")
-_BASED = re.compile(
+_WITH_BASIS = re.compile(
     r"(?P<price>[a-z ]+?) (?:(?:per|je|pro|par|por|pr|a|fur|for) )?(?P<basis>1|10|100|1000)"
     r"(?: (?:st|stk|stck|stuck|pcs|pc|pieces|einheiten|units|u|pz|pezzi|ud|uds|stuks|kg|m|l))?"
 )
@@ -82,31 +82,31 @@ def heading_kinds(text: str) -> tuple[Kind, ...]:
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
-    if (begun := _DANGLING.sub("", plain)) in _KINDS:
-        return _KINDS[begun]
-    if (one := _in_two_languages(text)) is not None:
-        return one
-    whose, _, own = plain.partition(" ")
-    if Kind.ARTICLE in _KINDS.get(own, ()) and (whose in _OURS or whose in _YOURS):
-        return (Kind.ARTICLE if whose in _OURS else Kind.BUYER_ARTICLE,)
-    return _of_money(plain)
+    if (trimmed := _DANGLING.sub("", plain)) in _KINDS:
+        return _KINDS[trimmed]
+    if (kinds := _multilingual_kinds(text)) is not None:
+        return kinds
+    owner, _, noun = plain.partition(" ")
+    if Kind.ARTICLE in _KINDS.get(noun, ()) and (owner in _OURS or owner in _YOURS):
+        return (Kind.ARTICLE if owner in _OURS else Kind.BUYER_ARTICLE,)
+    return _amount_kinds(plain)
 
 
-def _in_two_languages(text: str) -> tuple[Kind, ...] | None:
+def _multilingual_kinds(text: str) -> tuple[Kind, ...] | None:
     """Return the kinds of a heading in several languages, such as `Qté / Aantal`; None for other headings."""
     parts = [part for part in text.split("/") if part.strip()]
     if not 2 <= len(parts) <= _MOST_LANGUAGES:
         return None
-    named = [_KINDS.get(plain_heading(part), ()) for part in parts]
-    common = [kind for kind in named[0] if all(kind in kinds for kinds in named)]
+    part_kinds = [_KINDS.get(plain_heading(part), ()) for part in parts]
+    common = [kind for kind in part_kinds[0] if all(kind in kinds for kinds in part_kinds)]
     return tuple(common) or None
 
 
-def _of_money(plain: str) -> tuple[Kind, ...]:
+def _amount_kinds(plain: str) -> tuple[Kind, ...]:
     """Return the kinds of an amount whose heading names its basis, or states whether tax is included."""
-    if (based := _BASED.fullmatch(plain)) and Kind.PRICE in heading_kinds(based["price"]):
+    if (basis_match := _WITH_BASIS.fullmatch(plain)) and Kind.PRICE in heading_kinds(basis_match["price"]):
         return (Kind.PRICE,)
-    if (taxed := _TAXED.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(taxed["phrase"], ())):
+    if (tax_match := _WITH_TAX.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(tax_match["phrase"], ())):
         return (Kind.GROSS,)
     match = _QUALIFIED.fullmatch(plain)
     kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
@@ -117,17 +117,17 @@ def _of_money(plain: str) -> tuple[Kind, ...]:
 
 def basis(text: str) -> int:
     """Return how many units prices below a heading are for: `Preis/100`, `Price per 1000`; 1 by default."""
-    based = _BASED.fullmatch(plain_heading(text))
-    return int(based["basis"]) if based and Kind.PRICE in heading_kinds(based["price"]) else 1
+    match = _WITH_BASIS.fullmatch(plain_heading(text))
+    return int(match["basis"]) if match and Kind.PRICE in heading_kinds(match["price"]) else 1
 
 
 def plain_heading(text: str) -> str:
     """Return the words of a heading without case, diacritics, punctuation and currency."""
     words = _NOT_HEADING.sub(" ", normalize_text(text).replace("%", " % ")).split()
-    kept = [word for word in words if word not in _CURRENCIES]
-    if len(kept) < len(words) and kept and kept[-1] == "in":
-        kept.pop()
-    return " ".join(kept)
+    remaining = [word for word in words if word not in _CURRENCIES]
+    if len(remaining) < len(words) and remaining and remaining[-1] == "in":
+        remaining.pop()
+    return " ".join(remaining)
 
 
 @lru_cache(maxsize=4096)
@@ -189,7 +189,7 @@ _MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
 _REPEATED = frozenset({Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT, Kind.DESCRIPTION})
 """Kinds that several columns of a table may have; a product and its remarks are one description."""
-_NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
+_NAME_KINDS = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Heading:
     def is_of_goods(self) -> bool:
         """Return whether the columns list goods or services: a description, and a quantity or an amount."""
         kinds = {kind for column in self.columns for name in column.names for kind in name}
-        return not _NAMING.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
+        return not _NAME_KINDS.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
     def readings(self) -> Iterator["Heading"]:
         """Yield the interpretations of ambiguous names, the most likely first; at most 12.
@@ -255,15 +255,15 @@ class Heading:
                     return
         if not count:
             kinds = [name[0] for name in self._names()]
-            for kept in _amounts_first(kinds):
-                yield self._read_as(_without_repeats(kept))
+            for reordered in _amounts_first(kinds):
+                yield self._read_as(_without_repeats(reordered))
 
     def _names(self) -> list[tuple[Kind, ...]]:
         return [name for column in self.columns for name in column.names]
 
     def _read_as(self, kinds: Sequence[Kind]) -> "Heading":
-        left = iter(kinds)
-        columns = (replace(column, names=tuple((next(left),) for _ in column.names)) for column in self.columns)
+        remaining = iter(kinds)
+        columns = (replace(column, names=tuple((next(remaining),) for _ in column.names)) for column in self.columns)
         return replace(self, columns=tuple(columns))
 
 
@@ -294,22 +294,22 @@ class _Cell:
 
 def headings(lines: Sequence[Line]) -> Iterator[Heading]:
     """Yield the headings of all tables on a page, from top to bottom."""
-    after = 0
+    next_index = 0
     for index, line in enumerate(lines):
-        if index < after or not _may_begin(line):
+        if index < next_index or not _may_begin(line):
             continue
         cells = _cells(line)
         if sum(bool(cell.kinds) for cell in cells) < 2 or not _is_mostly_known(cells):
             continue
-        first, last = _block(lines, index, after)
-        found = Heading(
+        first, last = _block(lines, index, next_index)
+        heading = Heading(
             _columns([_cells(line) for line in lines[first : last + 1]]),
             min(line.top for line in lines[first : last + 1]),
             max(line.bottom for line in lines[first : last + 1]),
         )
-        if len(found.columns) >= 2:
-            yield found
-            after = last + 1
+        if len(heading.columns) >= 2:
+            yield heading
+            next_index = last + 1
 
 
 def _may_begin(line: Line) -> bool:
@@ -361,11 +361,11 @@ def _cells(line: Line) -> list[_Cell]:
                 break
             cell = _cell(words[start:end])
             if end - start == 1 or cell.kinds:
-                (unnamed, cells), found = best[start]
+                (unnamed, cells), previous_cells = best[start]
                 cost = (unnamed + (0 if cell.kinds else end - start), cells + 1)
-                options.append((cost, [*found, cell]))
+                options.append((cost, [*previous_cells, cell]))
         best.append(min(options, key=lambda option: option[0]))
-    return list(_unnamed_joined(best[-1][1], words[0].bottom - words[0].top))
+    return list(_join_unnamed(best[-1][1], words[0].bottom - words[0].top))
 
 
 def _gap(a: Word, b: Word) -> float:
@@ -378,18 +378,18 @@ def _cell(words: Sequence[Word]) -> _Cell:
     return _Cell(text, words[0].left, max(word.right for word in words), kinds)
 
 
-def _unnamed_joined(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
+def _join_unnamed(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
     """Join unknown names that are as close as words."""
-    held: _Cell | None = None
+    pending: _Cell | None = None
     for cell in cells:
-        if held and not held.kinds and not cell.kinds and cell.left - held.right <= height * 0.5:
-            held = _Cell(f"{held.text} {cell.text}", held.left, cell.right, ())
+        if pending and not pending.kinds and not cell.kinds and cell.left - pending.right <= height * 0.5:
+            pending = _Cell(f"{pending.text} {cell.text}", pending.left, cell.right, ())
             continue
-        if held:
-            yield held
-        held = cell
-    if held:
-        yield held
+        if pending:
+            yield pending
+        pending = cell
+    if pending:
+        yield pending
 
 
 def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
@@ -399,8 +399,8 @@ def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
         for cell in row:
             if not plain_heading(cell.text):
                 continue
-            stack = max(stacks, key=lambda stack: _shared(stack, cell), default=None)
-            if stack is None or _shared(stack, cell) < _share_needed(stack, cell):
+            stack = max(stacks, key=lambda stack: _shared_width(stack, cell), default=None)
+            if stack is None or _shared_width(stack, cell) < _share_needed(stack, cell):
                 stacks.append([cell])
             else:
                 stack.append(cell)
@@ -409,46 +409,46 @@ def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
             min(cell.left for cell in stack),
             max(cell.right for cell in stack),
             _names(stack),
-            basis(_joined([cell.text for cell in stack])),
+            basis(_join([cell.text for cell in stack])),
         )
         for stack in stacks
     ]
     return tuple(sorted(columns, key=lambda column: column.left))
 
 
-def _shared(stack: Sequence[_Cell], cell: _Cell) -> float:
+def _shared_width(stack: Sequence[_Cell], cell: _Cell) -> float:
     left, right = min(other.left for other in stack), max(other.right for other in stack)
     return (min(right, cell.right) - max(left, cell.left)) / max(min(right - left, cell.right - cell.left), 0.1)
 
 
 def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
     """Return the share of a name that must be below another; more if words and numbers would mix."""
-    numeric = [bool(one.kinds) and one.kinds[0] in NUMERIC_KINDS for one in (*stack, cell) if one.kinds]
+    numeric = [bool(other.kinds) and other.kinds[0] in NUMERIC_KINDS for other in (*stack, cell) if other.kinds]
     return _SURELY_SAME_COLUMN if len(set(numeric)) > 1 else _SAME_COLUMN
 
 
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
     """Return the names of a column: one over all lines if its kind is known, otherwise one per line."""
     texts = [cell.text for cell in stack]
-    if len(texts) == 1 and (both := _code_over_name(texts[0])):
-        return both
-    whole = heading_kinds(_joined(texts))
-    if whole or len(texts) == 1:
-        return (whole or (Kind.OTHER,),)
+    if len(texts) == 1 and (both_names := _code_over_name(texts[0])):
+        return both_names
+    joined_kinds = heading_kinds(_join(texts))
+    if joined_kinds or len(texts) == 1:
+        return (joined_kinds or (Kind.OTHER,),)
     best: list[tuple[tuple[int, int], list[tuple[Kind, ...]]]] = [((0, 0), [])]
     for end in range(1, len(texts) + 1):
         options = []
         for start in range(end):
-            kinds = heading_kinds(_joined(texts[start:end]))
-            (unnamed, names), found = best[start]
+            kinds = heading_kinds(_join(texts[start:end]))
+            (unnamed, names), previous_names = best[start]
             cost = (unnamed + (0 if kinds else end - start), names + 1)
-            options.append((cost, [*found, kinds]))
+            options.append((cost, [*previous_names, kinds]))
         best.append(min(options, key=lambda option: option[0]))
-    named = [kinds for kinds in best[-1][1] if kinds]
-    if not named:
+    known_names = [kinds for kinds in best[-1][1] if kinds]
+    if not known_names:
         return ((Kind.OTHER,),)
-    texts_only = all(kinds[0] in TEXT_KINDS or kinds[0] is Kind.OTHER for kinds in named)
-    return tuple(named) if texts_only else (named[0],)
+    is_text_only = all(kinds[0] in TEXT_KINDS or kinds[0] is Kind.OTHER for kinds in known_names)
+    return tuple(known_names) if is_text_only else (known_names[0],)
 
 
 def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
@@ -461,9 +461,9 @@ def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
     return ()
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     """Join the lines of a name with blanks, without trailing hyphens."""
     joined = texts[0]
-    for before, text in pairwise(texts):
-        joined = f"{joined.rstrip('-')} {text}" if before.endswith("-") else f"{joined} {text}"
+    for previous, text in pairwise(texts):
+        joined = f"{joined.rstrip('-')} {text}" if previous.endswith("-") else f"{joined} {text}"
     return joined

@@ -101,9 +101,9 @@ class Token(NamedTuple):
 def number_format(words: Iterable[Word]) -> NumberFormat:
     """Derive the number format from all words of a document."""
     votes: Counter[Mark] = Counter()
-    late: Counter[Mark] = Counter()
+    weak_votes: Counter[Mark] = Counter()
     groups: Counter[str] = Counter()
-    doubtful: Counter[str] = Counter()
+    ambiguous_groups: Counter[str] = Counter()
     texts = [word.text for word in words]
     for text in texts:
         match = _PRINTED.fullmatch(text)
@@ -116,29 +116,29 @@ def number_format(words: Iterable[Word]) -> NumberFormat:
         elif _GROUPED_BEFORE_DOT.fullmatch(digits):
             votes["."] += _SURE
             groups[","] += 1
-        elif two := _TWO_GROUPS.fullmatch(digits):
-            votes["," if two[1] == "." else "."] += 1
-            groups[two[1]] += 1
+        elif two_groups := _TWO_GROUPS.fullmatch(digits):
+            votes["," if two_groups[1] == "." else "."] += 1
+            groups[two_groups[1]] += 1
         elif fraction := _FRACTION.fullmatch(digits):
             votes["," if "," in fraction[0] else "."] += 1
         elif fraction := _LONG_FRACTION.fullmatch(digits):
-            late["," if "," in fraction[0] else "."] += 1  # may be an article number as well
-        elif one := _ONE_GROUP.fullmatch(digits):
-            doubtful[one[1]] += 1
-    mark = _most(votes)
+            weak_votes["," if "," in fraction[0] else "."] += 1  # may be an article number as well
+        elif one_group := _ONE_GROUP.fullmatch(digits):
+            ambiguous_groups[one_group[1]] += 1
+    mark = _winner(votes)
     if mark is not None or votes:
         return NumberFormat(mark, not groups)
-    spoken = _mark_of_language(texts, doubtful)
-    return NumberFormat(spoken or _most(late), not groups, by_language=spoken is not None)
+    language_mark = _mark_of_language(texts, ambiguous_groups)
+    return NumberFormat(language_mark or _winner(weak_votes), not groups, by_language=language_mark is not None)
 
 
-def _most(votes: "Counter[Mark]") -> Mark | None:
+def _winner(votes: "Counter[Mark]") -> Mark | None:
     ranked = votes.most_common(2)
     is_decided = len(ranked) == 1 or (len(ranked) == 2 and ranked[0][1] > ranked[1][1])
     return ranked[0][0] if is_decided else None
 
 
-def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | None:
+def _mark_of_language(texts: Iterable[str], ambiguous_groups: "Counter[str]") -> Mark | None:
     """Return the decimal mark of a document's language. Text in English may use either mark."""
     commas = dots = 0
     for text in texts:
@@ -149,7 +149,7 @@ def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | 
         dots += word in _DOT_WORDS
     if commas > 2 * dots:
         return ","
-    return "." if dots > 2 * commas and not doubtful["."] else None
+    return "." if dots > 2 * commas and not ambiguous_groups["."] else None
 
 
 def parse_number(text: str, form: NumberFormat) -> Decimal | None:
@@ -157,22 +157,22 @@ def parse_number(text: str, form: NumberFormat) -> Decimal | None:
     match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
-    number = _unsigned(match["digits"], form)
+    number = _parse_unsigned(match["digits"], form)
     if number is None:
         return None
     is_negative = match["sign"] not in {None, "+"} or match["trailing"] is not None
     return -number if is_negative else number
 
 
-def _unsigned(digits: str, form: NumberFormat) -> Decimal | None:
+def _parse_unsigned(digits: str, form: NumberFormat) -> Decimal | None:
     if sum(map(str.isdigit, digits)) > _MAX_DIGITS:
         return None
     mark = form.mark
     if mark is None:
         return Decimal(digits) if digits.isdecimal() and digits.isascii() else None
     group = "." if mark == "," else ","
-    whole, _, fraction = digits.partition(mark)
-    parts = re.split(rf"[{re.escape(group)}{_APOSTROPHES} ]", whole)
+    integer, _, fraction = digits.partition(mark)
+    parts = re.split(rf"[{re.escape(group)}{_APOSTROPHES} ]", integer)
     is_grouped = 1 <= len(parts[0]) <= 3 and all(len(part) == 3 for part in parts[1:])
     if (len(parts) > 1 and not is_grouped) or not "".join(parts).isascii() or not "".join(parts).isdecimal():
         return None
@@ -183,23 +183,23 @@ def _unsigned(digits: str, form: NumberFormat) -> Decimal | None:
 
 def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
     """Return the words of a line from left to right, with parsed numbers and without their currencies."""
-    found: list[Token] = []
-    for word in _parted(words):
-        previous = found[-1] if found else None
+    tokens: list[Token] = []
+    for word in _split_prices(words):
+        previous = tokens[-1] if tokens else None
         if word.text == "%" and previous is not None and previous.value is not None:
-            found[-1] = previous._replace(text=f"{previous.text} %", right=word.right, is_percent=True)
+            tokens[-1] = previous._replace(text=f"{previous.text} %", right=word.right, is_percent=True)
         elif form.blanks_group and previous is not None and _continues(previous, word):
             text = f"{previous.text} {word.text}"
             number = parse_number(text.replace(" ", ""), form)
-            found[-1] = Token(text, previous.left, previous.top, word.right, word.bottom, number)
+            tokens[-1] = Token(text, previous.left, previous.top, word.right, word.bottom, number)
         else:
             number = parse_number(word.text, form)
             is_doubtful = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
-            found.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
-    return _without_currencies(found)
+            tokens.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
+    return _without_currencies(tokens)
 
 
-def _parted(words: Iterable[Word]) -> Iterator[Word]:
+def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
     """Yield the words; a price and its basis, such as `10,03/100`, become two words."""
     for word in words:
         match = _PRICE_AND_BASIS.fullmatch(word.text)
@@ -215,22 +215,22 @@ def _continues(previous: Token, word: Word) -> bool:
     """Return whether a word holds the next three digits of a number grouped with blanks."""
     if word.left - previous.right > _BLANK_IN_NUMBER * (word.bottom - word.top) or word.left < previous.right - 1:
         return False
-    begins = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
-    return begins is not None and re.fullmatch(r"\d{3}(?:[.,]\d+)?", word.text) is not None
+    starts_group = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
+    return starts_group is not None and re.fullmatch(r"\d{3}(?:[.,]\d+)?", word.text) is not None
 
 
-def _without_currencies(found: Sequence[Token]) -> list[Token]:
-    kept = []
-    for index, token in enumerate(found):
-        beside = [found[other] for other in (index - 1, index + 1) if 0 <= other < len(found)]
-        if _CURRENCY_WORD.fullmatch(token.text) and any(other.value is not None for other in beside):
+def _without_currencies(tokens: Sequence[Token]) -> list[Token]:
+    remaining = []
+    for index, token in enumerate(tokens):
+        neighbors = [tokens[other] for other in (index - 1, index + 1) if 0 <= other < len(tokens)]
+        if _CURRENCY_WORD.fullmatch(token.text) and any(other.value is not None for other in neighbors):
             continue
-        kept.append(token)
-    return kept
+        remaining.append(token)
+    return remaining
 
 
 _LONGEST_LABEL = 200
-_FEWEST = 3
+_MIN_WORDS = 3
 _RUN_GAP = 2.0
 """Minimum number of words in a row with a sum at its end and other text to the left.
 
@@ -273,7 +273,7 @@ class Row:
     @cached_property
     def last_label(self) -> str:
         """Words between a wide blank and the number at the end of the row; empty if absent."""
-        if self.tokens[-1].value is None or len(self.tokens) < _FEWEST:
+        if self.tokens[-1].value is None or len(self.tokens) < _MIN_WORDS:
             return ""
         run: list[Token] = []
         for token in reversed(self.tokens[:-1]):
@@ -377,7 +377,7 @@ _BESIDE = 2.0
 _SAME_RUN = 0.6
 _WIDE_BLANK = 3.0
 """Distances in text heights, within a line item, within its cells, and from a table to other text."""
-_OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
+_RATE_KINDS = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
@@ -394,9 +394,9 @@ def split_rows(stretches: Sequence[Stretch]) -> list[RawLine]:
     lines: list[RawLine] = []
     is_closed = False
     for stretch in stretches:
-        found = _Reader(stretch, is_closed).read(lines[-1] if lines else None)
-        lines += found
-        is_closed = is_closed or any(line.closed for line in found) or _has_total(stretch)
+        page_lines = _Reader(stretch, is_closed).read(lines[-1] if lines else None)
+        lines += page_lines
+        is_closed = is_closed or any(line.closed for line in page_lines) or _has_total(stretch)
     return lines
 
 
@@ -415,34 +415,34 @@ class _Reader:
 
     def read(self, open_line: RawLine | None) -> list[RawLine]:
         """Read the page. Words above its first line item are added to `open_line`, if given."""
-        hits = self._hits()
-        lines = self._anchored(hits)
-        self._bound(lines)
+        numbers = self._column_numbers()
+        lines = self._anchor_lines(numbers)
+        self._set_bounds(lines)
         self._pull_up(lines)
         self._distribute(lines, open_line)
         return lines
 
-    def _hits(self) -> dict[Kind, list[Token]]:
+    def _column_numbers(self) -> dict[Kind, list[Token]]:
         """Return the numbers below numeric headings, by kind; at most one per column and row."""
-        hits: dict[Kind, list[Token]] = {}
+        numbers: dict[Kind, list[Token]] = {}
         for row in self.rows:
             if is_aside(row) and not self._has_companions(row):
                 continue
             nearest: dict[Kind, Token] = {}
-            for before, token in pairwise((None, *row.tokens)):
+            for previous, token in pairwise((None, *row.tokens)):
                 if token is None or (token.value is None and not token.is_doubtful):
                     continue
-                if before is not None and token.left - before.right <= row.height and _PER.fullmatch(before.text):
+                if previous is not None and token.left - previous.right <= row.height and _PER.fullmatch(previous.text):
                     continue
-                whole = _with_words(token, row)
-                column = self._column_of(whole)
+                extended = _with_words(token, row)
+                column = self._column_of(extended)
                 if column.kind in NUMERIC_KINDS:
                     other = nearest.get(column.kind)
-                    if other is None or _distance(column, whole) < _distance(column, _with_words(other, row)):
+                    if other is None or _distance(column, extended) < _distance(column, _with_words(other, row)):
                         nearest[column.kind] = token
             for kind, token in nearest.items():
-                hits.setdefault(kind, []).append(token)
-        return hits
+                numbers.setdefault(kind, []).append(token)
+        return numbers
 
     def _has_companions(self, row: Row) -> bool:
         """Return whether a row has a quantity, a price and an amount, whatever its first word is."""
@@ -451,37 +451,37 @@ class _Reader:
 
     def _column_of(self, token: Token) -> Column:
         """Return the column whose heading is above or nearest to a number. Percentages have their own columns."""
-        rates = [column for column in self.columns if column.kind in _OF_RATES]
+        rates = [column for column in self.columns if column.kind in _RATE_KINDS]
         if token.is_percent:
             return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))
         return min(self.columns, key=lambda column: _distance(column, token))
 
-    def _anchored(self, hits: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
+    def _anchor_lines(self, numbers: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
         """Return a line item for each amount, with the numbers beside it.
 
         A table without amounts has a line item for each quantity.
         """
-        anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if hits.get(kind)), None)
+        anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if numbers.get(kind)), None)
         if anchor is None:
             return []
-        wholes = [_with_words(token, self.row_of[token]) for token in hits[anchor]]
-        anchors = _aligned(hits[anchor], wholes)
+        extended = [_with_words(token, self.row_of[token]) for token in numbers[anchor]]
+        anchors = _best_aligned(numbers[anchor], extended)
         if anchor is not Kind.NET:
             anchors = self._until_blank(anchors)
         lines = [RawLine(self.page, self.row_of[token].top, {anchor: token}) for token in anchors]
-        for kind, tokens in hits.items():
+        for kind, tokens in numbers.items():
             if kind is not anchor:
-                for line, token in _beside(anchors, tokens, lines):
+                for line, token in _pair_with_numbers(anchors, tokens, lines):
                     line.values[kind] = token
                     line.top = min(line.top, self.row_of[token].top)
         ends = [row.top for row in self.rows if is_end(row)]
         for line in lines:
             line.closed = self.is_closed or any(end < line.top for end in ends)
-        kept = [line for line in lines if len(line.values) > 1 or self._has_text(line)]
-        for line in kept:
+        retained = [line for line in lines if len(line.values) > 1 or self._has_text(line)]
+        for line in retained:
             self.taken.update(line.values.values())
             line.beside_quantity = self._beside_quantity(line)
-        return sorted(kept, key=lambda line: line.top)
+        return sorted(retained, key=lambda line: line.top)
 
     def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
         """Return the numbers above the first wide blank, where a table without amounts ends."""
@@ -499,12 +499,12 @@ class _Reader:
         if quantity is None:
             return ""
         tokens = self.row_of[quantity].tokens
-        place = tokens.index(quantity)
+        index = tokens.index(quantity)
         reach = _BESIDE * (quantity.bottom - quantity.top)
-        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
         if after is not None and after.value is None and after.left - quantity.right <= reach:
             return after.text
-        before = tokens[place - 1] if place else None
+        before = tokens[index - 1] if index else None
         if before is not None and before.value is None and quantity.left - before.right <= reach / 2:
             return before.text
         return ""
@@ -515,42 +515,46 @@ class _Reader:
         row = self.row_of[token]
         return any(other.value is None and other.right < token.left for other in row.tokens) and not is_aside(row)
 
-    def _bound(self, lines: Sequence[RawLine]) -> None:
+    def _set_bounds(self, lines: Sequence[RawLine]) -> None:
         """Set each column boundary to the widest blank between two columns in the rows of line items."""
-        own = [self.row_of[token] for line in lines for token in line.values.values()]
-        rows = list({id(row): row for row in own}.values())
+        number_rows = [self.row_of[token] for line in lines for token in line.values.values()]
+        rows = list({id(row): row for row in number_rows}.values())
         boxes = [(token.left, token.right) for row in rows for token in row.tokens]
         boxes += [(column.left, column.right) for column in self.columns]
         self.bounds = [_widest_blank(a, b, boxes) for a, b in pairwise(self.columns)]
-        firsts = [row.tokens[0] for row in rows]
-        firsts += [
+        first_tokens = [row.tokens[0] for row in rows]
+        first_tokens += [
             token
             for row in rows
-            for before, token in pairwise(row.tokens)
-            if token.left - before.right > _CELL_GAP * row.height
+            for previous, token in pairwise(row.tokens)
+            if token.left - previous.right > _CELL_GAP * row.height
         ]
-        self.begins = [(self._place(token.left), token.left) for token in firsts]
+        self.begins = [(self._column_at(token.left), token.left) for token in first_tokens]
 
-    def _place(self, left: float) -> int:
+    def _column_at(self, left: float) -> int:
         return sum(1 for bound in self.bounds if left >= bound)
 
     def _pull_up(self, lines: Sequence[RawLine]) -> None:
         """Move the start of each line item up to its position number if all positions are above their numbers."""
-        place = next((index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None)
-        if place is None or not lines:
+        position_column = next(
+            (index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None
+        )
+        if position_column is None or not lines:
             return
         rows = [
-            row for row in self.rows if self._place(row.tokens[0].left) == place and is_position(row.tokens[0].text)
+            row
+            for row in self.rows
+            if self._column_at(row.tokens[0].left) == position_column and is_position(row.tokens[0].text)
         ]
         if len(rows) != len(lines):
             return
         tops = []
         floor = float("-inf")
         for line in lines:
-            own = [row.top for row in rows if floor < row.top < line.top - 1]
-            if len(own) != 1:
+            candidates = [row.top for row in rows if floor < row.top < line.top - 1]
+            if len(candidates) != 1:
                 return
-            tops.append(own[0])
+            tops.append(candidates[0])
             floor = line.top
         for line, top in zip(lines, tops, strict=True):
             line.top = top
@@ -558,38 +562,38 @@ class _Reader:
     def _distribute(self, lines: Sequence[RawLine], open_line: RawLine | None) -> None:
         """Add all other words to cells. Words far below the last line item, or below a sum, are ignored."""
         line, bottom = (None if self.is_closed else open_line), None
-        waiting = list(lines)
-        held: list[tuple[int, Piece]] = []
+        upcoming = list(lines)
+        pending: list[tuple[int, Piece]] = []
         for row in sorted(self.rows, key=lambda row: row.top):
             middle = (row.top + row.bottom) / 2
-            if waiting and middle >= waiting[0].top:
-                following = waiting.pop(0)
-                for place, piece in self._attached_above(held, following):
-                    following.add(place, piece)
-                held, line, bottom = [], following, row.bottom
+            if upcoming and middle >= upcoming[0].top:
+                next_line = upcoming.pop(0)
+                for index, piece in self._attached_above(pending, next_line):
+                    next_line.add(index, piece)
+                pending, line, bottom = [], next_line, row.bottom
             is_of_line = line is not None and any(self.row_of.get(token) is row for token in line.values.values())
             is_title = not is_of_line and self._is_title(row)
             if is_title or (not is_of_line and (is_aside(row) or (bottom is not None and self._is_far(row, bottom)))):
-                line, held = None, []
+                line, pending = None, []
             if is_title:
                 continue
             pieces = list(self._pieces(row, is_of_line))
             if line is None:
-                held += pieces
+                pending += pieces
                 continue
             bottom = max(row.bottom, bottom or row.bottom)
-            for place, piece in pieces:
-                line.add(place, piece)
+            for index, piece in pieces:
+                line.add(index, piece)
         for line in lines:
-            self._straighten(line)
-        self._rehang(lines)
+            self._move_to_next_column(line)
+        self._move_to_next(lines)
 
-    def _straighten(self, line: RawLine) -> None:
+    def _move_to_next_column(self, line: RawLine) -> None:
         """Move words that are left-aligned with the next column's text to that column."""
-        for place, column in enumerate(self.columns[:-1]):
-            edges = [piece.tokens[0].left for piece in line.cells.get(place + 1, [])]
-            pieces = line.cells.get(place, [])
-            if column.kind not in TEXT_KINDS or self.columns[place + 1].kind not in TEXT_KINDS:
+        for index, column in enumerate(self.columns[:-1]):
+            edges = [piece.tokens[0].left for piece in line.cells.get(index + 1, [])]
+            pieces = line.cells.get(index, [])
+            if column.kind not in TEXT_KINDS or self.columns[index + 1].kind not in TEXT_KINDS:
                 continue
             moved = [
                 piece
@@ -598,49 +602,53 @@ class _Reader:
                 and any(abs(piece.tokens[0].left - edge) <= _SAME_EDGE for edge in edges)
             ]
             if moved:
-                line.cells[place] = [piece for piece in pieces if piece not in moved]
-                together = [*line.cells[place + 1], *moved]
-                line.cells[place + 1] = sorted(together, key=lambda piece: (piece.page, piece.top))
+                line.cells[index] = [piece for piece in pieces if piece not in moved]
+                merged = [*line.cells[index + 1], *moved]
+                line.cells[index + 1] = sorted(merged, key=lambda piece: (piece.page, piece.top))
 
     def _is_title(self, row: Row) -> bool:
         """Return whether a row is a group title: its words start in the position column."""
-        place = self._place(row.tokens[0].left)
+        place = self._column_at(row.tokens[0].left)
         return (
             self.columns[place].kind is Kind.POSITION
-            and self._nearest_place(row.tokens[:1]) == place
+            and self._nearest_column(row.tokens[:1]) == place
             and not is_position(row.tokens[0].text)
         )
 
     def _is_far(self, row: Row, bottom: float) -> bool:
         return row.top - bottom > _LARGE_GAP * row.height
 
-    def _attached_above(self, held: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
+    def _attached_above(self, pending: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
         """Return the words close above a line item. They belong to it if its text is taller than its numbers."""
         attached: list[tuple[int, Piece]] = []
         top = line.top
-        for place, piece in reversed(held):
+        for index, piece in reversed(pending):
             height = piece.bottom - piece.top
-            if top - piece.bottom > _ATTACHED * height or not self.columns[place].holds(Kind.DESCRIPTION):
+            if top - piece.bottom > _ATTACHED * height or not self.columns[index].holds(Kind.DESCRIPTION):
                 break
-            attached.append((place, piece))
+            attached.append((index, piece))
             top = piece.top
         return attached[::-1]
 
-    def _rehang(self, lines: Sequence[RawLine]) -> None:
+    def _move_to_next(self, lines: Sequence[RawLine]) -> None:
         """Move words to the next line item if a blank separates them from their own but not from the next."""
-        for line, following in pairwise(lines):
-            for place, pieces in line.cells.items():
-                if not self.columns[place].holds(Kind.DESCRIPTION):
+        for line, next_line in pairwise(lines):
+            for index, pieces in line.cells.items():
+                if not self.columns[index].holds(Kind.DESCRIPTION):
                     continue
-                own = [piece for piece in pieces if piece.page == self.page]
-                gaps = [b.top - a.bottom for a, b in pairwise(own)]
-                height = own[0].bottom - own[0].top if own else 0.0
-                last = following.top - own[-1].bottom if own else 0.0
-                widest = max(gaps, default=0.0)
-                if last <= 0.35 * height and widest > 0.5 * height and widest > 2 * max(last, 0.5):
-                    moved = own[gaps.index(widest) + 1 :]
-                    line.cells[place] = [piece for piece in pieces if piece not in moved]
-                    following.cells[place] = [*moved, *following.cells.get(place, [])]
+                own_pieces = [piece for piece in pieces if piece.page == self.page]
+                gaps = [b.top - a.bottom for a, b in pairwise(own_pieces)]
+                height = own_pieces[0].bottom - own_pieces[0].top if own_pieces else 0.0
+                gap_to_next = next_line.top - own_pieces[-1].bottom if own_pieces else 0.0
+                widest_gap = max(gaps, default=0.0)
+                if (
+                    gap_to_next <= 0.35 * height
+                    and widest_gap > 0.5 * height
+                    and widest_gap > 2 * max(gap_to_next, 0.5)
+                ):
+                    moved = own_pieces[gaps.index(widest_gap) + 1 :]
+                    line.cells[index] = [piece for piece in pieces if piece not in moved]
+                    next_line.cells[index] = [*moved, *next_line.cells.get(index, [])]
 
     def _pieces(self, row: Row, is_of_line: bool) -> Iterator[tuple[int, Piece]]:
         """Yield the remaining runs of words in a row, each with the column in which it starts."""
@@ -649,54 +657,56 @@ class _Reader:
         for token in row.tokens:
             if token in self.taken:
                 if run:
-                    yield self._nearest_place(run), Piece(self.page, tuple(run))
+                    yield self._nearest_column(run), Piece(self.page, tuple(run))
                 run = []
                 continue
-            if run and self._goes_on(run[-1], token, place, is_of_line):
+            if run and self._continues_run(run[-1], token, place, is_of_line):
                 run.append(token)
                 continue
             if run:
-                yield self._nearest_place(run), Piece(self.page, tuple(run))
-            run, place = [token], self._place(token.left)
+                yield self._nearest_column(run), Piece(self.page, tuple(run))
+            run, place = [token], self._column_at(token.left)
         if run:
-            yield self._nearest_place(run), Piece(self.page, tuple(run))
+            yield self._nearest_column(run), Piece(self.page, tuple(run))
 
-    def _nearest_place(self, run: Sequence[Token]) -> int:
+    def _nearest_column(self, run: Sequence[Token]) -> int:
         """Return the column in which words start, or the next one if they are only below its heading."""
         left, right = run[0].left, run[-1].right
-        place = self._place(left)
-        if place + 1 < len(self.columns):
+        index = self._column_at(left)
+        if index + 1 < len(self.columns):
             width = max(right - left, 0.1)
-            own, following = (
+            own_overlap, next_overlap = (
                 (min(right, column.right) - max(left, column.left)) / width
-                for column in self.columns[place : place + 2]
+                for column in self.columns[index : index + 2]
             )
-            if own < _BARELY_BELOW and following > _MOSTLY_BELOW:
-                return place + 1
-        return place
+            if own_overlap < _BARELY_BELOW and next_overlap > _MOSTLY_BELOW:
+                return index + 1
+        return index
 
-    def _goes_on(self, last: Token, token: Token, place: int, is_of_line: bool) -> bool:
+    def _continues_run(self, last: Token, token: Token, column_index: int, is_of_line: bool) -> bool:
         """Return whether a word continues the run before it: it is near, or in the same column."""
-        other = self._place(token.left)
+        token_column = self._column_at(token.left)
         gap = token.left - last.right
         height = last.bottom - last.top
-        if self.columns[place].kind is Kind.POSITION:
+        if self.columns[column_index].kind is Kind.POSITION:
             return False
-        if other == place:
+        if token_column == column_index:
             return True
         if is_of_line:
             return gap <= _SAME_RUN * height
-        begins = any(at == other and abs(left - token.left) <= _SAME_EDGE for at, left in self.begins)
-        return gap <= (0.3 if begins and self.columns[other].kind in TEXT_KINDS else _CELL_GAP) * height
+        starts_at_edge = any(
+            start_column == token_column and abs(left - token.left) <= _SAME_EDGE for start_column, left in self.begins
+        )
+        return gap <= (0.3 if starts_at_edge and self.columns[token_column].kind in TEXT_KINDS else _CELL_GAP) * height
 
 
 def _with_words(token: Token, row: Row) -> Token:
     """Extend the box of a number by the words attached to it: `4 kg`, `12,05 je 100`."""
     right = token.right
-    place = row.tokens.index(token)
-    for before, other in pairwise(row.tokens[place:]):
-        is_apart = other.left - before.right > _SAME_RUN * row.height
-        if is_apart or (other.value is not None and not _PER.fullmatch(before.text)):
+    index = row.tokens.index(token)
+    for previous, other in pairwise(row.tokens[index:]):
+        is_separate = other.left - previous.right > _SAME_RUN * row.height
+        if is_separate or (other.value is not None and not _PER.fullmatch(previous.text)):
             break
         right = other.right
     return token._replace(right=right)
@@ -707,7 +717,7 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
     return gap, abs((column.left + column.right) - (token.left + token.right))
 
 
-def _aligned(tokens: Sequence[Token], wholes: Sequence[Token]) -> list[Token]:
+def _best_aligned(tokens: Sequence[Token], extended: Sequence[Token]) -> list[Token]:
     """Return the numbers with the most common alignment in a column, alone or with attached words.
 
     Returns all numbers if no two are aligned.
@@ -717,17 +727,17 @@ def _aligned(tokens: Sequence[Token], wholes: Sequence[Token]) -> list[Token]:
         [token.right for token in tokens],
         [token.left for token in tokens],
         [(token.left + token.right) / 2 for token in tokens],
-        [whole.right for whole in wholes],
-        [(whole.left + whole.right) / 2 for whole in wholes],
+        [box.right for box in extended],
+        [(box.left + box.right) / 2 for box in extended],
     ):
         for edge in edges:
-            near = [token for token, other in zip(tokens, edges, strict=True) if abs(other - edge) <= _ALIGNED]
-            if len(near) > len(best):
-                best = near
+            aligned = [token for token, other in zip(tokens, edges, strict=True) if abs(other - edge) <= _ALIGNED]
+            if len(aligned) > len(best):
+                best = aligned
     return best if len(best) > 1 else list(tokens)
 
 
-def _beside(
+def _pair_with_numbers(
     anchors: Sequence[Token], tokens: Sequence[Token], lines: Sequence[RawLine]
 ) -> Iterator[tuple[RawLine, Token]]:
     """Pair line items with the numbers of another column at the most common vertical offset."""
@@ -735,9 +745,9 @@ def _beside(
     middles = [token.middle for token in ordered]
     nearest = []
     for anchor in anchors:
-        place = bisect_left(middles, anchor.middle)
-        around = ordered[max(place - 1, 0) : place + 1]
-        nearest.append(min(around, key=lambda token: abs(token.middle - anchor.middle)))
+        index = bisect_left(middles, anchor.middle)
+        neighbors = ordered[max(index - 1, 0) : index + 1]
+        nearest.append(min(neighbors, key=lambda token: abs(token.middle - anchor.middle)))
     height = median(token.bottom - token.top for token in anchors)
     offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
     # If a column is empty for some line items, its numbers are also near their neighbors. Each number counts only for
@@ -745,25 +755,25 @@ def _beside(
     closest: dict[Token, float] = {}
     for token, offset in zip(nearest, offsets, strict=True):
         closest[token] = min(closest.get(token, offset), offset, key=abs)
-    near = [offset for offset in closest.values() if abs(offset) <= _NEAR_ROW * height]
-    if not near:
+    near_offsets = [offset for offset in closest.values() if abs(offset) <= _NEAR_ROW * height]
+    if not near_offsets:
         return
-    usual = median(near)
-    used: set[Token] = set()
+    usual_offset = median(near_offsets)
+    paired: set[Token] = set()
     for line, token, offset in zip(lines, nearest, offsets, strict=True):
-        if abs(offset - usual) <= _SAME_ROW * height and token not in used:
-            used.add(token)
+        if abs(offset - usual_offset) <= _SAME_ROW * height and token not in paired:
+            paired.add(token)
             yield line, token
 
 
 def _widest_blank(a: Column, b: Column, boxes: Sequence[tuple[float, float]]) -> float:
     """Return the middle of the widest blank between two columns, or the left edge of the second."""
     low, high = (a.left + a.right) / 2, (b.left + b.right) / 2
-    reach, widest, place = low, 0.0, (a.right + b.left) / 2
+    covered, widest_gap, position = low, 0.0, (a.right + b.left) / 2
     for left, right in sorted(box for box in boxes if box[1] > low and box[0] < high):
-        if left - reach > widest:
-            widest, place = left - reach, (left + reach) / 2
-        reach = max(reach, right)
-    if high - reach > widest:
-        place = (high + reach) / 2
-    return place
+        if left - covered > widest_gap:
+            widest_gap, position = left - covered, (left + covered) / 2
+        covered = max(covered, right)
+    if high - covered > widest_gap:
+        position = (high + covered) / 2
+    return position

@@ -28,7 +28,7 @@ from counterfoil.documents.text.table_layout import (
     read_tokens,
     split_rows,
 )
-from counterfoil.documents.text.totals import Charge, charges, settle, tax_codes, tax_rates
+from counterfoil.documents.text.totals import Charge, charges, reconcile, tax_codes, tax_rates
 
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
@@ -53,23 +53,23 @@ class _Product:
 
 def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
     """Return the table whose rows multiply, by page; empty if fewer than two rows share columns."""
-    every = (found for rows in pages for row in rows if not is_aside(row) for found in _products(row))
-    products = list(islice(every, _MOST_PRODUCTS))
+    candidates = (product for rows in pages for row in rows if not is_aside(row) for product in _products(row))
+    products = list(islice(candidates, _MOST_PRODUCTS))
     best: list[_Product] = []
-    for one in products:
-        alike = _alike(one, products)
-        if len(alike) > len(best):
-            best = alike
-    if len(best) < 2 or not any(found.is_telling for found in best):
+    for product in products:
+        aligned = _aligned_products(product, products)
+        if len(aligned) > len(best):
+            best = aligned
+    if len(best) < 2 or not any(product.is_telling for product in best):
         return []
     columns = _columns(best)
     stretches = []
     for rows in pages:
-        own = [found.row for found in best if rows and found.row.page == rows[0].page]
-        if own:
-            top = min(row.top for row in own)
-            below = tuple(row for row in rows if row.top >= top - 1)
-            stretches.append(Stretch(own[0].page, Heading(columns, top - 1, top - 1), below))
+        page_rows = [product.row for product in best if rows and product.row.page == rows[0].page]
+        if page_rows:
+            top = min(row.top for row in page_rows)
+            rows_below = tuple(row for row in rows if row.top >= top - 1)
+            stretches.append(Stretch(page_rows[0].page, Heading(columns, top - 1, top - 1), rows_below))
     return stretches
 
 
@@ -81,29 +81,29 @@ def _products(row: Row) -> Iterator[_Product]:
         if "." not in str(net.value) or abs(quantity.value) == abs(price.value) == 1:
             continue
         # The quantity is the factor with fewer decimals, or the first one.
-        is_swapped = _places(quantity) > _places(price) or (
-            _places(quantity) == _places(price) and quantity.left > price.left
+        is_swapped = _decimal_places(quantity) > _decimal_places(price) or (
+            _decimal_places(quantity) == _decimal_places(price) and quantity.left > price.left
         )
         if not is_swapped and totals.line_agrees(quantity.value, price.value, net.value):
             yield _Product(row, quantity, price, net, Decimal(1) not in {quantity.value, price.value})
 
 
-def _places(token: Token) -> int:
+def _decimal_places(token: Token) -> int:
     exponent = (token.value or Decimal(0)).as_tuple().exponent
     return -exponent if isinstance(exponent, int) else 0
 
 
-def _alike(one: _Product, products: Sequence[_Product]) -> list[_Product]:
+def _aligned_products(product: _Product, products: Sequence[_Product]) -> list[_Product]:
     """Return the rows with numbers in the same columns, one each."""
-    alike: dict[int, _Product] = {}
+    by_row: dict[int, _Product] = {}
     for other in products:
-        pairs = ((one.net, other.net), (one.price, other.price), (one.quantity, other.quantity))
-        if all(_stand_alike(a, b) for a, b in pairs):
-            alike.setdefault(id(other.row), other)
-    return list(alike.values())
+        pairs = ((product.net, other.net), (product.price, other.price), (product.quantity, other.quantity))
+        if all(_are_aligned(a, b) for a, b in pairs):
+            by_row.setdefault(id(other.row), other)
+    return list(by_row.values())
 
 
-def _stand_alike(a: Token, b: Token) -> bool:
+def _are_aligned(a: Token, b: Token) -> bool:
     return (
         abs(a.right - b.right) <= _ALIGNED
         or abs(a.left - b.left) <= _ALIGNED
@@ -111,30 +111,36 @@ def _stand_alike(a: Token, b: Token) -> bool:
     )
 
 
-def _columns(found: Sequence[_Product]) -> tuple[Column, ...]:
+def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
     """Return columns for the numbers, for tax rates, and for the words before them."""
     columns = [
-        _column(Kind.QUANTITY, [one.quantity for one in found]),
-        _column(Kind.PRICE, [one.price for one in found]),
-        _column(Kind.NET, [one.net for one in found]),
+        _column(Kind.QUANTITY, [product.quantity for product in products]),
+        _column(Kind.PRICE, [product.price for product in products]),
+        _column(Kind.NET, [product.net for product in products]),
     ]
-    rates = [token for one in found for token in one.row.tokens if token.is_percent]
-    if len(rates) == len(found) and all(_stand_alike(rates[0], rate) for rate in rates):
+    rates = [token for product in products for token in product.row.tokens if token.is_percent]
+    if len(rates) == len(products) and all(_are_aligned(rates[0], rate) for rate in rates):
         columns.append(_column(Kind.TAX_RATE, rates))
-    taken = {token for one in found for token in (one.quantity, one.price, one.net)} | set(rates)
-    runs = [_runs([token for token in one.row.tokens if token not in taken]) for one in found]
-    named = max((run for own in runs for run in own), key=lambda run: run[-1].right - run[0].left, default=None)
-    if named is not None:
-        alike = [run for own in runs for run in own if abs(run[0].left - named[0].left) <= _SAME_EDGE]
-        columns.append(_column(Kind.DESCRIPTION, [token for run in alike for token in run]))
-        first = [own[0] for own in runs if own and own[0][-1].right < named[0].left]
-        if len(first) == len(found) and _are_positions([run[0].text for run in first]):
-            columns.append(_column(Kind.POSITION, [token for run in first for token in run]))
-            second = [own[1] for own in runs if len(own) > 2 and own[1][-1].right < named[0].left]
+    number_tokens = {token for product in products for token in (product.quantity, product.price, product.net)} | set(
+        rates
+    )
+    runs = [_runs([token for token in product.row.tokens if token not in number_tokens]) for product in products]
+    widest_run = max(
+        (run for row_runs in runs for run in row_runs), key=lambda run: run[-1].right - run[0].left, default=None
+    )
+    if widest_run is not None:
+        aligned = [run for row_runs in runs for run in row_runs if abs(run[0].left - widest_run[0].left) <= _SAME_EDGE]
+        columns.append(_column(Kind.DESCRIPTION, [token for run in aligned for token in run]))
+        first_runs = [row_runs[0] for row_runs in runs if row_runs and row_runs[0][-1].right < widest_run[0].left]
+        if len(first_runs) == len(products) and _are_positions([run[0].text for run in first_runs]):
+            columns.append(_column(Kind.POSITION, [token for run in first_runs for token in run]))
+            second_runs = [
+                row_runs[1] for row_runs in runs if len(row_runs) > 2 and row_runs[1][-1].right < widest_run[0].left
+            ]
         else:
-            second = first
-        if second and all(any(map(str.isdigit, run[0].text)) for run in second):
-            columns.append(_column(Kind.ARTICLE, [token for run in second for token in run]))
+            second_runs = first_runs
+        if second_runs and all(any(map(str.isdigit, run[0].text)) for run in second_runs):
+            columns.append(_column(Kind.ARTICLE, [token for run in second_runs for token in run]))
     return tuple(sorted(columns, key=lambda column: column.left))
 
 
@@ -171,20 +177,20 @@ def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
         total = _amount(row)
         if total is None or index == 0:
             continue
-        found: list[tuple[str, Token, Row]] = []
+        items: list[tuple[str, Token, Row]] = []
         for other in reversed(rows[:index]):
-            below = found[-1][2] if found else row
+            row_below = items[-1][2] if items else row
             amount = _amount(other)
-            if amount is None or below.top - other.bottom > _NEAR * other.height or other.page != row.page:
+            if amount is None or row_below.top - other.bottom > _NEAR * other.height or other.page != row.page:
                 break
-            if is_aside(other) or not _stand_alike(amount, total):
+            if is_aside(other) or not _are_aligned(amount, total):
                 break
-            found.append((_words(other), amount, other))
-        amounts = [amount.value or Decimal(0) for _, amount, _ in found]
-        telling = sum(1 for amount in amounts if amount)
+            items.append((_words(other), amount, other))
+        amounts = [amount.value or Decimal(0) for _, amount, _ in items]
+        nonzero_count = sum(1 for amount in amounts if amount)
         is_rollup = is_total(row.label) and not is_section(row.label)
-        if (telling >= 2 or (is_rollup and found and telling)) and sum(amounts, Decimal(0)) == total.value:
-            return found[::-1]
+        if (nonzero_count >= 2 or (is_rollup and items and nonzero_count)) and sum(amounts, Decimal(0)) == total.value:
+            return items[::-1]
     return []
 
 
@@ -193,8 +199,8 @@ def _amount(row: Row) -> Token | None:
     last = row.tokens[-1]
     if last.value is None or last.is_percent or "." not in str(last.value) or len(row.tokens) < 2:
         return None
-    before = row.tokens[-2]
-    return last if before.value is None or last.left - before.right > row.height else None
+    previous = row.tokens[-2]
+    return last if previous.value is None or last.left - previous.right > row.height else None
 
 
 def _words(row: Row) -> str:
@@ -217,9 +223,9 @@ _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
 """Numbers in a tax column that may be tax codes, and the minimum confidence in a rate with a percent sign."""
-_SUMMED = 0.97
-_ADDED = 0.75
-_TABLED = 0.6
+_IN_SUM = 0.97
+_FROM_SUM = 0.75
+_FROM_TABLE = 0.6
 """Confidence of the amount of a line item in a stated sum, of one known only from a sum, and of a charge in a table."""
 
 
@@ -262,22 +268,22 @@ def read_lines(
     totals show whether line amounts include tax. Such amounts are omitted along with their prices, because they are not
     net amounts. Ambiguous values are omitted. Never raises because of page content.
     """
-    pages = [_readable(page) for page in pages]
+    pages = [_drop_long_words(page) for page in pages]
     form = number_format(word for page in pages for word in page.words)
     rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
-    tables = list(_tables(pages, rows, _running(pages, rows)))
-    priced = [table for table in tables if table[0].heading.has_prices]
-    items = [item for table in priced or tables for item in _read(table, form)]
+    tables = list(_tables(pages, rows, _running_rows(pages, rows)))
+    priced_tables = [table for table in tables if table[0].heading.has_prices]
+    items = [item for table in priced_tables or tables for item in _read_table(table, form)]
     if not items and (stretches := lines_by_multiplication(rows)):
-        items = _read(stretches, form)
-    count_pieces([found for _, found in items])
-    lines = _settled(items, rows, is_credit_note=is_credit_note) if items else _added(rows)
+        items = _read_table(stretches, form)
+    count_pieces([fields for _, fields in items])
+    lines = _reconcile(items, rows, is_credit_note=is_credit_note) if items else _lines_of_sum(rows)
     if lines.net is not None and lines.net == total_gross != total_net and total_net is not None:
         return _without_amounts(lines)
     return lines
 
 
-def _readable(page: Page) -> Page:
+def _drop_long_words(page: Page) -> Page:
     """Return the page without overlong words."""
     words = tuple(word for word in page.words if len(word.text) <= _LONGEST_WORD)
     return page if len(words) == len(page.words) else Page(page.width, page.height, words)
@@ -288,24 +294,24 @@ def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
     return [row for row in rows if row.tokens]
 
 
-def _running(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
+def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
     """Return repeated titles and page numbers at page edges, as (page, index of the row).
 
     Only page numbers may differ, because rows of a table that differ in a single number may be at the same position
     too.
     """
-    places: dict[tuple[str, int], set[int]] = {}
-    at: dict[tuple[int, int], tuple[str, int]] = {}
-    for page, own in zip(pages, rows, strict=True):
-        for index, row in enumerate(own):
+    pages_by_key: dict[tuple[str, int], set[int]] = {}
+    keys: dict[tuple[int, int], tuple[str, int]] = {}
+    for page, page_rows in zip(pages, rows, strict=True):
+        for index, row in enumerate(page_rows):
             if row.bottom < _MARGIN * page.height or row.top > (1 - _MARGIN) * page.height:
                 text = " ".join(token.text for token in row.tokens)
                 if _PAGE_NUMBER.search(text):
                     text = re.sub(r"\d+", "0", text)
                 key = (text, round(row.top / 4))
-                at[row.page, index] = key
-                places.setdefault(key, set()).add(row.page)
-    return {place for place, key in at.items() if len(places[key]) > 1}
+                keys[row.page, index] = key
+                pages_by_key.setdefault(key, set()).add(row.page)
+    return {position for position, key in keys.items() if len(pages_by_key[key]) > 1}
 
 
 def _tables(
@@ -314,18 +320,20 @@ def _tables(
     """Yield the tables of line items, split by page: from a heading to the next one or the end."""
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
-        own = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
-        found = list(headings(page.lines()))
-        first = found[0].top if found else float("inf")
-        goes_on = bool(table) and not (found and _is_same(table[-1].heading, found[0]))
-        above = _below_carried([row for row in own if row.bottom <= first + 1], page) if goes_on else ()
-        if above:
-            table.append(Stretch(number, table[-1].heading, above))
-        for index, heading in enumerate(found):
-            last = found[index + 1].top if index + 1 < len(found) else float("inf")
-            below = tuple(row for row in own if row.top >= heading.bottom - 2 and row.bottom <= last + 1)
+        page_rows = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
+        page_headings = list(headings(page.lines()))
+        first_top = page_headings[0].top if page_headings else float("inf")
+        continues = bool(table) and not (page_headings and _is_same(table[-1].heading, page_headings[0]))
+        rows_above = (
+            _rows_below_carried([row for row in page_rows if row.bottom <= first_top + 1], page) if continues else ()
+        )
+        if rows_above:
+            table.append(Stretch(number, table[-1].heading, rows_above))
+        for index, heading in enumerate(page_headings):
+            next_top = page_headings[index + 1].top if index + 1 < len(page_headings) else float("inf")
+            rows_below = tuple(row for row in page_rows if row.top >= heading.bottom - 2 and row.bottom <= next_top + 1)
             if table and _is_same(table[-1].heading, heading):
-                table.append(Stretch(number, heading, below))
+                table.append(Stretch(number, heading, rows_below))
                 continue
             if table and not (heading.is_of_goods and not heading.has_prices and table[-1].heading.has_prices):
                 yield table
@@ -335,12 +343,12 @@ def _tables(
                 table.append(Stretch(number, table[-1].heading, ()))
                 continue
             if heading.is_of_goods:
-                table = [Stretch(number, heading, below)]
+                table = [Stretch(number, heading, rows_below)]
     if table:
         yield table
 
 
-def _below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
+def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
     """Return the rows below a sum carried over from the previous page, without the page header above."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
@@ -350,7 +358,7 @@ def _is_same(a: Heading, b: Heading) -> bool:
     return a.kinds == b.kinds
 
 
-def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
+def _read_table(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
     """Read a table with the interpretation of its heading that arithmetic supports best."""
     readings = list(table[0].heading.readings())
     if len(readings) == 1:
@@ -358,18 +366,18 @@ def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, L
     scores = []
     for number, reading in enumerate(readings):
         items = _read_as(table[:_PAGES_WEIGHED], reading, form)
-        scores.append(100 * sum(_worth(found) for _, found in items) + 10 * _counted(items) - number)
+        scores.append(100 * sum(_score(item) for _, item in items) + 10 * _count_increasing(items) - number)
     return _read_as(table, readings[scores.index(max(scores))], form)
 
 
 def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
-    lines = split_rows([_understood(stretch, reading) for stretch in table])
+    lines = split_rows([_apply_reading(stretch, reading) for stretch in table])
     collapsed = is_collapsed(lines, reading)
     items = ((line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines)
-    return [(line, found) for line, found in items if _is_line(line, found)]
+    return [(line, item) for line, item in items if _is_line(line, item)]
 
 
-def _understood(stretch: Stretch, reading: Heading) -> Stretch:
+def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
     """Return a page of a table with its heading interpreted as on the first page."""
     kinds = iter(name for column in reading.columns for name in column.names)
     if len(stretch.heading.columns) != len(reading.columns):
@@ -380,52 +388,52 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
     return Stretch(stretch.page, Heading(columns, stretch.heading.top, stretch.heading.bottom), stretch.rows)
 
 
-def _worth(found: LineFields) -> int:
+def _score(item: LineFields) -> int:
     """Return a score for how much of a line item was read and proven."""
-    has_word = re.search(r"\b[^\W\d_]{3,}\b", found.fields.get("description", "")) is not None
-    return len(found.fields) + has_word + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
+    has_word = re.search(r"\b[^\W\d_]{3,}\b", item.fields.get("description", "")) is not None
+    return len(item.fields) + has_word + 3 * sum(1 for confidence in item.confidence.values() if confidence > 0.95)
 
 
-def _counted(items: Sequence[tuple[RawLine, LineFields]]) -> int:
+def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
     """Return how many positions exceed the previous one. Real positions increase from a small number."""
-    positions = [found.fields.get("position", "") for _, found in items]
+    positions = [item.fields.get("position", "") for _, item in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
         return -len(positions)
     return sum(1 for a, b in pairwise(positions) if a.isdecimal() and b.isdecimal() and int(a) < int(b))
 
 
-def _is_line(line: RawLine, found: LineFields) -> bool:
+def _is_line(line: RawLine, item: LineFields) -> bool:
     """Return whether a row is a line item. Below a sum, arithmetic must prove it.
 
     A line item has a name or a quantity.
     """
-    names = {"description", "article_number", "buyer_article_number"} & found.fields.keys()
-    counts = {"quantity", "net_amount"} & found.fields.keys()
+    names = {"description", "article_number", "buyer_article_number"} & item.fields.keys()
+    counts = {"quantity", "net_amount"} & item.fields.keys()
     if line.closed:
-        return bool(names) and found.confidence.get("quantity", 0.0) > 0.95
+        return bool(names) and item.confidence.get("quantity", 0.0) > 0.95
     is_doubtful = any(token.is_doubtful for token in line.values.values())
-    return (bool(counts) and (bool(names) or len(found.fields) > 2)) or (is_doubtful and bool(names))
+    return (bool(counts) and (bool(names) or len(item.fields) > 2)) or (is_doubtful and bool(names))
 
 
-def _added(rows: Sequence[Sequence[Row]]) -> Lines:
+def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
     """Return line items of a document without a heading: words and amounts that add up to a sum below."""
-    found = [one for page in rows for one in lines_by_addition(page)]
+    entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
-    for words, amount, row in found:
+    for words, amount, row in entries:
         line = RawLine(row.page, row.top, {Kind.NET: amount})
         item = LineFields()
-        item.put("description", words, _ADDED)
-        item.put("net_amount", plain(amount.value or Decimal(0)), _ADDED)
-        items.append(_item(line, item, "sum"))
+        item.put("description", words, _FROM_SUM)
+        item.put("net_amount", plain(amount.value or Decimal(0)), _FROM_SUM)
+        items.append(_line_item(line, item, "sum"))
     return Lines(tuple(items), _sum(items), proven=bool(items))
 
 
-def _settled(
+def _reconcile(
     items: Sequence[tuple[RawLine, LineFields]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool
 ) -> Lines:
     """Choose the line items and charges that add up to a stated sum, and rate their confidence."""
-    used = {(line.page, token) for line, _ in items for token in line.values.values()}
-    used |= {
+    used_tokens = {(line.page, token) for line, _ in items for token in line.values.values()}
+    used_tokens |= {
         (piece.page, token)
         for line, _ in items
         for pieces in line.cells.values()
@@ -433,52 +441,64 @@ def _settled(
         for token in piece.tokens
     }
     start = (items[0][0].page, items[0][0].top)
-    rest = [
+    remaining_rows = [
         row
         for page in rows
         for row in page
-        if (row.page, row.top) >= start and not any((row.page, token) in used for token in row.tokens)
+        if (row.page, row.top) >= start and not any((row.page, token) in used_tokens for token in row.tokens)
     ]
     net = next((line.values[Kind.NET] for line, _ in items if Kind.NET in line.values), None)
-    billed = [charge for charge in charges(rest, None if net is None else net.right) if net is not None]
-    stated = frozenset(
-        token.value for row in rest for token in row.tokens if token.value is not None and "." in str(token.value)
+    candidate_charges = [
+        charge for charge in charges(remaining_rows, None if net is None else net.right) if net is not None
+    ]
+    stated_amounts = frozenset(
+        token.value
+        for row in remaining_rows
+        for token in row.tokens
+        if token.value is not None and "." in str(token.value)
     )
     nets = [fields.number("net_amount") for _, fields in items]
-    weak = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
-    settlement = settle(nets, weak, billed, stated)
-    lines = [items[index] for index in settlement.lines]
-    apart = [pair for pair in settlement.charges if not _is_taken_up(*pair, lines)]
-    found = [fields for _, fields in lines]
-    _put_rates(found, [amount for _, amount in apart], rest)
-    if is_credit_note and not apart:
-        credit(found)
-    kept = [_item(line, fields, "table") for line, fields in lines]
-    kept += [_charged(charge, amount, is_proven=settlement.is_proven) for charge, amount in apart]
-    if settlement.is_proven:
-        kept = [_proven(item) for item in kept]
-    return Lines(tuple(kept), _sum(kept), settlement.is_proven)
+    is_optional = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
+    reconciliation = reconcile(nets, is_optional, candidate_charges, stated_amounts)
+    lines = [items[index] for index in reconciliation.lines]
+    separate_charges = [pair for pair in reconciliation.charges if not _add_to_line_above(*pair, lines)]
+    line_fields = [fields for _, fields in lines]
+    _put_rates(line_fields, [amount for _, amount in separate_charges], remaining_rows)
+    if is_credit_note and not separate_charges:
+        credit(line_fields)
+    line_items = [_line_item(line, fields, "table") for line, fields in lines]
+    line_items += [
+        _charge_item(charge, amount, is_proven=reconciliation.is_proven) for charge, amount in separate_charges
+    ]
+    if reconciliation.is_proven:
+        line_items = [_raise_confidence(item) for item in line_items]
+    return Lines(tuple(line_items), _sum(line_items), reconciliation.is_proven)
 
 
-def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
+def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
     """Add a discount to the line item above it if another one follows. Return True if added."""
-    place = charge.row.page, charge.row.top
-    above = [found for line, found in lines if (line.page, line.top) < place]
-    if charge.is_tabled or not above or len(above) == len(lines) or (net := above[-1].number("net_amount")) is None:
+    position = charge.row.page, charge.row.top
+    items_above = [item for line, item in lines if (line.page, line.top) < position]
+    if (
+        charge.is_tabled
+        or not items_above
+        or len(items_above) == len(lines)
+        or (net := items_above[-1].number("net_amount")) is None
+    ):
         return False
-    above[-1].fields["net_amount"] = plain(net + amount)
-    above[-1].sources["net_amount"] = "arithmetic"
+    items_above[-1].fields["net_amount"] = plain(net + amount)
+    items_above[-1].sources["net_amount"] = "arithmetic"
     return True
 
 
-def _put_rates(lines: Sequence[LineFields], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
+def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], rows: Sequence[Row]) -> None:
     """Set the tax rates that line items do not state, from the taxes of the document."""
     _put_rates_of_codes(lines, rows)
-    if any("tax_rate" in found.fields for found in lines):
+    if any("tax_rate" in item.fields for item in lines):
         return
-    nets = [*(found.number("net_amount") for found in lines), *charged]
-    for found, rate in zip(lines, tax_rates(rows, nets), strict=False):
-        found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
+    nets = [*(item.number("net_amount") for item in lines), *charge_amounts]
+    for item, rate in zip(lines, tax_rates(rows, nets), strict=False):
+        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
 
 
 def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
@@ -486,17 +506,17 @@ def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> Non
 
     Without one, omit values that cannot be rates.
     """
-    coded = [
-        found
-        for found in lines
-        if found.confidence.get("tax_rate", 1.0) < _PERCENT and found.number("tax_rate") in _TAX_CODES
+    coded_items = [
+        item
+        for item in lines
+        if item.confidence.get("tax_rate", 1.0) < _PERCENT and item.number("tax_rate") in _TAX_CODES
     ]
-    codes = tax_codes(rows) if coded else {}
-    for found in coded:
-        rate = codes.get(found.number("tax_rate") or Decimal(0))
-        for part in (found.fields, found.confidence, found.sources):
+    codes = tax_codes(rows) if coded_items else {}
+    for item in coded_items:
+        rate = codes.get(item.number("tax_rate") or Decimal(0))
+        for part in (item.fields, item.confidence, item.sources):
             part.pop("tax_rate", None)
-        found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
+        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
 
 
 def _without_amounts(lines: Lines) -> Lines:
@@ -514,27 +534,28 @@ def _sum(items: Sequence[LineItem]) -> Decimal | None:
     return sum((Decimal(amount) for amount in amounts if amount), Decimal(0)) if items and all(amounts) else None
 
 
-def _charged(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
-    confidence = _ADDED if is_proven else _TABLED
-    found = LineFields()
-    found.put("description", charge.description, confidence)
-    found.put("net_amount", plain(amount), confidence)
+def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
+    confidence = _FROM_SUM if is_proven else _FROM_TABLE
+    item = LineFields()
+    item.put("description", charge.description, confidence)
+    item.put("net_amount", plain(amount), confidence)
     line = RawLine(charge.row.page, charge.row.top, {Kind.NET: charge.token})
-    return _item(line, found, "charge")
+    return _line_item(line, item, "charge")
 
 
-def _proven(item: LineItem) -> LineItem:
+def _raise_confidence(item: LineItem) -> LineItem:
     """Return a line item of a stated sum with higher confidence, unless its own numbers contradict it."""
     amount = item.evidence.get("net_amount")
-    if amount is None or amount.confidence < _TABLED:
+    if amount is None or amount.confidence < _FROM_TABLE:
         return item
-    sure = Evidence(amount.source, max(amount.confidence, _SUMMED), amount.page)
-    return LineItem(item.fields, {**item.evidence, "net_amount": sure}, item.page, item.box)
+    evidence = Evidence(amount.source, max(amount.confidence, _IN_SUM), amount.page)
+    return LineItem(item.fields, {**item.evidence, "net_amount": evidence}, item.page, item.box)
 
 
-def _item(line: RawLine, found: LineFields, source: str) -> LineItem:
+def _line_item(line: RawLine, line_fields: LineFields, source: str) -> LineItem:
     evidence = {
-        name: Evidence(found.sources.get(name, source), found.confidence[name], line.page) for name in found.fields
+        name: Evidence(line_fields.sources.get(name, source), line_fields.confidence[name], line.page)
+        for name in line_fields.fields
     }
     words = list(line.values.values())
     words += [
@@ -546,4 +567,4 @@ def _item(line: RawLine, found: LineFields, source: str) -> LineItem:
         max(word.right for word in words),
         max(word.bottom for word in words),
     )
-    return LineItem(found.fields, evidence, line.page, box)
+    return LineItem(line_fields.fields, evidence, line.page, box)

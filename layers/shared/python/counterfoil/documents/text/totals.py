@@ -45,14 +45,14 @@ def line_agrees(
     """Return whether quantity * price / basis equals the net amount, apart from rounding."""
     if basis <= 0:
         return False
-    slack = _half_place(unit_price) * abs(quantity) / basis + _half_place(net)
-    return abs(line_net(quantity, unit_price, basis, discount) - net) <= slack
+    tolerance = _half_place(unit_price) * abs(quantity) / basis + _half_place(net)
+    return abs(line_net(quantity, unit_price, basis, discount) - net) <= tolerance
 
 
 def sum_agrees(amounts: Iterable[Decimal], total: Decimal) -> bool:
     """Return whether amounts add up to a total. Each may be rounded by less than half a cent."""
     amounts = tuple(amounts)
-    finer = sum(1 for amount in amounts if _place(amount) < _CENT)
+    finer = sum(1 for amount in amounts if _decimal_place(amount) < _CENT)
     return abs(sum(amounts, Decimal(0)) - total) <= (_CENT * _HALF * finer if finer else Decimal(0))
 
 
@@ -73,24 +73,24 @@ def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...
     """
     if len(amounts) > _SEARCHED_LINES:
         return None
-    found: list[tuple[int, ...]] = []
+    subsets: list[tuple[int, ...]] = []
     for size in range(1, len(amounts) + 1):
-        for chosen in combinations(range(len(amounts)), size):
-            if sum((amounts[index] for index in chosen), Decimal(0)) == total:
-                found.append(chosen)
-                if len(found) > 1:
+        for subset in combinations(range(len(amounts)), size):
+            if sum((amounts[index] for index in subset), Decimal(0)) == total:
+                subsets.append(subset)
+                if len(subsets) > 1:
                     return None
-    return found[0] if found else None
+    return subsets[0] if subsets else None
 
 
-def _place(amount: Decimal) -> Decimal:
+def _decimal_place(amount: Decimal) -> Decimal:
     """Return the unit of the last decimal place of a printed number, at most 0.01."""
     exponent = amount.as_tuple().exponent
     return Decimal(1).scaleb(min(exponent, -2)) if isinstance(exponent, int) else _CENT
 
 
 def _half_place(amount: Decimal) -> Decimal:
-    return _place(amount) * _HALF
+    return _decimal_place(amount) * _HALF
 
 
 _ALIGNED = 5.0  # in points
@@ -117,7 +117,7 @@ _NO_CHARGE = re.compile(
     r".*\b(?:skonto|escompte|cash discount|zahlbar|zahlung|payment|pagamento|betaling|bestellungen)\b.*"
 )
 _SUM_OF = re.compile(r"(?:gesamt\w*|summe\w*|total\w*|sum|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*")
-_LEAD = re.compile(
+_CHARGE_PREFIX = re.compile(
     r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge)\b\.?:?\s+(?=\S)",
     re.IGNORECASE,
 )
@@ -175,7 +175,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
             continue
         aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
         amount = (aligned or numbers)[-1]
-        is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
+        is_allowance = (match["type"] or match["lead"] or "") in _DISCOUNT_WORDS or match["allowance"] is not None
         yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_tabled, row)
 
 
@@ -199,7 +199,7 @@ def _is_heading(row: Row) -> bool:
 _BASE = frozenset({"basisbetrag", "grundbetrag", "base", "prozent", "percentage"})
 _AMOUNT = frozenset({"betrag", "amount", "montant", "importo", "importe", "bedrag", "belob"})
 _TYPES = frozenset({"", "abzgl", "abzuglich", "zzgl", "zuzuglich", "plus", "less", "minus", "abschlag", "zuschlag"})
-_LESS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
+_DISCOUNT_WORDS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
 
 
 def _words(row: Row) -> str:
@@ -212,15 +212,15 @@ def _name(row: Row) -> str:
     Empty if the row only says "discount" or "charge", as in the second row of a cell.
     """
     words: list[str] = []
-    for before, token in pairwise((None, *row.tokens)):
+    for previous, token in pairwise((None, *row.tokens)):
         if token is None or _BASE & set(plain_heading(token.text).split()):
             break
         if token.value is not None:
-            is_near = before is not None and token.left - before.right <= _WITHIN_A_NAME * row.height
+            is_near = previous is not None and token.left - previous.right <= _WITHIN_A_NAME * row.height
             if token.is_percent or not is_near or not re.fullmatch(r"\d{1,2}:?", token.text):
                 break
         words.append(token.text)
-    name = _REASON_CODE.sub("", _LEAD.sub("", " ".join(words))).rstrip(" :")
+    name = _REASON_CODE.sub("", _CHARGE_PREFIX.sub("", " ".join(words))).rstrip(" :")
     return name if plain_heading(name) not in _TYPES and re.search(r"[^\W\d]{3}", name) else ""
 
 
@@ -239,14 +239,14 @@ def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decim
     if len(bases) == 1:
         rate, base = bases.popitem()
         return [rate] * len(nets) if base == total else unknown
-    found = list(unknown)
+    rates = list(unknown)
     for rate, base in bases.items():
-        chosen = indices_of_sum(amounts, base)
-        if chosen is None or any(found[index] is not None for index in chosen):
+        indices = indices_of_sum(amounts, base)
+        if indices is None or any(rates[index] is not None for index in indices):
             return unknown
-        for index in chosen:
-            found[index] = rate
-    return unknown if None in found else found
+        for index in indices:
+            rates[index] = rate
+    return unknown if None in rates else rates
 
 
 def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
@@ -283,44 +283,47 @@ def _is_of_tax(row: Row) -> bool:
     return any(Kind.TAX_RATE in heading_kinds(token.text) for token in row.tokens if token.value is None)
 
 
-def settle(
-    nets: Sequence[Decimal | None], weak: Sequence[bool], found: Sequence[Charge], stated: frozenset[Decimal]
+def reconcile(
+    nets: Sequence[Decimal | None],
+    is_optional: Sequence[bool],
+    candidates: Sequence[Charge],
+    stated_sums: frozenset[Decimal],
 ) -> TotalReconciliation:
     """Choose line items and charges that add up to a stated sum; all of them if possible.
 
-    `weak` line items are optional. Charges are tried together, first as printed and then with negative discounts. Then
-    only those aligned with the line amounts, those in a table of charges, and all but one are tried. The number of
-    combinations is small so that a match is rarely a coincidence. If no combination matches, all line items and the
-    charges in tables of charges count.
+    Line items are optional if `is_optional`. Charges are tried together, first as printed and then with negative
+    discounts. Then only those aligned with the line amounts, those in a table of charges, and all but one are tried.
+    The number of combinations is small so that a match is rarely a coincidence. If no combination matches, all line
+    items and the charges in tables of charges count.
     """
-    every = tuple(range(len(nets)))
-    sure = tuple(index for index in every if not weak[index])
+    all_lines = tuple(range(len(nets)))
+    certain_lines = tuple(index for index in all_lines if not is_optional[index])
     if any(net is not None for net in nets):
-        for lines in dict.fromkeys((every, sure)):
+        for lines in dict.fromkeys((all_lines, certain_lines)):
             base = sum((net for index in lines if (net := nets[index]) is not None), Decimal(0))
-            for kept in _tries(found):
-                for signed in (_as_printed, _as_less):
-                    amounts = [(charge, signed(charge)) for charge in kept]
-                    if base + sum((amount for _, amount in amounts), Decimal(0)) in stated:
+            for chosen in _charge_choices(candidates):
+                for amount_of in (_as_printed, _as_discount):
+                    amounts = [(charge, amount_of(charge)) for charge in chosen]
+                    if base + sum((amount for _, amount in amounts), Decimal(0)) in stated_sums:
                         return TotalReconciliation(lines, tuple(amounts), is_proven=True)
-    tabled = tuple((charge, _as_less(charge)) for charge in found if charge.is_tabled)
-    return TotalReconciliation(every, tabled, is_proven=False)
+    from_tables = tuple((charge, _as_discount(charge)) for charge in candidates if charge.is_tabled)
+    return TotalReconciliation(all_lines, from_tables, is_proven=False)
 
 
-def _tries(found: Sequence[Charge]) -> Iterator[tuple[Charge, ...]]:
+def _charge_choices(candidates: Sequence[Charge]) -> Iterator[tuple[Charge, ...]]:
     """Yield choices of charges, the most likely first."""
-    every = tuple(found)
-    tries = [every, tuple(charge for charge in every if charge.is_aligned)]
-    tries.append(tuple(charge for charge in every if charge.is_tabled))
-    tries += [every[:index] + every[index + 1 :] for index in range(len(every))]
-    yield from dict.fromkeys([*tries, ()])
+    all_charges = tuple(candidates)
+    choices = [all_charges, tuple(charge for charge in all_charges if charge.is_aligned)]
+    choices.append(tuple(charge for charge in all_charges if charge.is_tabled))
+    choices += [all_charges[:index] + all_charges[index + 1 :] for index in range(len(all_charges))]
+    yield from dict.fromkeys([*choices, ()])
 
 
 def _as_printed(charge: Charge) -> Decimal:
     return charge.amount
 
 
-def _as_less(charge: Charge) -> Decimal:
+def _as_discount(charge: Charge) -> Decimal:
     """Return the signed amount of a charge if discounts are printed without a sign."""
     return -charge.amount if charge.is_allowance and charge.amount > 0 else charge.amount
 
@@ -371,29 +374,29 @@ class Totals:
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
     """Choose net, tax and gross amounts: those that add up, otherwise those with the best labels."""
-    found: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
-    for place, cell in enumerate(layout.cells):
+    candidates: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
+    for index, cell in enumerate(layout.cells):
         kind, end = label(cell)
         if kind is not None:
-            found[kind] += _amounts(
-                layout, cell, end, form, _WEIGHTS[kind] + _LATER * place / max(len(layout.cells), 1)
+            candidates[kind] += _amounts(
+                layout, cell, end, form, _WEIGHTS[kind] + _LATER * index / max(len(layout.cells), 1)
             )
-    nets, grosses = found["total_net"] + found["sum"], found["total_gross"] + found["payable"]
-    taxes = found["total_tax"] + found["tax_part"]
-    best = _adding_up(nets, taxes, grosses)
+    nets, grosses = candidates["total_net"] + candidates["sum"], candidates["total_gross"] + candidates["payable"]
+    taxes = candidates["total_tax"] + candidates["tax_part"]
+    best = _best_sum(nets, taxes, grosses)
     if best is None and (rounding := _rounding(layout, form)):
-        best = _adding_up(nets, taxes, grosses, rounding)
+        best = _best_sum(nets, taxes, grosses, rounding)
     if best is not None:
-        return _chosen(best, 0.98, "label and sum")
-    charged = _charged(layout, form, nets, taxes, grosses)
-    if charged is not None:
-        return charged
-    summed = _tax_by_parts(nets, found["tax_part"] + found["total_tax"], grosses)
-    if summed is not None:
-        return summed
-    without = _without_tax(nets, grosses, taxes)
-    return without or _chosen(
-        {"total_net": _first(nets), "total_tax": _first(found["total_tax"]), "total_gross": _first(grosses)},
+        return _totals_of(best, 0.98, "label and sum")
+    with_charge = _totals_with_charge(layout, form, nets, taxes, grosses)
+    if with_charge is not None:
+        return with_charge
+    by_parts = _tax_by_parts(nets, candidates["tax_part"] + candidates["total_tax"], grosses)
+    if by_parts is not None:
+        return by_parts
+    untaxed = _without_tax(nets, grosses, taxes)
+    return untaxed or _totals_of(
+        {"total_net": _first(nets), "total_tax": _first(candidates["total_tax"]), "total_gross": _first(grosses)},
         0.6,
         "label",
     )
@@ -410,39 +413,39 @@ def label(cell: Cell) -> tuple[str | None, int]:
     ]
     if not starts:
         return None, 0
-    end, named = max(starts)
+    end, best_kind = max(starts)
     while mark := IN_OTHER_WORDS.match(cell.plain, end):
-        again = [
+        translations = [
             (match.end(), kind) for kind, words in _KINDS.items() if (match := words.match(cell.plain, mark.end()))
         ]
-        if not again:
+        if not translations:
             break
-        end, other = max(again)
-        named = other if named == "sum" else named
+        end, other = max(translations)
+        best_kind = other if best_kind == "sum" else best_kind
     rest = cell.plain[end:]
-    if named == "total_gross" and _EXCLUSIVE.search(rest):
+    if best_kind == "total_gross" and _EXCLUSIVE.search(rest):
         return "total_net", end
-    if named == "total_net" and _INCLUSIVE.search(rest):
+    if best_kind == "total_net" and _INCLUSIVE.search(rest):
         return "total_gross", end
-    return named, end
+    return best_kind, end
 
 
 def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: float) -> Iterator[Amount]:
     rest = cell.plain[end:]
     line = layout.line(cell)
-    right = list(takewhile(_is_beside, line[line.index(cell) + 1 :]))
-    numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
+    cells_right = list(takewhile(_is_beside, line[line.index(cell) + 1 :]))
+    numbers = [(number, other) for other in cells_right if (number := _last_number(other.words, form)) is not None]
     if numbers and _may_follow(rest):
         number, other = numbers[-1]
         yield Amount(number, weight, other)
         return
-    own = _last_number(_words_after(cell, end), form)
-    if own is not None:
+    own_number = _last_number(_words_after(cell, end), form)
+    if own_number is not None:
         first = re.search(r"[-\d]", rest)
         if first and _may_follow(rest[: first.start()].rstrip(" €£$")):
-            yield Amount(own, weight, cell)
+            yield Amount(own_number, weight, cell)
     elif not numbers and _may_follow(rest) and not is_line_item_header(layout, cell):
-        yield from _below(layout, cell, form, weight)
+        yield from _last_below(layout, cell, form, weight)
 
 
 def _may_follow(text: str) -> bool:
@@ -455,7 +458,7 @@ def _is_beside(cell: Cell) -> bool:
     return len(re.sub(r"[\W\d_]|eur|von|of|in|auf|on|sur", "", cell.plain)) <= 4
 
 
-def _below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
+def _last_below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
     """Yield the last number in the column below a label, which may be the sum of the others."""
     bottom, column = cell.bottom, []
     for other in layout.under(cell):
@@ -468,12 +471,12 @@ def _below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Ite
 
 
 def _words_after(cell: Cell, end: int) -> Sequence[Word]:
-    place, kept = 0, []
+    position, remaining = 0, []
     for word in cell.words:
-        if place >= end - 1:
-            kept.append(word)
-        place += len(word.text) + 1
-    return kept
+        if position >= end - 1:
+            remaining.append(word)
+        position += len(word.text) + 1
+    return remaining
 
 
 def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
@@ -481,7 +484,7 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
     return numbers[-1].value if numbers and len(numbers) == 1 else None
 
 
-def _charged(
+def _totals_with_charge(
     layout: Layout, form: NumberFormat, nets: list[Amount], taxes: list[Amount], grosses: list[Amount]
 ) -> Totals | None:
     """Return totals that add up once a charge below the line items is included. The net amount is derived."""
@@ -493,13 +496,13 @@ def _charged(
         if amount.value
     ]
     for charge in charges[:_MAX_CANDIDATES]:
-        found = _adding_up(nets, taxes, grosses, charge)
+        amounts = _best_sum(nets, taxes, grosses, charge)
         if (
-            found is not None
-            and (tax := found["total_tax"]) is not None
-            and (gross := found["total_gross"]) is not None
+            amounts is not None
+            and (tax := amounts["total_tax"]) is not None
+            and (gross := amounts["total_gross"]) is not None
         ):
-            chosen = _chosen({"total_tax": tax, "total_gross": gross}, 0.9, "label and sum")
+            chosen = _totals_of({"total_tax": tax, "total_gross": gross}, 0.9, "label and sum")
             chosen.amounts["total_net"] = gross.value - tax.value
             chosen.evidence["total_net"] = Evidence("arithmetic", 0.8, gross.cell.page)
             return chosen
@@ -508,25 +511,25 @@ def _charged(
 
 def _rounding(layout: Layout, form: NumberFormat) -> Decimal:
     """Return the stated rounding difference of the total; 0 if none is stated."""
-    stated = (
+    values = (
         amount.value
         for cell in layout.cells
         if (label := _ROUNDING.match(cell.plain))
         for amount in _amounts(layout, cell, label.end(), form, 1.0)
     )
-    return next((value for value in stated if abs(value) < 1), Decimal(0))
+    return next((value for value in values if abs(value) < 1), Decimal(0))
 
 
-def _adding_up(
-    nets: list[Amount], taxes: list[Amount], grosses: list[Amount], beside: Decimal = Decimal(0)
+def _best_sum(
+    nets: list[Amount], taxes: list[Amount], grosses: list[Amount], charge: Decimal = Decimal(0)
 ) -> dict[str, Amount | None] | None:
     best: tuple[float, dict[str, Amount | None]] | None = None
     for net in nets[-_MAX_CANDIDATES:]:
         for gross in grosses[-_MAX_CANDIDATES:]:
             for tax in taxes[-_MAX_CANDIDATES:]:
                 weight = net.weight + tax.weight + gross.weight
-                agrees = gross_agrees(net.value, tax.value, gross.value - beside)
-                if agrees and (best is None or weight > best[0]):
+                is_consistent = gross_agrees(net.value, tax.value, gross.value - charge)
+                if is_consistent and (best is None or weight > best[0]):
                     best = weight, {"total_net": net, "total_tax": tax, "total_gross": gross}
     return None if best is None else best[1]
 
@@ -540,7 +543,7 @@ def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]
     for gross in sorted(grosses, key=lambda amount: -amount.weight):
         for net in sorted(nets, key=lambda amount: -amount.weight):
             if gross_agrees(net.value, tax, gross.value):
-                chosen = _chosen({"total_net": net, "total_gross": gross}, 0.95, "label and sum")
+                chosen = _totals_of({"total_net": net, "total_gross": gross}, 0.95, "label and sum")
                 chosen.amounts["total_tax"] = tax
                 chosen.evidence["total_tax"] = Evidence("sum of its parts", 0.9, distinct[0].cell.page)
                 return chosen
@@ -554,7 +557,7 @@ def _without_tax(nets: list[Amount], grosses: list[Amount], taxes: list[Amount])
     for gross in sorted(grosses, key=lambda amount: -amount.weight):
         for net in sorted(nets, key=lambda amount: -amount.weight):
             if net.value == gross.value:
-                return _chosen({"total_net": net, "total_tax": _first(taxes), "total_gross": gross}, 0.9, "label")
+                return _totals_of({"total_net": net, "total_tax": _first(taxes), "total_gross": gross}, 0.9, "label")
     return None
 
 
@@ -568,11 +571,11 @@ def _first(amounts: list[Amount]) -> Amount | None:
     return top if len(rivals) == 1 else None
 
 
-def _chosen(amounts: dict[str, Amount | None], confidence: float, source: str) -> Totals:
-    stated = {name: amount for name, amount in amounts.items() if amount is not None}
+def _totals_of(amounts: dict[str, Amount | None], confidence: float, source: str) -> Totals:
+    known = {name: amount for name, amount in amounts.items() if amount is not None}
     return Totals(
-        {name: amount.value for name, amount in stated.items()},
-        {name: Evidence(source, confidence, amount.cell.page) for name, amount in stated.items()},
+        {name: amount.value for name, amount in known.items()},
+        {name: Evidence(source, confidence, amount.cell.page) for name, amount in known.items()},
     )
 
 
@@ -599,9 +602,9 @@ def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str 
     if not missing:
         return None
     numbers = sorted(set(missing.values()))
-    where = f"page {numbers[0]}" if len(numbers) == 1 else f"pages {', '.join(map(str, numbers))}"
+    location = f"page {numbers[0]}" if len(numbers) == 1 else f"pages {', '.join(map(str, numbers))}"
     return (
-        f"Printed on {where} in a font without usable characters, so not read: {', '.join(sorted(missing))}. "
+        f"Printed on {location} in a font without usable characters, so not read: {', '.join(sorted(missing))}. "
         "Print the document to a new PDF and send that."
     )
 
@@ -611,29 +614,29 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
 
     Pages count from 1.
     """
-    lost = {
+    lost_words = {
         number: [word for word in page.lost_words if len(word.text) >= FEWEST_LOST_CHARACTERS]
         for number, page in enumerate(pages, 1)
     }
-    if not any(lost.values()):
+    if not any(lost_words.values()):
         return {}
-    found: dict[str, int] = {}
-    for field, page in _beside_labels(Layout(pages), lost):
+    pages_by_field: dict[str, int] = {}
+    for field, page in _lost_fields(Layout(pages), lost_words):
         if field not in fields:
-            found.setdefault(field, page)
-    return found
+            pages_by_field.setdefault(field, page)
+    return pages_by_field
 
 
-def _beside_labels(layout: Layout, lost: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
+def _lost_fields(layout: Layout, lost_words: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
     """Yield field and page of unreadable words to the right of a label, or in a row of a table."""
     for line in layout.lines:
         if not line:
             continue
         page, top, bottom = line[0].page, min(cell.top for cell in line), max(cell.bottom for cell in line)
-        beside = [word for word in lost[page] if top <= (word.top + word.bottom) / 2 <= bottom]
+        words_on_line = [word for word in lost_words[page] if top <= (word.top + word.bottom) / 2 <= bottom]
         labels = [(cell, kind) for cell in line if (kind := label(cell)[0]) is not None]
         for cell, kind in labels:
-            if any(word.left >= cell.left for word in beside):
+            if any(word.left >= cell.left for word in words_on_line):
                 yield _FIELD_OF_LABEL[kind], page
-        if beside and not labels and len(line) > 1:
+        if words_on_line and not labels and len(line) > 1:
             yield "line_items", page

@@ -41,10 +41,10 @@ def assign(weights: Pairs) -> dict[int, int]:
     for (row, column), weight in sorted(weights.items()):
         if weight > 0:
             costs.setdefault(row, {})[column] = -weight
-    alone = 1 + max((column for row in costs.values() for column in row), default=0)
-    for row, possible in costs.items():
-        possible[alone + row] = 0.0  # a separate column: the row may stay unpaired at no cost
-    return {row: column for row, column in _Assignment(costs).rows.items() if column < alone}
+    first_separate = 1 + max((column for row in costs.values() for column in row), default=0)
+    for row, row_costs in costs.items():
+        row_costs[first_separate + row] = 0.0  # a separate column: the row may stay unpaired at no cost
+    return {row: column for row, column in _Assignment(costs).rows.items() if column < first_separate}
 
 
 class _Assignment:
@@ -62,56 +62,56 @@ class _Assignment:
 
     def _augment(self, start: int) -> None:
         """Assign a column to a row, and new columns to the rows along the augmenting path."""
-        settled: dict[int, float] = {}
-        reached: dict[int, float] = {}
-        before: dict[int, int] = {}
-        ahead: list[tuple[float, int]] = []
+        final_lengths: dict[int, float] = {}
+        lengths: dict[int, float] = {}
+        previous_rows: dict[int, int] = {}
+        queue: list[tuple[float, int]] = []
         row, length = start, 0.0
         while True:
             for column, cost in self._costs[row].items():
                 reduced = cost - self._row_potential[row] - self._column_potential.get(column, 0.0)
-                if column not in settled and length + reduced < reached.get(column, inf):
-                    reached[column], before[column] = length + reduced, row
-                    heappush(ahead, (length + reduced, column))
-            length, nearest = heappop(ahead)
-            while nearest in settled:
-                length, nearest = heappop(ahead)
+                if column not in final_lengths and length + reduced < lengths.get(column, inf):
+                    lengths[column], previous_rows[column] = length + reduced, row
+                    heappush(queue, (length + reduced, column))
+            length, nearest = heappop(queue)
+            while nearest in final_lengths:
+                length, nearest = heappop(queue)
             if nearest not in self._columns:
                 break
-            settled[nearest] = length
+            final_lengths[nearest] = length
             row = self._columns[nearest]
         self._row_potential[start] += length
-        for column, at in settled.items():
-            self._row_potential[self._columns[column]] += length - at
-            self._column_potential[column] = self._column_potential.get(column, 0.0) - (length - at)
-        self._turn_round(start, nearest, before)
+        for column, column_length in final_lengths.items():
+            self._row_potential[self._columns[column]] += length - column_length
+            self._column_potential[column] = self._column_potential.get(column, 0.0) - (length - column_length)
+        self._flip_path(start, nearest, previous_rows)
 
-    def _turn_round(self, start: int, column: int, before: Mapping[int, int]) -> None:
+    def _flip_path(self, start: int, column: int, previous_rows: Mapping[int, int]) -> None:
         while True:
-            row = before[column]
-            taken = self.rows.get(row)
+            row = previous_rows[column]
+            previous_column = self.rows.get(row)
             self.rows[row], self._columns[column] = column, row
-            if row == start or taken is None:
+            if row == start or previous_column is None:
                 return
-            column = taken
+            column = previous_column
 
 
 _MIN = 2.0
 """Minimum score of a pair."""
 _MIN_SPLIT = 4.0
 """Minimum score for joining an anchor that has a partner. Equal quantities do not count in this score."""
-_SURE = 4.0
+_MIN_LEARNED = 4.0
 """Minimum score of a pair to learn from."""
-_OTHER_WORDS = -2.5
+_NO_COMMON_WORDS = -2.5
 """Score of descriptions without common words, which may be in two languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
 """Minimum similarity (0 to 100) of codes that may be equal except for OCR errors."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
-_ALL = 30
+_COMPARE_ALL = 30
 """Number of anchors up to which all are compared."""
-_MOST = 100
+_MAX_ANCHORS = 100
 """Maximum number of anchors compared with a line item."""
 _ZERO = Decimal(0)
 
@@ -141,7 +141,7 @@ class Names:
 
 
 Learned = Mapping[Place, Names]
-_NOTHING = Names()
+_NO_NAMES = Names()
 
 
 def anchors(document: Document) -> list[OrderLine]:
@@ -149,22 +149,23 @@ def anchors(document: Document) -> list[OrderLine]:
     return [OrderLine(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
 
 
-def align_documents(wanted: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]) -> dict[Place, OrderLine]:
-    """Return the anchor of each aligned line item. `wanted` has the possible anchors of each document."""
+def align_documents(documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]) -> dict[Place, OrderLine]:
+    """Return the anchor of each aligned line item. `documents` has the possible anchors of each document."""
     learned: Learned = {}
-    found: dict[Place, OrderLine] = {}
+    aligned: dict[Place, OrderLine] = {}
     for _ in range(_ROUNDS):
-        weighed = [align(document, candidates, learned) for document, candidates in wanted.values()]
-        again = {place: anchor for one in weighed for place, (anchor, _) in one.items()}
-        if again == found:
+        alignments = [align(document, candidates, learned) for document, candidates in documents.values()]
+        updated = {place: anchor for alignment in alignments for place, (anchor, _) in alignment.items()}
+        if updated == aligned:
             break
-        found = again
-        learned = learn_item_codes((pair for one in weighed for pair in one.items()), wanted)
-    return found
+        aligned = updated
+        learned = learn_item_codes((pair for alignment in alignments for pair in alignment.items()), documents)
+    return aligned
 
 
 def learn_item_codes(
-    pairs: Iterable[tuple[Place, tuple[OrderLine, float]]], wanted: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]
+    pairs: Iterable[tuple[Place, tuple[OrderLine, float]]],
+    documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]],
 ) -> Learned:
     """Return the names of each anchor in the line items that certainly match it.
 
@@ -174,9 +175,9 @@ def learn_item_codes(
     texts: dict[Place, set[str]] = defaultdict(set)
     holders: dict[tuple[UUID, str], set[int]] = defaultdict(set)
     for (document_id, place), (anchor, weight) in pairs:
-        if weight < _SURE:
+        if weight < _MIN_LEARNED:
             continue
-        line = wanted[document_id][0].lines[place]
+        line = documents[document_id][0].lines[place]
         id_, anchor_place = anchor.place
         for code in _codes_of(line):
             codes[anchor.place].add(code)
@@ -184,7 +185,7 @@ def learn_item_codes(
         if line.words:
             texts[anchor.place].add(line.words)
             holders[id_, line.words].add(anchor_place)
-    return _of_articles(
+    return _share_by_article(
         {
             place: Names(
                 frozenset(code for code in codes[place] if len(holders[place[0], f"#{code}"]) == 1),
@@ -192,20 +193,20 @@ def learn_item_codes(
             )
             for place in codes.keys() | texts.keys()
         },
-        {anchor.place: _codes_of(anchor.line) for _, candidates in wanted.values() for anchor in candidates},
+        {anchor.place: _codes_of(anchor.line) for _, candidates in documents.values() for anchor in candidates},
     )
 
 
-def _of_articles(learned: Learned, own: Mapping[Place, frozenset[str]]) -> Learned:
+def _share_by_article(learned: Learned, own_codes: Mapping[Place, frozenset[str]]) -> Learned:
     """Share the learned names of an article between all orders that contain it."""
-    called: dict[str, set[str]] = defaultdict(set)
+    texts_by_code: dict[str, set[str]] = defaultdict(set)
     for place, names in learned.items():
-        for code in names.codes | own[place]:
-            called[code] |= names.texts
+        for code in names.codes | own_codes[place]:
+            texts_by_code[code] |= names.texts
     return {
-        place: Names(names.codes, names.texts.union(*(called[code] for code in names.codes | codes)))
-        for place, codes in own.items()
-        if (names := learned.get(place, _NOTHING)) is not _NOTHING or any(code in called for code in codes)
+        place: Names(names.codes, names.texts.union(*(texts_by_code[code] for code in names.codes | codes)))
+        for place, codes in own_codes.items()
+        if (names := learned.get(place, _NO_NAMES)) is not _NO_NAMES or any(code in texts_by_code for code in codes)
     }
 
 
@@ -213,39 +214,40 @@ def align(
     document: Document, candidates: Sequence[OrderLine], learned: Learned
 ) -> dict[Place, tuple[OrderLine, float]]:
     """Return the anchor and score of each aligned line item of `document`."""
-    near = _Near(candidates, learned)
+    candidate_index = _CandidateIndex(candidates, learned)
+    positions = candidate_index.positions
     weights = {
         (line.place, index): weight
         for line in document.lines
-        for index in near.to(line)
-        if (weight := line_similarity(line, candidates[index], near.positions, learned)) >= _MIN
+        for index in candidate_index.candidates_for(line)
+        if (weight := line_similarity(line, candidates[index], positions, learned)) >= _MIN
     }
     pairs = assign(weights)
-    left = {index: anchor.line.quantity or _ZERO for index, anchor in enumerate(candidates)}
+    remaining = {index: anchor.line.quantity or _ZERO for index, anchor in enumerate(candidates)}
     for place, index in pairs.items():
-        left[index] -= document.lines[place].quantity or _ZERO
-    possible: dict[int, list[int]] = defaultdict(list)
+        remaining[index] -= document.lines[place].quantity or _ZERO
+    candidate_indexes: dict[int, list[int]] = defaultdict(list)
     for place, index in weights:
-        possible[place].append(index)
+        candidate_indexes[place].append(index)
     split: dict[int, int] = {}
     for line in document.lines:
         if line.place in pairs:
             continue
-        fitting = [
-            (weight + (1.0 if 0 < (line.quantity or _ZERO) <= left[index] else 0.0), -index)
-            for index in possible[line.place]
-            if (weight := line_similarity(line, candidates[index], near.positions, learned, with_quantity=False))
+        options = [
+            (weight + (1.0 if 0 < (line.quantity or _ZERO) <= remaining[index] else 0.0), -index)
+            for index in candidate_indexes[line.place]
+            if (weight := line_similarity(line, candidates[index], positions, learned, with_quantity=False))
             >= _MIN_SPLIT
         ]
-        if fitting:
-            split[line.place] = -max(fitting)[1]
-            left[split[line.place]] -= line.quantity or _ZERO
+        if options:
+            split[line.place] = -max(options)[1]
+            remaining[split[line.place]] -= line.quantity or _ZERO
     return {
         (document.id, place): (candidates[index], weights[place, index]) for place, index in (pairs | split).items()
     }
 
 
-class _Near:
+class _CandidateIndex:
     """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
     Of many anchors, those with the same article number or description are returned. Otherwise, those with a
@@ -256,38 +258,38 @@ class _Near:
         self.positions = _positions(candidates)
         self._count = len(candidates)
         self._equal: dict[object, list[int]] = defaultdict(list)
-        self._alike: dict[object, list[int]] = defaultdict(list)
+        self._similar: dict[object, list[int]] = defaultdict(list)
         self._order_lines: dict[str, list[int]] = defaultdict(list)
         self._quantities = [anchor.line.quantity for anchor in candidates]
         for index, anchor in enumerate(candidates):
-            line, names = anchor.line, learned.get(anchor.place, _NOTHING)
+            line, names = anchor.line, learned.get(anchor.place, _NO_NAMES)
             for key in {*_codes_of(line), *names.codes, (line.words,), *((text,) for text in names.texts)} - {("",)}:
                 self._equal[key].append(index)
             for word in {*line.words.split(), (line.quantity, line.net)}:
-                self._alike[word].append(index)
+                self._similar[word].append(index)
             for label in {line.label.lstrip("0"), str(line.place + 1)}:
                 self._order_lines[label].append(index)
 
-    def to(self, line: Line) -> Sequence[int]:
+    def candidates_for(self, line: Line) -> Sequence[int]:
         """Return the distinct indices of at most _MOST anchors."""
-        if self._count <= _ALL:
+        if self._count <= _COMPARE_ALL:
             return range(self._count)
-        named = self._order_lines.get((line.order_line or "").lstrip("0"), [])
-        found = {index for key in (*_codes_of(line), (line.words,)) for index in self._equal.get(key, ())}
-        if not found:
+        by_order_line = self._order_lines.get((line.order_line or "").lstrip("0"), [])
+        indexes = {index for key in (*_codes_of(line), (line.words,)) for index in self._equal.get(key, ())}
+        if not indexes:
             keys = (*line.words.split(), (line.quantity, line.net))
-            found = {index for key in keys for index in self._alike.get(key, ())}
-        found.update(named)
-        if len(found) <= _MOST:
-            return sorted(found)
-        return sorted(found, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MOST]
+            indexes = {index for key in keys for index in self._similar.get(key, ())}
+        indexes.update(by_order_line)
+        if len(indexes) <= _MAX_ANCHORS:
+            return sorted(indexes)
+        return sorted(indexes, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MAX_ANCHORS]
 
 
 def _positions(candidates: Iterable[OrderLine]) -> Mapping[UUID, frozenset[str]]:
-    found: dict[UUID, set[str]] = defaultdict(set)
+    labels_by_document: dict[UUID, set[str]] = defaultdict(set)
     for anchor in candidates:
-        found[anchor.document.id].add(anchor.line.label.lstrip("0"))
-    return {id_: frozenset(labels) for id_, labels in found.items()}
+        labels_by_document[anchor.document.id].add(anchor.line.label.lstrip("0"))
+    return {id_: frozenset(labels) for id_, labels in labels_by_document.items()}
 
 
 def line_similarity(
@@ -299,20 +301,22 @@ def line_similarity(
     with_quantity: bool = True,
 ) -> float:
     """Return the score of a line item and an anchor."""
-    other, names = anchor.line, learned.get(anchor.place, _NOTHING)
-    weight = 0.0 if line.is_item == other.is_item else -1.0
-    weight += _named(line, anchor, positions[anchor.document.id])
-    weight += _codes(line, other, names)
-    weight += max(_words(line.words, text) for text in (other.words, *names.texts))
-    if line.unit is not None and other.unit is not None:
-        weight += 0.5 if line.unit == other.unit else 0.0 if conversion_factor(line.unit, other.unit) else -2.0
-    if with_quantity and line.quantity is not None and line.quantity == other.quantity:
+    anchor_line, names = anchor.line, learned.get(anchor.place, _NO_NAMES)
+    weight = 0.0 if line.is_item == anchor_line.is_item else -1.0
+    weight += _score_reference(line, anchor, positions[anchor.document.id])
+    weight += _score_codes(line, anchor_line, names)
+    weight += max(_score_words(line.words, text) for text in (anchor_line.words, *names.texts))
+    if line.unit is not None and anchor_line.unit is not None:
+        weight += (
+            0.5 if line.unit == anchor_line.unit else 0.0 if conversion_factor(line.unit, anchor_line.unit) else -2.0
+        )
+    if with_quantity and line.quantity is not None and line.quantity == anchor_line.quantity:
         weight += 1.0
-        weight += 1.0 if line.net is not None and line.net == other.net else 0.0
-    return weight + _prices(line, other)
+        weight += 1.0 if line.net is not None and line.net == anchor_line.net else 0.0
+    return weight + _score_prices(line, anchor_line)
 
 
-def _named(line: Line, anchor: OrderLine, positions: frozenset[str]) -> float:
+def _score_reference(line: Line, anchor: OrderLine, positions: frozenset[str]) -> float:
     """Return the score of the named order and order line.
 
     Lines are named by position, or else by index.
@@ -333,66 +337,66 @@ def _codes_of(line: Line) -> frozenset[str]:
     return frozenset(code for code in (line.article, line.buyer_article) if code is not None)
 
 
-def _codes(line: Line, other: Line, names: Names) -> float:
+def _score_codes(line: Line, other: Line, names: Names) -> float:
     """Return the score of the supplier's and buyer's article numbers, which may be swapped."""
-    mine = _codes_of(line)
-    equal = len(mine & (_codes_of(other) | names.codes))
+    codes = _codes_of(line)
+    equal = len(codes & (_codes_of(other) | names.codes))
     if equal:
         return 7.0 + equal
     weight = 0.0
-    for one, two in ((line.article, other.article), (line.buyer_article, other.buyer_article)):
-        if one is not None and two is not None:
-            weight -= 1.0 if ratio(one, two) >= _NEAR_CODE else 5.0
+    for code, other_code in ((line.article, other.article), (line.buyer_article, other.buyer_article)):
+        if code is not None and other_code is not None:
+            weight -= 1.0 if ratio(code, other_code) >= _NEAR_CODE else 5.0
     return weight
 
 
-def _words(mine: str, theirs: str) -> float:
-    if not mine or not theirs:
+def _score_words(words: str, other_words: str) -> float:
+    if not words or not other_words:
         return 0.0
-    if mine == theirs:
+    if words == other_words:
         return 6.0
-    return max(9.0 * alike(mine, theirs) - 4.0, _OTHER_WORDS)
+    return max(9.0 * text_similarity(words, other_words) - 4.0, _NO_COMMON_WORDS)
 
 
 @lru_cache(maxsize=20_000)
-def alike(mine: str, theirs: str) -> float:
+def text_similarity(first: str, second: str) -> float:
     """Return the agreement of two descriptions from 0 to 1: the share of each in the other.
 
     The order of words is ignored. A word also agrees with its abbreviation, and with OCR errors of it. Results are
     cached, because the line items of an order recur in its deliveries and invoices.
     """
-    shares = _share(mine.split(), theirs.split()), _share(theirs.split(), mine.split())
+    shares = _share(first.split(), second.split()), _share(second.split(), first.split())
     return (min(shares) + max(shares)) / 2
 
 
-def _share(words: Sequence[str], others: Sequence[str]) -> float:
-    said = [(_worth(word), max(_same_word(word, other) for other in others)) for word in words]
-    return sum(worth * same for worth, same in said) / sum(worth for worth, _ in said)
+def _share(words: Sequence[str], other_words: Sequence[str]) -> float:
+    scored = [(_word_weight(word), max(_word_similarity(word, other) for other in other_words)) for word in words]
+    return sum(weight * similarity for weight, similarity in scored) / sum(weight for weight, _ in scored)
 
 
-def _worth(word: str) -> int:
+def _word_weight(word: str) -> int:
     """Return the weight of a word. Short words have a minimum, because they may be sizes."""
     return min(max(len(word), 4), 10)
 
 
-def _same_word(one: str, other: str) -> float:
-    if one == other:
+def _word_similarity(word: str, other: str) -> float:
+    if word == other:
         return 1.0
-    shorter, longer = sorted((one, other), key=len)
-    if any(letter.isdigit() for letter in one + other):
+    shorter, longer = sorted((word, other), key=len)
+    if any(letter.isdigit() for letter in word + other):
         return 0.0  # sizes and types: another digit is another article
     if len(shorter) >= _MIN_ABBREVIATION and longer.startswith(shorter):
         return 0.9
-    found = ratio(one, other)
-    return found / 100 if found >= _NEAR_WORD else 0.0
+    similarity = ratio(word, other)
+    return similarity / 100 if similarity >= _NEAR_WORD else 0.0
 
 
-def _prices(line: Line, other: Line) -> float:
-    mine, theirs = line.price, other.price
-    if not mine or not theirs:
+def _score_prices(line: Line, other: Line) -> float:
+    price, other_price = line.price, other.price
+    if not price or not other_price:
         return 0.0
     per_unit = conversion_factor(line.unit, other.unit)
     if per_unit is None:
         return 0.0
-    apart = abs(mine / per_unit / theirs - 1)
-    return 2.5 if apart <= Decimal("0.005") else 1.0 if apart <= Decimal("0.1") else -0.5
+    deviation = abs(price / per_unit / other_price - 1)
+    return 2.5 if deviation <= Decimal("0.005") else 1.0 if deviation <= Decimal("0.1") else -0.5

@@ -20,7 +20,7 @@ from counterfoil.documents.three_way_match.model import Document, money
 
 Edges = Collection[tuple[UUID, UUID]]
 
-_ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CREDIT_NOTE)
+_COUNTED_ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CREDIT_NOTE)
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,20 @@ class ClusterDocuments:
     @cached_property
     def neighbors(self) -> Mapping[UUID, frozenset[UUID]]:
         """Linked documents by document."""
-        found: dict[UUID, set[UUID]] = defaultdict(set)
-        there = {document.id for document in self.documents}
+        by_document: dict[UUID, set[UUID]] = defaultdict(set)
+        ids = {document.id for document in self.documents}
         for a, b in self.edges:
-            if a in there and b in there:
-                found[a].add(b)
-                found[b].add(a)
-        return {id_: frozenset(others) for id_, others in found.items()}
+            if a in ids and b in ids:
+                by_document[a].add(b)
+                by_document[b].add(a)
+        return {id_: frozenset(others) for id_, others in by_document.items()}
 
     def of(self, *types: DocumentType) -> list[Document]:
         """Return the documents of these types, by date."""
-        return sorted((one for one in self.documents if one.type in types), key=lambda one: one.order_of_time)
+        return sorted(
+            (document for document in self.documents if document.type in types),
+            key=lambda document: document.order_of_time,
+        )
 
     @cached_property
     def duplicates(self) -> Mapping[UUID, Document]:
@@ -53,50 +56,50 @@ class ClusterDocuments:
         of matching. Of two invoices, the duplicate is the one without other links, or else the one received later.
         """
         invoices = sorted(self.of(DocumentType.INVOICE), key=self._originality)
-        found: dict[UUID, Document] = {}
-        for place, invoice in enumerate(invoices):
-            for other in invoices[:place]:
-                if other.id not in found and self._is_again(other, invoice):
-                    found[invoice.id] = other
+        originals: dict[UUID, Document] = {}
+        for index, invoice in enumerate(invoices):
+            for other in invoices[:index]:
+                if other.id not in originals and self._is_duplicate(other, invoice):
+                    originals[invoice.id] = other
                     break
-        return found
+        return originals
 
     def _originality(self, invoice: Document) -> tuple[object, ...]:
         types = {document.id: document.type for document in self.documents}
         others = [id_ for id_ in self.neighbors.get(invoice.id, ()) if types[id_] is not DocumentType.INVOICE]
         return not others, invoice.received_at, invoice.id
 
-    def _is_again(self, one: Document, other: Document) -> bool:
-        if other.id in self.neighbors.get(one.id, ()):
+    def _is_duplicate(self, first: Document, second: Document) -> bool:
+        if second.id in self.neighbors.get(first.id, ()):
             return True
-        same_number = one.reference and other.reference and one.reference.folded & other.reference.folded
-        return bool(same_number) and self._is_same(one, other)
+        same_number = first.reference and second.reference and first.reference.folded & second.reference.folded
+        return bool(same_number) and self._is_same(first, second)
 
     @cached_property
     def superseded_orders(self) -> Mapping[UUID, Document]:
         """Orders that were changed or repeated, mapped to their last version."""
-        found: dict[UUID, Document] = {}
+        latest_versions: dict[UUID, Document] = {}
         later: dict[str, list[Document]] = defaultdict(list)
         for order in reversed(self.of(DocumentType.PURCHASE_ORDER)):
             forms = order.reference.folded if order.reference else ()
-            named = {other.id: other for form in forms for other in later[form]}
-            last = [other for other in named.values() if self._is_same(order, other)]
-            if last:
-                found[order.id] = max(last, key=lambda one: one.order_of_time)
+            same_number = {other.id: other for form in forms for other in later[form]}
+            versions = [other for other in same_number.values() if self._is_same(order, other)]
+            if versions:
+                latest_versions[order.id] = max(versions, key=lambda version: version.order_of_time)
             for form in forms:
                 later[form].append(order)
-        return found
+        return latest_versions
 
-    def _is_same(self, one: Document, other: Document) -> bool:
+    def _is_same(self, first: Document, second: Document) -> bool:
         """Return whether two documents are duplicates by the rules of matching."""
-        return is_same_document(self._profile(one), self._profile(other))
+        return is_same_document(self._profile(first), self._profile(second))
 
     def _profile(self, document: Document) -> normalize.Document:
-        known = self._profiles.get(document.id)
-        if known is None:
-            known = normalize.document(document.id, document.received_at, document.type.value, document.data)
-            self._profiles[document.id] = known
-        return known
+        profile = self._profiles.get(document.id)
+        if profile is None:
+            profile = normalize.document(document.id, document.received_at, document.type.value, document.data)
+            self._profiles[document.id] = profile
+        return profile
 
     @cached_property
     def _profiles(self) -> dict[UUID, normalize.Document]:
@@ -106,52 +109,54 @@ class ClusterDocuments:
     @cached_property
     def repeated(self) -> Mapping[UUID, Document]:
         """Duplicate delivery notes, receipts and credit notes, mapped to the first one."""
-        found: dict[UUID, Document] = {}
-        for type_ in _ONCE:
-            same = self.of(type_)
-            for place, document in enumerate(same):
-                first = next((one for one in same[:place] if _is_same_paper(one, document)), None)
+        originals: dict[UUID, Document] = {}
+        for type_ in _COUNTED_ONCE:
+            candidates = self.of(type_)
+            for index, document in enumerate(candidates):
+                first = next((earlier for earlier in candidates[:index] if _is_repeated(earlier, document)), None)
                 if first is not None:
-                    found[document.id] = found.get(first.id, first)
-        return found
+                    originals[document.id] = originals.get(first.id, first)
+        return originals
 
     @cached_property
     def active_documents(self) -> list[Document]:
         """Documents that count."""
-        left_out = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated.keys()
-        return [document for document in self.documents if document.id not in left_out]
+        excluded = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated.keys()
+        return [document for document in self.documents if document.id not in excluded]
 
     def latest_orders(self, type_: DocumentType) -> list[Document]:
         """Return the documents of a type that count, by date."""
-        counting = {document.id for document in self.active_documents}
-        return [document for document in self.of(type_) if document.id in counting]
+        active_ids = {document.id for document in self.active_documents}
+        return [document for document in self.of(type_) if document.id in active_ids]
 
     @cached_property
     def lineless_documents(self) -> list[Document]:
         """Delivery notes and receipts without any quantity in a line item."""
         deliveries = self.latest_orders(DocumentType.DELIVERY_NOTE) + self.latest_orders(DocumentType.GOODS_RECEIPT)
-        return [one for one in deliveries if not any(line.quantity is not None for line in one.lines)]
+        return [document for document in deliveries if not any(line.quantity is not None for line in document.lines)]
 
     @cached_property
     def anchors(self) -> list[Document]:
         """Reference documents: the orders, and the deliveries without an order."""
         orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
         notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
-        of_no_order = [note for note in notes if not self._nearest(note, orders)]
+        unordered_notes = [note for note in notes if not self._nearest(note, orders)]
         receipts = [
             receipt
             for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT)
             if not self._nearest(receipt, orders) and not self._nearest(receipt, notes)
         ]
-        return orders + of_no_order + receipts
+        return orders + unordered_notes + receipts
 
     @cached_property
     def reference_documents(self) -> dict[UUID, Collection[UUID]]:
         """Reference documents by document: its orders, or its deliveries if it has no order."""
         orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
-        others = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
+        deliveries = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
-            document.id: [one.id for one in self._nearest(document, orders) or self._nearest(document, others)]
+            document.id: [
+                target.id for target in self._nearest(document, orders) or self._nearest(document, deliveries)
+            ]
             for document in self.active_documents
         }
 
@@ -162,35 +167,37 @@ class ClusterDocuments:
         A delivery has the smallest id of its documents.
         """
         notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
-        part_of: dict[UUID, UUID] = {}
+        parents: dict[UUID, UUID] = {}
 
-        def first(id_: UUID) -> UUID:
-            while part_of.get(id_, id_) != id_:
-                id_ = part_of[id_]
+        def root(id_: UUID) -> UUID:
+            while parents.get(id_, id_) != id_:
+                id_ = parents[id_]
             return id_
 
         for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT):
             linked = self.neighbors.get(receipt.id, frozenset())
             for note in notes:
                 if note.id in linked or _names_delivery(receipt, note):
-                    low, high = sorted((first(note.id), first(receipt.id)))
-                    part_of[high] = part_of[low] = low
-        return {id_: first(id_) for id_ in part_of}
+                    low, high = sorted((root(note.id), root(receipt.id)))
+                    parents[high] = parents[low] = low
+        return {id_: root(id_) for id_ in parents}
 
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
         """Return the targets that a document is linked to or names, or else the nearest ones by links."""
-        current = {id_: last.id for id_, last in self.superseded_orders.items()}
-        direct = {current.get(id_, id_) for id_ in self.neighbors.get(document.id, ())}
-        named = [one for one in targets if one.id in direct or references_order(document, one)]
-        if named:
-            return named
-        wanted = {one.id for one in targets}
-        seen, level = {document.id}, {document.id}
+        latest_ids = {id_: latest.id for id_, latest in self.superseded_orders.items()}
+        linked_ids = {latest_ids.get(id_, id_) for id_ in self.neighbors.get(document.id, ())}
+        linked_targets = [target for target in targets if target.id in linked_ids or references_order(document, target)]
+        if linked_targets:
+            return linked_targets
+        target_ids = {target.id for target in targets}
+        visited, level = {document.id}, {document.id}
         while level:
-            level = {current.get(n, n) for id_ in level for n in self.neighbors.get(id_, ())} - seen
-            if reached := level & wanted:
-                return [one for one in targets if one.id in reached]
-            seen |= level
+            level = {
+                latest_ids.get(neighbor, neighbor) for id_ in level for neighbor in self.neighbors.get(id_, ())
+            } - visited
+            if reached := level & target_ids:
+                return [target for target in targets if target.id in reached]
+            visited |= level
         return []
 
 
@@ -203,24 +210,24 @@ def references_order(document: Document, order: Document) -> bool:
 
 def _names_delivery(receipt: Document, note: Document) -> bool:
     return note.reference is not None and any(
-        named.folded & note.reference.folded for named in receipt.named.get("delivery_note_reference", ())
+        reference.folded & note.reference.folded for reference in receipt.named.get("delivery_note_reference", ())
     )
 
 
 def referenced_orders(document: Document) -> list[Reference]:
     """Return the numbers of orders that a document names."""
-    found = list(document.named.get("po_reference", ()))
-    return found + [line.order for line in document.lines if line.order is not None]
+    references = list(document.named.get("po_reference", ()))
+    return references + [line.order for line in document.lines if line.order is not None]
 
 
-def _is_same_paper(one: Document, other: Document) -> bool:
+def _is_repeated(first: Document, second: Document) -> bool:
     """Return whether two documents are duplicates: same number, date and line items.
 
     Applies to delivery notes, receipts and credit notes.
     """
-    if one.reference is None or other.reference is None or not one.reference.folded & other.reference.folded:
+    if first.reference is None or second.reference is None or not first.reference.folded & second.reference.folded:
         return False
-    return one.day == other.day and _amounts(one) == _amounts(other)
+    return first.day == second.day and _amounts(first) == _amounts(second)
 
 
 def _amounts(document: Document) -> list[tuple[object, ...]]:
@@ -229,19 +236,23 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 
 _ZERO = Decimal(0)
 _CENT = Decimal("0.01")
-_AWAY = Decimal("0.1")
+_PRICE_CREDIT_RATIO = Decimal("0.1")
 """Relative difference from the billed price beyond which a credit is about the price, not about returned goods."""
 
 
 def returned_goods(item: Item) -> list[LedgerEntry]:
     """Return credited line items for returned goods: at the billed price, or without a price."""
-    return [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_of_price(item, entry)]
+    return [
+        entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_price_credit(item, entry)
+    ]
 
 
-def _is_of_price(item: Item, entry: LedgerEntry) -> bool:
+def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
     """Return whether a line item credits a part of the price."""
-    billed = [one.price for one in item.of(DocumentType.INVOICE) if one.price]
-    return entry.price is not None and all(abs(abs(entry.price) / abs(one) - 1) > _AWAY for one in billed)
+    prices = [billed.price for billed in item.of(DocumentType.INVOICE) if billed.price]
+    return entry.price is not None and all(
+        abs(abs(entry.price) / abs(price) - 1) > _PRICE_CREDIT_RATIO for price in prices
+    )
 
 
 def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
@@ -249,33 +260,37 @@ def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) 
 
     `too_high` contains the line items with excess prices by date, each with the excess per unit.
     """
-    amounts = [one for one in item.of(DocumentType.CREDIT_NOTE) if one.line.net and _is_of_price(item, one)]
-    too_much = sum((excess * (entry.quantity or _ZERO) for entry, excess in too_high), _ZERO)
-    if amounts and _worth(amounts) >= too_much - _CENT:
-        return _credits(amounts, money(_worth(amounts), amounts[0].document.currency))
+    amounts = [
+        credit_entry
+        for credit_entry in item.of(DocumentType.CREDIT_NOTE)
+        if credit_entry.line.net and _is_price_credit(item, credit_entry)
+    ]
+    total_excess = sum((excess * (entry.quantity or _ZERO) for entry, excess in too_high), _ZERO)
+    if amounts and _total_value(amounts) >= total_excess - _CENT:
+        return _credits(amounts, money(_total_value(amounts), amounts[0].document.currency))
     goods = returned_goods(item)
     billed = total(entry.quantity or _ZERO for entry, _ in too_high)
-    return _credits(goods, format_quantity(billed, item)) if goods and _returned(goods) >= billed > 0 else None
+    return _credits(goods, format_quantity(billed, item)) if goods and _returned_quantity(goods) >= billed > 0 else None
 
 
-def _returned(goods: Iterable[LedgerEntry]) -> Decimal:
+def _returned_quantity(goods: Iterable[LedgerEntry]) -> Decimal:
     return total(abs(entry.quantity or _ZERO) for entry in goods)
 
 
-def _worth(entries: Iterable[LedgerEntry]) -> Decimal:
+def _total_value(entries: Iterable[LedgerEntry]) -> Decimal:
     return sum((abs(entry.line.net or _ZERO) for entry in entries), _ZERO)
 
 
-def _credits(entries: Iterable[LedgerEntry], what: str) -> str:
+def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
     notes = list(dict.fromkeys(entry.document.heading for entry in entries))
-    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {what}."
+    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {credited}."
 
 
 def goods_credited(item: Item, excess: Decimal) -> str | None:
     """Return a sentence about the credit notes for excess quantities; None if not credited."""
     goods = returned_goods(item)
-    taken_back = _returned(goods)
-    return _credits(goods, format_quantity(taken_back, item)) if goods and taken_back >= excess else None
+    returned = _returned_quantity(goods)
+    return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None
 
 
 def canceled(case: ClusterDocuments) -> dict[UUID, str]:
@@ -283,26 +298,28 @@ def canceled(case: ClusterDocuments) -> dict[UUID, str]:
 
     A credit note for the original also cancels one of its duplicates.
     """
-    copies: dict[UUID, list[UUID]] = {}
+    duplicates_by_original: dict[UUID, list[UUID]] = {}
     for id_, original in case.duplicates.items():
-        copies.setdefault(original.id, []).append(id_)
+        duplicates_by_original.setdefault(original.id, []).append(id_)
     by_id = {document.id: document for document in case.documents}
-    found: dict[UUID, str] = {}
-    for original_id, duplicates in copies.items():
-        left = [by_id[id_] for id_ in duplicates]
+    sentences: dict[UUID, str] = {}
+    for original_id, duplicates in duplicates_by_original.items():
+        open_duplicates = [by_id[id_] for id_ in duplicates]
         for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
-            taken = next((one for one in left if _is_over_all(case, credit, one)), None)
-            if taken is not None:
-                found[taken.id] = f"{credit.heading} credits all of it."
-            elif left and _is_over_all(case, credit, by_id[original_id]):
-                taken = left[0]
-                found[taken.id] = f"{credit.heading} credits all of {by_id[original_id].title}."
-            if taken is not None:
-                left.remove(taken)
-    return found
+            canceled_duplicate = next(
+                (duplicate for duplicate in open_duplicates if _covers_invoice(case, credit, duplicate)), None
+            )
+            if canceled_duplicate is not None:
+                sentences[canceled_duplicate.id] = f"{credit.heading} credits all of it."
+            elif open_duplicates and _covers_invoice(case, credit, by_id[original_id]):
+                canceled_duplicate = open_duplicates[0]
+                sentences[canceled_duplicate.id] = f"{credit.heading} credits all of {by_id[original_id].title}."
+            if canceled_duplicate is not None:
+                open_duplicates.remove(canceled_duplicate)
+    return sentences
 
 
-def _is_over_all(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
+def _covers_invoice(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
     """Return whether a credit note is about an invoice and its whole amount."""
     if credit.id not in case.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False

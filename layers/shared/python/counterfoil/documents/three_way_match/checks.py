@@ -45,7 +45,7 @@ from counterfoil.documents.three_way_match.model import (
 from counterfoil.documents.three_way_match.summary import summarize
 from counterfoil.documents.three_way_match.tolerances import Key, Tolerances
 
-_SHOWN = Decimal("0.0001")
+_PRICE_STEP = Decimal("0.0001")
 _EXACT = Context(prec=200)
 """Precision for rounding. The default of 28 digits fails for very large numbers."""
 
@@ -98,11 +98,11 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
         and entry.line.unit in (None, item.unit)
     )
     is_tolerated = limits.contain(expected, actual)
-    said = entry.line.cost if actual == entry.price else entry.line.price
-    billed = _stated(entry.line, said or actual, currency)
-    ordered = _stated(item.line, expected, currency)
+    stated_price = entry.line.cost if actual == entry.price else entry.line.price
+    billed = _describe_price(entry.line, stated_price or actual, currency)
+    ordered = _describe_price(item.line, expected, currency)
     percent = f", {_percent(expected, actual)}" if expected and not same_figure else ""
-    what = f"billed at {billed}, ordered at {ordered}{percent}"
+    comparison = f"billed at {billed}, ordered at {ordered}{percent}"
     yield Variance(
         code=VarianceCode.PRICE_BASIS_MISMATCH if same_figure else VarianceCode.PRICE_MISMATCH,
         document=entry.document,
@@ -114,7 +114,7 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
         currency=currency,
         limits=limits,
         is_tolerated=is_tolerated,
-        message=f"{entry.document.heading}, line {entry.line.label}: {item_label(item)} is {what}.",
+        message=f"{entry.document.heading}, line {entry.line.label}: {item_label(item)} is {comparison}.",
         decided_by=credited_price(item, _too_high(item, entry)) if actual > expected else None,
     )
 
@@ -122,10 +122,10 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
 def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]]:
     """Return the line items up to `last` with a higher price than ordered, and the excess per unit."""
     entries = item.of(DocumentType.INVOICE)
-    until = next(place for place, entry in enumerate(entries) if entry is last)
+    last_index = next(index for index, entry in enumerate(entries) if entry is last)
     return [
         (entry, price - item.price)
-        for entry in entries[: until + 1]
+        for entry in entries[: last_index + 1]
         if item.price is not None and (price := _billed_price(item, entry)) is not None and price > item.price
     ]
 
@@ -142,18 +142,18 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
     assert line.price is not None  # otherwise `cost` is the price
     assert line.cost is not None
     assert entry.price is not None
-    stated = _EXACT.divide(_EXACT.multiply(entry.price, line.price), line.cost) if line.cost else line.price
-    return max(stated, entry.price, key=lambda price: abs(price - expected))
+    stated_price = _EXACT.divide(_EXACT.multiply(entry.price, line.price), line.cost) if line.cost else line.price
+    return max(stated_price, entry.price, key=lambda price: abs(price - expected))
 
 
-def _stated(line: Line, price: Decimal, currency: str | None) -> str:
+def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
     """Return a price as stated, such as `12.50 EUR per 100 kg`, or the amount if that decides."""
     if line.unit_price is None:
         return money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
-        one, all_ = unit_name(line.unit, Decimal(1)) or "unit", unit_name(line.unit, line.quantity) or "units"
-        worth = f"{money(line.net, currency)} for {plain(line.quantity)} {all_}"
-        return f"{money(_rounded(price), currency)} per {one} ({worth})"
+        singular, plural = unit_name(line.unit, Decimal(1)) or "unit", unit_name(line.unit, line.quantity) or "units"
+        amounts = f"{money(line.net, currency)} for {plain(line.quantity)} {plural}"
+        return f"{money(_rounded(price), currency)} per {singular} ({amounts})"
     basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
     return f"{money(line.unit_price, currency)} per {basis}{unit_name(line.unit, line.price_basis) or 'unit'}"
 
@@ -165,7 +165,7 @@ def _percent(expected: Decimal, actual: Decimal) -> str:
 
 def _rounded(number: Decimal) -> Decimal:
     """Round to four decimal places, except for smaller numbers."""
-    return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
+    return number if abs(number) < _PRICE_STEP else number.quantize(_PRICE_STEP, context=_EXACT)
 
 
 def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Variance]:
@@ -207,17 +207,16 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
         return
     limits = tolerances.limits(Key.DELIVERED_QUANTITY, suppliers=item.document.sellers, articles=item.articles)
     last = ledger.deliveries(item.document)[-1]
-    of_last = [entry for entry in item.entries if entry.document.id == last.id]
-    less = delivered < ordered
-    was = f"{format_quantity(delivered, item)} of {format_quantity(ordered, item)} ordered"
-    apart = format_quantity(abs(delivered - ordered), item)
-    sentence = (
-        f"{item_label(item)}: {was} {is_or_are(delivered)} delivered, {apart} {'missing' if less else 'too many'}."
-    )
+    last_entries = [entry for entry in item.entries if entry.document.id == last.id]
+    is_short = delivered < ordered
+    comparison = f"{format_quantity(delivered, item)} of {format_quantity(ordered, item)} ordered"
+    difference = format_quantity(abs(delivered - ordered), item)
+    deviation = f"{difference} {'missing' if is_short else 'too many'}"
+    sentence = f"{item_label(item)}: {comparison} {is_or_are(delivered)} delivered, {deviation}."
     yield Variance(
-        code=VarianceCode.UNDER_DELIVERED if less else VarianceCode.OVER_DELIVERED,
+        code=VarianceCode.UNDER_DELIVERED if is_short else VarianceCode.OVER_DELIVERED,
         document=last,
-        line=of_last[-1].line.label if of_last else None,
+        line=last_entries[-1].line.label if last_entries else None,
         expected=ordered,
         actual=delivered,
         difference=delivered - ordered,
@@ -250,7 +249,7 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
     """Find excess quantities. The variance is about the first invoice beyond the maximum."""
     for bound in _bounds(ledger, item):
-        crossing = _crossing(item, bound.quantity)
+        crossing = _first_beyond(item, bound.quantity)
         if crossing is None:
             continue
         entry, billed = crossing
@@ -265,15 +264,15 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
             unit=item.unit,
             limits=limits,
             is_tolerated=limits.contain(bound.quantity, billed),
-            message=_beyond(item, entry, billed, bound),
+            message=_excess_message(item, entry, billed, bound),
             decided_by=goods_credited(item, billed - bound.quantity),
-            awaited_deliveries=_awaited(ledger, item, billed)
+            awaited_deliveries=_awaited_deliveries(ledger, item, billed)
             if bound.code is VarianceCode.OVER_BILLED_QUANTITY
             else None,
         )
 
 
-def _crossing(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
+def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
     """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
     billed, crossing = _ZERO, None
     for entry in item.of(DocumentType.INVOICE):
@@ -283,17 +282,17 @@ def _crossing(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
     return None if crossing is None or billed <= bound else (crossing, billed)
 
 
-def _beyond(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bound) -> str:
-    invoices = {one.document.id for one in item.of(DocumentType.INVOICE) if one.quantity}
-    alone = len(invoices) == 1
-    who = entry.document.heading if alone else f"With {entry.document.title}, {len(invoices)} invoices together"
-    was = f"{format_quantity(bound.quantity, item)} {is_or_are(bound.quantity)} {bound.words}"
-    too_many = format_quantity(billed - bound.quantity, item)
-    bills = "bills" if alone else "bill"
-    return f"{who} {bills} {format_quantity(billed, item)} of {item_label(item)}; {was}, {too_many} too many."
+def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bound) -> str:
+    invoices = {billed_entry.document.id for billed_entry in item.of(DocumentType.INVOICE) if billed_entry.quantity}
+    is_single = len(invoices) == 1
+    subject = entry.document.heading if is_single else f"With {entry.document.title}, {len(invoices)} invoices together"
+    limit_text = f"{format_quantity(bound.quantity, item)} {is_or_are(bound.quantity)} {bound.words}"
+    excess = format_quantity(billed - bound.quantity, item)
+    verb = "bills" if is_single else "bill"
+    return f"{subject} {verb} {format_quantity(billed, item)} of {item_label(item)}; {limit_text}, {excess} too many."
 
 
-def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
+def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     """Return a sentence about missing deliveries that the invoices of an article name.
 
     A delivery that no invoice names may belong to a misread number. So it counts as one of the missing deliveries.
@@ -301,26 +300,37 @@ def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     if item.ordered is None or billed > item.ordered:
         return None
     invoices = [entry.document for entry in item.of(DocumentType.INVOICE)]
-    named = {one.text: one for invoice in invoices for one in invoice.named.get("delivery_note_reference", ())}
-    here = [
-        {one for one in (document.reference, *_notes_of(document)) if one} for document in ledger.papers(item.document)
+    by_text = {
+        reference.text: reference
+        for invoice in invoices
+        for reference in invoice.named.get("delivery_note_reference", ())
+    }
+    known_numbers = [
+        {reference for reference in (document.reference, *_notes_of(document)) if reference}
+        for document in ledger.papers(item.document)
     ]
-    missing = [text for text, one in named.items() if not any(_is_among(one, numbers) for numbers in here)]
-    unnamed = [numbers for numbers in here if not any(_is_among(one, numbers) for one in named.values())]
+    missing = [
+        text
+        for text, reference in by_text.items()
+        if not any(_is_among(reference, numbers) for numbers in known_numbers)
+    ]
+    unnamed = [
+        numbers for numbers in known_numbers if not any(_is_among(reference, numbers) for reference in by_text.values())
+    ]
     if len(missing) <= len(unnamed):
         return None
     plural = len(missing) > 1
     numbers = ", ".join(map(short, missing))
-    have = "have" if plural else "has"
-    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {have} not been received."
+    verb = "have" if plural else "has"
+    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {verb} not been received."
 
 
 def _notes_of(document: Document) -> Sequence[Reference]:
     return document.named.get("delivery_note_reference", ())
 
 
-def _is_among(one: Reference, others: Iterable[Reference]) -> bool:
-    return any(one.folded & other.folded for other in others)
+def _is_among(reference: Reference, references: Iterable[Reference]) -> bool:
+    return any(reference.folded & other.folded for other in references)
 
 
 _HALF = Decimal("0.5")
@@ -333,8 +343,8 @@ def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Ite
     Each invoice has at most one variance, first of its line items.
     """
     for invoice in invoices:
-        found = [variance for variance in _sums(invoice, tolerances) if variance is not None]
-        open_first = sorted(found, key=lambda variance: variance.is_tolerated)
+        sums = [variance for variance in _sums(invoice, tolerances) if variance is not None]
+        open_first = sorted(sums, key=lambda variance: variance.is_tolerated)
         yield from open_first[:1]
 
 
@@ -372,22 +382,26 @@ def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Itera
 def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None]:
     nets = [line.net for line in invoice.lines if line.net is not None]
     if nets and invoice.net is not None and all(line.net is not None for line in invoice.lines if line.quantity):
-        lines = sum(nets, Decimal(0))
-        yield _sum(invoice, lines, invoice.net, tolerances, "its line items add up to", "but its net total is")
+        line_sum = sum(nets, Decimal(0))
+        yield _total_variance(
+            invoice, line_sum, invoice.net, tolerances, "its line items add up to", "but its net total is"
+        )
     if invoice.net is not None and invoice.gross is not None and invoice.tax is not None:
-        together = invoice.net + invoice.tax
-        if _is_rounded(invoice.gross, together):
+        sum_of_parts = invoice.net + invoice.tax
+        if _is_rounded(invoice.gross, sum_of_parts):
             return
-        yield _sum(invoice, together, invoice.gross, tolerances, "net and tax add up to", "but its gross total is")
+        yield _total_variance(
+            invoice, sum_of_parts, invoice.gross, tolerances, "net and tax add up to", "but its gross total is"
+        )
 
 
-def _is_rounded(gross: Decimal, together: Decimal) -> bool:
+def _is_rounded(gross: Decimal, sum_of_parts: Decimal) -> bool:
     """Return True if the payable amount is rounded to a whole currency unit (EN 16931, BT-114)."""
-    return gross == gross.to_integral_value() and abs(gross - together) <= _HALF
+    return gross == gross.to_integral_value() and abs(gross - sum_of_parts) <= _HALF
 
 
-def _sum(
-    invoice: Document, expected: Decimal, actual: Decimal, tolerances: Tolerances, parts: str, whole: str
+def _total_variance(
+    invoice: Document, expected: Decimal, actual: Decimal, tolerances: Tolerances, parts_text: str, total_text: str
 ) -> Variance | None:
     if expected == actual:
         return None
@@ -402,7 +416,7 @@ def _sum(
         currency=currency,
         limits=limits,
         is_tolerated=limits.contain(expected, actual),
-        message=f"{invoice.heading}: {parts} {money(expected, currency)}, {whole} {money(actual, currency)}.",
+        message=f"{invoice.heading}: {parts_text} {money(expected, currency)}, {total_text} {money(actual, currency)}.",
     )
 
 
@@ -432,7 +446,7 @@ def find_variances(
     review, and `confirmed` those with a confirmed match.
     """
     limits = tolerances or Tolerances()
-    case = ClusterDocuments(sorted(documents, key=lambda one: one.order_of_time), edges)
+    case = ClusterDocuments(sorted(documents, key=lambda document: document.order_of_time), edges)
     ledger = build_ledger(case.active_documents, case.anchors, case.reference_documents, case.confirmed_prices)
     invoices = case.latest_orders(DocumentType.INVOICE)
     variances = [
@@ -441,32 +455,32 @@ def find_variances(
         *_missing_deliveries(case, ledger, invoices),
         *currency_variances(ledger, invoices),
         *quantity_variances(ledger, limits),
-        *_never_ordered(ledger, invoices),
-        *_worth_more(ledger, invoices, limits),
+        *_unordered_items(ledger, invoices),
+        *_over_ordered_totals(ledger, invoices, limits),
         *price_variances(ledger, limits),
         *total_variances(invoices, limits),
         *tax_variances(invoices, limits),
     ]
-    found = list(apply_decisions(variances, verdicts))
-    found.sort(key=lambda one: (one.is_tolerated, one.decided_by is not None, *_place(one)))
-    outcome, reasons = _outcome(case, ledger, found)
+    decided = list(apply_decisions(variances, verdicts))
+    decided.sort(key=lambda variance: (variance.is_tolerated, variance.decided_by is not None, *_sort_key(variance)))
+    outcome, reasons = _outcome(case, ledger, decided)
     rows = tuple(_rows(ledger))
     review = list(_for_review(case, ambiguous, confirmed))
     summary = summarize(
         case,
         rows,
-        found,
+        decided,
         outcome,
         incomparable=bool(ledger.incomparable),
         needs_review=bool(review),
-        unordered=[one for one in invoices if _is_unordered(case, ledger, one)],
+        unordered=[invoice for invoice in invoices if _is_unordered(case, ledger, invoice)],
     )
     if summary.status is ClusterStatus.NEEDS_REVIEW:
         reasons = review + reasons
-    return Result(outcome, tuple(reasons), tuple(found), rows, tuple(_remarks(case, ledger)), summary)
+    return Result(outcome, tuple(reasons), tuple(decided), rows, tuple(_remarks(case, ledger)), summary)
 
 
-def _place(variance: Variance) -> tuple[object, ...]:
+def _sort_key(variance: Variance) -> tuple[object, ...]:
     return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.message
 
 
@@ -475,38 +489,44 @@ def _place(variance: Variance) -> tuple[object, ...]:
 
 def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
     by_id = {document.id: document for document in case.documents}
-    settled = canceled(case)
+    cancellations = canceled(case)
     for id_, original in case.duplicates.items():
-        again = by_id[id_]
-        one, other = again.reference, original.reference
-        same_number = one is not None and other is not None and bool(one.folded & other.folded)
-        what = "an earlier invoice with this number" if same_number else original.title
+        duplicate = by_id[id_]
+        number, original_number = duplicate.reference, original.reference
+        same_number = (
+            number is not None and original_number is not None and bool(number.folded & original_number.folded)
+        )
+        subject = "an earlier invoice with this number" if same_number else original.title
         facts = [original.day.isoformat()] if original.day else []
         facts += [money(original.gross, original.currency)] if original.gross is not None else []
         details = f" ({', '.join(facts)})" if facts else ""
         yield Variance(
             code=VarianceCode.DUPLICATE_INVOICE,
-            document=again,
+            document=duplicate,
             expected=original.number,
-            actual=again.number,
-            currency=again.currency,
-            message=f"{again.heading} is a duplicate of {what}{details}.",
-            decided_by=settled.get(id_),
+            actual=duplicate.number,
+            currency=duplicate.currency,
+            message=f"{duplicate.heading} is a duplicate of {subject}{details}.",
+            decided_by=cancellations.get(id_),
         )
 
 
 def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     orders = case.of(DocumentType.PURCHASE_ORDER)
     for invoice in invoices:
-        held = [one for one in ledger.orders_of.get(invoice.id, ()) if one.type is DocumentType.PURCHASE_ORDER]
-        named = {reference.text: reference for reference in referenced_orders(invoice)}
+        invoice_orders = [
+            candidate
+            for candidate in ledger.orders_of.get(invoice.id, ())
+            if candidate.type is DocumentType.PURCHASE_ORDER
+        ]
+        by_text = {reference.text: reference for reference in referenced_orders(invoice)}
         unknown = [
             text
-            for text, reference in named.items()
+            for text, reference in by_text.items()
             if not any(order.reference and reference.folded & order.reference.folded for order in orders)
         ]
         # An order that the invoice does not name may belong to a misread number.
-        unnamed = [order for order in held if not references_order(invoice, order)]
+        unnamed = [order for order in invoice_orders if not references_order(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
             numbers = ", ".join(map(short, unknown))
             yield Variance(
@@ -520,35 +540,39 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
 def _missing_deliveries(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     for invoice in invoices:
         for order in ledger.orders_of.get(invoice.id, ()):
-            billed = [item for item in ledger.of_order(order) if item.is_goods and _quantity(item, invoice) > 0]
+            billed = [item for item in ledger.of_order(order) if item.is_goods and _billed_quantity(item, invoice) > 0]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
-            if any(order in ledger.orders_of.get(one.id, ()) for one in case.lineless_documents):
+            if any(order in ledger.orders_of.get(delivery.id, ()) for delivery in case.lineless_documents):
                 continue  # a delivery has unreadable line items
-            first = f"{format_quantity(_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
-            more = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
+            first_item = (
+                f"{format_quantity(_billed_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
+            )
+            suffix = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
             yield Variance(
                 code=VarianceCode.MISSING_DELIVERY,
                 document=invoice,
                 expected=order.number,
-                message=f"{invoice.heading} bills {first}{more}; there is no delivery note or receipt for "
+                message=f"{invoice.heading} bills {first_item}{suffix}; there is no delivery note or receipt for "
                 f"{order.title}.",
             )
 
 
-def _quantity(item: Item, invoice: Document) -> Decimal:
-    return sum((e.quantity for e in item.entries if e.document.id == invoice.id and e.quantity), Decimal(0))
+def _billed_quantity(item: Item, invoice: Document) -> Decimal:
+    return sum(
+        (entry.quantity for entry in item.entries if entry.document.id == invoice.id and entry.quantity), Decimal(0)
+    )
 
 
-def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     """Find billed goods and services that are not in the invoice's orders."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
-        if not orders or any(one.type is not DocumentType.PURCHASE_ORDER or not one.lines for one in orders):
+        if not orders or any(order.type is not DocumentType.PURCHASE_ORDER or not order.lines for order in orders):
             continue
         for line in ledger.loose.get(invoice.id, ()):
             if line.is_item and line.quantity and line.quantity > 0:
-                what = f"'{short(line.description or line.article_text or '')}'"
+                label = f"'{short(line.description or line.article_text or '')}'"
                 yield Variance(
                     code=VarianceCode.OVER_ORDERED_AMOUNT,
                     document=invoice,
@@ -557,18 +581,22 @@ def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Var
                     actual=line.quantity,
                     difference=line.quantity,
                     unit=line.unit,
-                    message=f"{invoice.heading}, line {line.label}: {what} is billed but was not ordered.",
+                    message=f"{invoice.heading}, line {line.label}: {label} is billed but was not ordered.",
                 )
 
 
-def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
+def _over_ordered_totals(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
     """Find invoices without articles that bill more than their orders are worth."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
         items = [item for order in orders for item in ledger.of_order(order)]
         prices = [item.price * item.ordered for item in items if item.price is not None and item.ordered]
         nets = [line.net for line in ledger.loose.get(invoice.id, ()) if line.net is not None and not line.is_item]
-        if not prices or len(nets) != len(invoice.lines) or any(one.currency != invoice.currency for one in orders):
+        if (
+            not prices
+            or len(nets) != len(invoice.lines)
+            or any(candidate.currency != invoice.currency for candidate in orders)
+        ):
             continue
         ordered, billed = sum(prices, Decimal(0)), sum(nets, Decimal(0))
         limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
@@ -592,26 +620,32 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
 
 
 def _outcome(
-    case: ClusterDocuments, ledger: Ledger, found: Sequence[Variance]
+    case: ClusterDocuments, ledger: Ledger, variances: Sequence[Variance]
 ) -> tuple[ThreeWayMatchStatus, list[str]]:
     """Return the status and its reasons, the most important first."""
-    wrong = [one.message for one in found if one.is_open and not one.is_waiting]
-    wrong += [_incomparable(entry) for entry in ledger.incomparable]
+    exceptions = [variance.message for variance in variances if variance.is_open and not variance.is_waiting]
+    exceptions += [_incomparable_message(entry) for entry in ledger.incomparable]
     waiting = [
-        f"{one.message} {one.awaited_deliveries or ''}".rstrip() for one in found if one.is_open and one.is_waiting
+        f"{variance.message} {variance.awaited_deliveries or ''}".rstrip()
+        for variance in variances
+        if variance.is_open and variance.is_waiting
     ]
-    waiting += _still_to_come(case, ledger)
-    tolerated = [f"{one.message[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
-    settled = [f"{one.message} {one.decided_by}" for one in found if one.decided_by and not one.is_tolerated]
-    rest = tolerated + settled
-    if wrong:
-        return ThreeWayMatchStatus.EXCEPTION, wrong + waiting + rest
+    waiting += _missing_messages(case, ledger)
+    tolerated = [f"{variance.message[:-1]} (within the tolerance)." for variance in variances if variance.is_tolerated]
+    decided = [
+        f"{variance.message} {variance.decided_by}"
+        for variance in variances
+        if variance.decided_by and not variance.is_tolerated
+    ]
+    explained = tolerated + decided
+    if exceptions:
+        return ThreeWayMatchStatus.EXCEPTION, exceptions + waiting + explained
     if waiting:
-        return ThreeWayMatchStatus.INCOMPLETE, waiting + rest
+        return ThreeWayMatchStatus.INCOMPLETE, waiting + explained
     if tolerated:
-        return ThreeWayMatchStatus.WITHIN_TOLERANCE, rest
+        return ThreeWayMatchStatus.WITHIN_TOLERANCE, explained
     agreement = "Everything agrees." if ledger.items else "No differences, but the order is missing."
-    return ThreeWayMatchStatus.MATCHED, rest or [agreement]
+    return ThreeWayMatchStatus.MATCHED, explained or [agreement]
 
 
 def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
@@ -625,14 +659,14 @@ def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: 
             yield f"{document.heading} names no supplier."
 
 
-def _incomparable(entry: LedgerEntry) -> str:
+def _incomparable_message(entry: LedgerEntry) -> str:
     return (
         f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be converted to the "
         f"order's. Check the quantity."
     )
 
 
-def _still_to_come(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
+def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     """Yield sentences about missing documents and quantities without a variance."""
     invoices = case.latest_orders(DocumentType.INVOICE)
     orders = case.latest_orders(DocumentType.PURCHASE_ORDER)
@@ -650,22 +684,24 @@ def _still_to_come(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
                 label = item_label(item)
                 yield f"{delivery.heading} states no quantity of {label}, so the delivered quantity is unknown."
     for order in orders:
-        open_ = [
+        open_items = [
             item
             for item in ledger.of_order(order)
             if item.ordered is not None and (item.total(DocumentType.INVOICE) or Decimal(0)) < item.ordered
         ]
-        if open_:
-            item = open_[0]
-            left = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
-            more = f", and more on {len(open_) - 1} other lines" if len(open_) > 1 else ""
-            yield f"{order.heading}: {format_quantity(left, item)} of {item_label(item)} not billed yet{more}."
-            yield from (_unnamed(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order))
+        if open_items:
+            item = open_items[0]
+            unbilled = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
+            suffix = f", and more on {len(open_items) - 1} other lines" if len(open_items) > 1 else ""
+            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
+            yield from (
+                _unnamed_item_message(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order)
+            )
 
 
 def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
     """Return True for an invoice without an order and without a contract."""
-    linked = {one.type for one in case.documents if one.id in case.neighbors.get(invoice.id, ())}
+    linked = {document.type for document in case.documents if document.id in case.neighbors.get(invoice.id, ())}
     return not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
@@ -677,37 +713,43 @@ def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
     )
 
 
-def _unnamed(invoice: Document, order: Document) -> str:
-    worth = money(invoice.net, invoice.currency) if invoice.net is not None else "its amount"
-    return f"{invoice.heading} names no line item of {order.title}: {worth} cannot be split by line item."
+def _unnamed_item_message(invoice: Document, order: Document) -> str:
+    amount = money(invoice.net, invoice.currency) if invoice.net is not None else "its amount"
+    return f"{invoice.heading} names no line item of {order.title}: {amount} cannot be split by line item."
 
 
 def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
-    for id_, last in case.superseded_orders.items():
-        yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_dated(last)}."
-    for id_, first in case.repeated.items():
-        yield f"{by_id[id_].heading} was received more than once, and counts once{_dated(first)}."
+    for id_, latest in case.superseded_orders.items():
+        yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_date_suffix(latest)}."
+    for id_, original in case.repeated.items():
+        yield f"{by_id[id_].heading} was received more than once, and counts once{_date_suffix(original)}."
     for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
-        worth = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
-        yield f"{credit.heading} credits {worth}."
+        amount = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
+        yield f"{credit.heading} credits {amount}."
     for invoice in case.latest_orders(DocumentType.INVOICE):
-        extra = _extra(ledger, invoice)
-        if extra:
-            worth = money(sum((line.net for line in extra if line.net is not None), Decimal(0)), invoice.currency)
-            named = ", ".join(f"'{short(line.description)}'" for line in extra[:3] if line.description)
-            yield f"{invoice.heading} bills {worth} that was not ordered: {named}."
+        extra_lines = _unordered_charges(ledger, invoice)
+        if extra_lines:
+            amount = money(
+                sum((line.net for line in extra_lines if line.net is not None), Decimal(0)), invoice.currency
+            )
+            descriptions = ", ".join(f"'{short(line.description)}'" for line in extra_lines[:3] if line.description)
+            yield f"{invoice.heading} bills {amount} that was not ordered: {descriptions}."
 
 
-def _extra(ledger: Ledger, invoice: Document) -> list[Line]:
+def _unordered_charges(ledger: Ledger, invoice: Document) -> list[Line]:
     """Return freight, surcharges and similar line items that were not ordered."""
-    loose = ledger.loose.get(invoice.id, ())
-    if not ledger.orders_of.get(invoice.id) or len(loose) == len(invoice.lines):
+    unmatched_lines = ledger.loose.get(invoice.id, ())
+    if not ledger.orders_of.get(invoice.id) or len(unmatched_lines) == len(invoice.lines):
         return []
-    return [line for line in loose if not line.is_item and line.description and line.net is not None and line.net > 0]
+    return [
+        line
+        for line in unmatched_lines
+        if not line.is_item and line.description and line.net is not None and line.net > 0
+    ]
 
 
-def _dated(document: Document) -> str:
+def _date_suffix(document: Document) -> str:
     return f" ({document.day.isoformat()})" if document.day else ""
 
 
@@ -717,11 +759,17 @@ def _rows(ledger: Ledger) -> Iterator[LineComparison]:
         ordered = (
             []
             if not item.is_ordered
-            else [LineContribution(document.id, one.label, "ordered", one.quantity, one.cost) for one in item.lines]
+            else [
+                LineContribution(document.id, order_line.label, "ordered", order_line.quantity, order_line.cost)
+                for order_line in item.lines
+            ]
         )
-        entries = sorted(item.entries, key=lambda e: (e.document.order_of_time, e.line.place))
+        entries = sorted(item.entries, key=lambda entry: (entry.document.order_of_time, entry.line.place))
         parts = ordered + [
-            LineContribution(e.document.id, e.line.label, _ROLES[e.document.type], e.quantity, e.price) for e in entries
+            LineContribution(
+                entry.document.id, entry.line.label, _ROLES[entry.document.type], entry.quantity, entry.price
+            )
+            for entry in entries
         ]
         has_receipts = bool(item.of(DocumentType.GOODS_RECEIPT))
         yield LineComparison(

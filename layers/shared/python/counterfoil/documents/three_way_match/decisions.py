@@ -44,9 +44,9 @@ class VarianceDecision:
     @property
     def sentence(self) -> str:
         """Sentence with person, date and reason."""
-        why = f": {self.reason}" if self.reason else ""
-        said = f"{'Accepted' if self.is_accepted else 'Disputed'} by {self.by} on {self.at.date().isoformat()}{why}"
-        return said if said.endswith((".", "!", "?")) else f"{said}."
+        suffix = f": {self.reason}" if self.reason else ""
+        text = f"{'Accepted' if self.is_accepted else 'Disputed'} by {self.by} on {self.at.date().isoformat()}{suffix}"
+        return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def is_difference(variance: Variance) -> bool:
@@ -63,11 +63,11 @@ def variance_key(variance: Variance) -> About:
     return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
 
 
-def apply_decisions(found: Iterable[Variance], verdicts: Collection[VarianceDecision]) -> Iterator[Variance]:
+def apply_decisions(variances: Iterable[Variance], verdicts: Collection[VarianceDecision]) -> Iterator[Variance]:
     """Apply decisions to variances. `verdicts` has at most one about each."""
-    said = {verdict.about: verdict for verdict in verdicts}
-    for variance in found:
-        verdict = said.get(variance_key(variance)) if said and is_difference(variance) else None
+    by_key = {verdict.about: verdict for verdict in verdicts}
+    for variance in variances:
+        verdict = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
         if verdict is None:
             yield variance
         elif verdict.is_accepted:
@@ -80,8 +80,8 @@ def apply_decisions(found: Iterable[Variance], verdicts: Collection[VarianceDeci
 LEAST = 20
 """Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
 QUANTILE = Decimal("0.95")
-_DOUBT = 0.05
-_STEP, _FINEST = Decimal("0.01"), Decimal("0.000001")
+_SIGNIFICANCE = 0.05
+_STEP, _MIN_STEP = Decimal("0.01"), Decimal("0.000001")
 _EXACT = Context(prec=200)
 """Precision for rounding. The default of 28 digits fails for very large numbers."""
 
@@ -99,7 +99,7 @@ _KEYS = {
     VarianceCode.TOTAL_MISMATCH: Key.TOTAL,
 }
 _AMOUNTS = {VarianceCode.OVER_ORDERED_AMOUNT, VarianceCode.TAX_MISMATCH}
-_ONCE_ONLY = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
+_ONE_TIME_CODES = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
 """Codes of one-time mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
 
 
@@ -179,9 +179,9 @@ class ToleranceSuggestion:
     @property
     def limit(self) -> Decimal:
         """The suggested limit."""
-        found = getattr(self.limits, f"{'upper' if self.direction == 'more' else 'lower'}_{self.sort}")
-        assert isinstance(found, Decimal)
-        return found
+        value = getattr(self.limits, f"{'upper' if self.direction == 'more' else 'lower'}_{self.sort}")
+        assert isinstance(value, Decimal)
+        return value
 
     @property
     def id(self) -> str:
@@ -200,7 +200,7 @@ class ToleranceSuggestion:
 
     @property
     def _content(self) -> dict[str, Any]:
-        found = self.evidence
+        evidence = self.evidence
         return {
             "supplier": self.supplier,
             "supplier_name": self.supplier_name,
@@ -210,14 +210,16 @@ class ToleranceSuggestion:
             "limits": as_json(self.limits),
             "measured_in": self.sort,
             "quantile": str(QUANTILE),
-            "accepted": found.accepted,
-            "largest_accepted": format(found.largest_accepted, "f"),
-            "smallest_disputed": None if found.smallest_disputed is None else format(found.smallest_disputed, "f"),
-            "newly_tolerated": found.newly_tolerated,
-            "accepted_at_least": round(found.at_least, 3),
-            "people": list(found.people),
-            "since": found.since.isoformat(),
-            "until": found.until.isoformat(),
+            "accepted": evidence.accepted,
+            "largest_accepted": format(evidence.largest_accepted, "f"),
+            "smallest_disputed": None
+            if evidence.smallest_disputed is None
+            else format(evidence.smallest_disputed, "f"),
+            "newly_tolerated": evidence.newly_tolerated,
+            "accepted_at_least": round(evidence.at_least, 3),
+            "people": list(evidence.people),
+            "since": evidence.since.isoformat(),
+            "until": evidence.until.isoformat(),
         }
 
 
@@ -244,68 +246,74 @@ def suggest_tolerances(labels: Iterable[DecisionLabel], tolerances: Tolerances) 
             if supplier:
                 groups[supplier, label.key, label.direction].append(label)
     return [
-        found
+        suggestion
         for (_, key, direction), group in sorted(groups.items(), key=lambda item: item[0])
-        for found in [_of(key, direction, group, tolerances)]
-        if found is not None
+        for suggestion in [_suggest(key, direction, group, tolerances)]
+        if suggestion is not None
     ]
 
 
-def _of(
+def _suggest(
     key: Key, direction: Direction, group: Sequence[DecisionLabel], tolerances: Tolerances
 ) -> SuggestionResult | None:
     """Return the suggestion for one supplier, key and direction, or None without a basis."""
     newest = max(group, key=lambda label: label.verdict.id)
-    before = tolerances.limits(key, suppliers=newest.sellers)
-    sort = _sort(before, direction)
-    if sort is None or not any(one.verdict.is_accepted for one in group):
+    current = tolerances.limits(key, suppliers=newest.sellers)
+    sort = _sort(current, direction)
+    if sort is None or not any(decision.verdict.is_accepted for decision in group):
         return None
-    disputed = [size for one in group if not one.verdict.is_accepted and (size := one.size(sort)) is not None]
-    cut = min(disputed, default=None)
-    counting = [one for one in group if _teaches(one, sort, cut)]
-    sizes = _by_document(counting, sort)
-    limit = _limit(sorted(sizes.values()), cut) if len(sizes) >= LEAST else Decimal(0)
-    limits = _raised(before, direction, sort, limit)
-    new = {one.verdict.about[0] for one in counting if _allow(limits, one) and not _allow(before, one)}
-    why = _reject_reason(group, sort, cut, sizes, before, new)
-    if why is not None:
-        return SkippedSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, why)
-    days = [one.verdict.at.date() for one in counting]
+    disputed = [
+        size for decision in group if not decision.verdict.is_accepted and (size := decision.size(sort)) is not None
+    ]
+    cutoff = min(disputed, default=None)
+    relevant = [decision for decision in group if _is_relevant(decision, sort, cutoff)]
+    sizes = _by_document(relevant, sort)
+    limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= LEAST else Decimal(0)
+    limits = _raise_limit(current, direction, sort, limit)
+    newly_tolerated = {
+        decision.verdict.about[0]
+        for decision in relevant
+        if _is_tolerated(limits, decision) and not _is_tolerated(current, decision)
+    }
+    rejection = _reject_reason(group, sort, cutoff, sizes, current, newly_tolerated)
+    if rejection is not None:
+        return SkippedSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, rejection)
+    dates = [decision.verdict.at.date() for decision in relevant]
     evidence = Evidence(
         accepted=len(sizes),
         largest_accepted=max(sizes.values()),
-        smallest_disputed=cut,
-        newly_tolerated=len(new),
-        at_least=_DOUBT ** (1 / sum(size <= limit for size in sizes.values())),
-        people=tuple(sorted({one.verdict.by for one in counting})),
-        since=min(days),
-        until=max(days),
+        smallest_disputed=cutoff,
+        newly_tolerated=len(newly_tolerated),
+        at_least=_SIGNIFICANCE ** (1 / sum(size <= limit for size in sizes.values())),
+        people=tuple(sorted({decision.verdict.by for decision in relevant})),
+        since=min(dates),
+        until=max(dates),
     )
-    return ToleranceSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, sort, before, limits, evidence)
+    return ToleranceSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, sort, current, limits, evidence)
 
 
-def _allow(limits: Limits, label: DecisionLabel) -> bool:
+def _is_tolerated(limits: Limits, label: DecisionLabel) -> bool:
     return limits.contain(label.expected, label.actual)
 
 
 def _reject_reason(
     group: Sequence[DecisionLabel],
     sort: Sort,
-    cut: Decimal | None,
+    cutoff: Decimal | None,
     sizes: Mapping[UUID, Decimal],
-    before: Limits,
-    new: Collection[UUID],
+    current: Limits,
+    newly_tolerated: Collection[UUID],
 ) -> str | None:
     """Return the reason for no suggestion, or None."""
-    if any(_allow(before, one) for one in group if not one.verdict.is_accepted):
+    if any(_is_tolerated(current, decision) for decision in group if not decision.verdict.is_accepted):
         return "The current tolerance covers a disputed difference: check whether it is too large."
     measures = sorted({label.verdict.measure or "no unit" for label in group})
     if sort == "absolute" and len(measures) > 1:
         return f"The tolerance is an amount, but the differences are in {' and '.join(measures)}."
     if len(sizes) < LEAST:
-        bound = f" below the disputed {format_size(cut, sort)}" if cut is not None else ""
+        bound = f" below the disputed {format_size(cutoff, sort)}" if cutoff is not None else ""
         return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; {LEAST} are required."
-    return None if new else "The current tolerance covers the accepted differences."
+    return None if newly_tolerated else "The current tolerance covers the accepted differences."
 
 
 def _sort(limits: Limits, direction: Direction) -> Sort | None:
@@ -322,31 +330,31 @@ def _limits_of(limits: Limits, direction: Direction) -> tuple[Decimal | None, De
     return limits.lower_absolute, limits.lower_percent
 
 
-def _teaches(label: DecisionLabel, sort: Sort, cut: Decimal | None) -> bool:
+def _is_relevant(label: DecisionLabel, sort: Sort, cutoff: Decimal | None) -> bool:
     size = label.size(sort)
-    is_below = size is not None and (cut is None or size < cut)
-    return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONCE_ONLY
+    is_below = size is not None and (cutoff is None or size < cutoff)
+    return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONE_TIME_CODES
 
 
 def _by_document(labels: Collection[DecisionLabel], sort: Sort) -> Mapping[UUID, Decimal]:
     """Return the largest difference of each document, because several line items were accepted at once."""
-    found: dict[UUID, Decimal] = {}
+    largest: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(sort)
-        assert size is not None  # see `_teaches`
-        found[label.verdict.about[0]] = max(size, found.get(label.verdict.about[0], size))
-    return found
+        assert size is not None  # see `_is_relevant`
+        largest[label.verdict.about[0]] = max(size, largest.get(label.verdict.about[0], size))
+    return largest
 
 
-def _limit(sizes: Sequence[Decimal], cut: Decimal | None) -> Decimal:
+def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
     """Return the 95th percentile by nearest rank, rounded up to 0.01 if that stays below the disputed one."""
     rank = int((QUANTILE * len(sizes)).to_integral_value(ROUND_CEILING))
-    found = sizes[rank - 1]
-    rounded = found.quantize(_STEP, ROUND_CEILING, _EXACT)
-    return rounded if cut is None or rounded < cut else found.quantize(_FINEST, ROUND_FLOOR, _EXACT)
+    percentile = sizes[rank - 1]
+    rounded = percentile.quantize(_STEP, ROUND_CEILING, _EXACT)
+    return rounded if cutoff is None or rounded < cutoff else percentile.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT)
 
 
-def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
+def _raise_limit(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
     """Raise one limit. A second limit of zero is removed, because it would prevent any tolerance."""
     absolute, percent = _limits_of(limits, direction)
     if sort == "absolute":
@@ -361,5 +369,7 @@ def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) ->
 
 def format_size(size: Decimal, sort: Sort) -> str:
     """Return the text of a size: `0.84 %`, `0.05`."""
-    rounded = size.quantize(_FINEST, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
+    rounded = (
+        size.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
+    )
     return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if sort == 'percent' else ''}"

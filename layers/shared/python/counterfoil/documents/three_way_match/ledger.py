@@ -29,13 +29,13 @@ _ROUNDING = Decimal("0.05")
 _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
 """For converted quantities and prices."""
-_SUMS = Context(prec=15)
+_SUM_CONTEXT = Context(prec=15)
 """For their sums. More digits than documents state, and few enough that three times a third of a foot is a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
     """Return a sum for comparison."""
-    return _SUMS.plus(sum(quantities, _ZERO))
+    return _SUM_CONTEXT.plus(sum(quantities, _ZERO))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Item:
 
     def of(self, *types: DocumentType) -> list[LedgerEntry]:
         """Return the entries of documents of these types, by date."""
-        found = [entry for entry in self.entries if entry.document.type in types]
-        return sorted(found, key=lambda entry: (entry.document.order_of_time, entry.line.place))
+        entries = [entry for entry in self.entries if entry.document.type in types]
+        return sorted(entries, key=lambda entry: (entry.document.order_of_time, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
         """Return the total quantity in documents of these types; None if none states a quantity."""
@@ -164,8 +164,8 @@ class Ledger:
 
     def _find_deliveries(self, order: Document) -> list[Document]:
         documents = self.papers(order)
-        notes = [one for one in documents if one.type is DocumentType.DELIVERY_NOTE]
-        return sorted(notes or documents, key=lambda one: one.order_of_time)
+        notes = [document for document in documents if document.type is DocumentType.DELIVERY_NOTE]
+        return sorted(notes or documents, key=lambda document: document.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
         """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
@@ -177,86 +177,89 @@ class Ledger:
         if not self.deliveries(item.document):
             return None
         notes, receipts = item.of(DocumentType.DELIVERY_NOTE), item.of(DocumentType.GOODS_RECEIPT)
-        received = _sum([one for one in receipts if one.document.id in self.confirmed])
-        loose = [_sum([one for one in some if one.document.id not in self.confirmed]) for some in (notes, receipts)]
-        counted = [one for one in loose if one is not None]
-        if received is None or (not any(counted) and None in loose):
+        received = _sum([entry for entry in receipts if entry.document.id in self.confirmed])
+        unpaired_sums = [
+            _sum([entry for entry in entries if entry.document.id not in self.confirmed])
+            for entries in (notes, receipts)
+        ]
+        known_sums = [quantity for quantity in unpaired_sums if quantity is not None]
+        if received is None or (not any(known_sums) and None in unpaired_sums):
             return None
-        return total((received, max(counted)))
+        return total((received, max(known_sums)))
 
     def unknown_quantities(self, item: Item) -> list[Document]:
         """Return the deliveries that contain an item without a quantity."""
-        uncounted = _uncounted(item.of(*DELIVERIES))
+        uncounted = _uncountable_entries(item.of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
 def _sum(entries: Sequence[LedgerEntry]) -> Decimal | None:
     """Return the sum of entries; None if one cannot be counted."""
-    return None if _uncounted(entries) else total(entry.quantity or _ZERO for entry in entries)
+    return None if _uncountable_entries(entries) else total(entry.quantity or _ZERO for entry in entries)
 
 
-def _uncounted(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+def _uncountable_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """Return entries in a unit that cannot be converted, and those of documents without any quantity."""
-    counted = {entry.document.id for entry in entries if entry.quantity is not None}
+    counted_ids = {entry.document.id for entry in entries if entry.quantity is not None}
     return [
         entry
         for entry in entries
-        if entry.quantity is None and (entry.line.quantity is not None or entry.document.id not in counted)
+        if entry.quantity is None and (entry.line.quantity is not None or entry.document.id not in counted_ids)
     ]
 
 
 def build_ledger(
     documents: Sequence[Document],
-    anchors_of: Sequence[Document],
+    anchor_documents: Sequence[Document],
     linked: Mapping[UUID, Collection[UUID]],
     confirmed: Mapping[UUID, UUID],
 ) -> Ledger:
     """Record every line item of `documents` under its item.
 
-    `anchors_of` contains the orders, and the deliveries without one. `linked` contains the reference documents of each
-    document, `confirmed` the delivery notes and receipts of one delivery.
+    `anchor_documents` contains the orders, and the deliveries without one. `linked` contains the reference documents of
+    each document, `confirmed` the delivery notes and receipts of one delivery.
     """
     items: list[Item] = []
     item_of: dict[Place, Item] = {}
-    by_id = {document.id: document for document in anchors_of}
-    for document in anchors_of:
-        for lines in _alike(document):
+    by_id = {document.id: document for document in anchor_documents}
+    for document in anchor_documents:
+        for lines in _group_lines(document):
             item = Item(document, tuple(lines))
             items.append(item)
             item_of |= {(document.id, line.place): item for line in lines}
             if document.type is not DocumentType.PURCHASE_ORDER:
                 item.entries += [_entry(document, line, item) for line in lines]
     ledger = Ledger(items, {}, {}, confirmed)
-    wanted: dict[UUID, tuple[Document, Sequence[OrderLine]]] = {}
+    candidates: dict[UUID, tuple[Document, Sequence[OrderLine]]] = {}
     for document in documents:
         if document.id in by_id or document.type is DocumentType.CONTRACT:
             continue
-        against = [by_id[id_] for id_ in linked.get(document.id, ()) if id_ in by_id]
-        ledger.orders_of[document.id] = tuple(against)
-        wanted[document.id] = document, [anchor for one in against for anchor in anchors(one)]
-    found = align_documents(wanted)
-    for document, _ in wanted.values():
+        referenced = [by_id[id_] for id_ in linked.get(document.id, ()) if id_ in by_id]
+        ledger.orders_of[document.id] = tuple(referenced)
+        candidates[document.id] = document, [anchor for order in referenced for anchor in anchors(order)]
+    aligned = align_documents(candidates)
+    for document, _ in candidates.values():
         for line in document.lines:
-            _put_down(ledger, document, line, found, item_of)
+            _record_line(ledger, document, line, aligned, item_of)
     for document in sorted(documents, key=lambda one: one.order_of_time):
         if document.type in BILLS:
             _spread_lumps(ledger, document)
     return ledger
 
 
-def _alike(document: Document) -> Iterable[list[Line]]:
+def _group_lines(document: Document) -> Iterable[list[Line]]:
     groups: dict[object, list[Line]] = defaultdict(list)
     for anchor in anchors(document):
         line = anchor.line
-        same = (line.article, line.buyer_article, line.words, line.unit, line.price, line.tax_rate)
-        groups[same if any(same[:3]) else line.place].append(line)
+        key = (line.article, line.buyer_article, line.words, line.unit, line.price, line.tax_rate)
+        groups[key if any(key[:3]) else line.place].append(line)
     return groups.values()
 
 
-def _put_down(
-    ledger: Ledger, document: Document, line: Line, found: Mapping[Place, OrderLine], item_of: Mapping[Place, Item]
+def _record_line(
+    ledger: Ledger, document: Document, line: Line, aligned: Mapping[Place, OrderLine], item_of: Mapping[Place, Item]
 ) -> None:
-    anchor = found.get((document.id, line.place))
+    anchor = aligned.get((document.id, line.place))
     if anchor is None:
         ledger.loose.setdefault(document.id, []).append(line)
         return
@@ -286,8 +289,8 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
             continue
         for share in _shares(ledger, document):
-            worth = sum((item.price * quantity for item, quantity in share if item.price is not None), _ZERO)
-            if share and worth and abs(worth - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
+            value = sum((item.price * quantity for item, quantity in share if item.price is not None), _ZERO)
+            if share and value and abs(value - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
                 for item, quantity in share:
                     item.entries.append(LedgerEntry(document, line, quantity, price=item.price, is_lump=True))
                 ledger.loose[document.id].remove(line)
@@ -296,18 +299,18 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
 
 def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Decimal]]]:
     items = [item for order in ledger.orders_of[document.id] for item in ledger.of_order(order) if item.is_ordered]
-    free = [item for item in items if not any(entry.document.id == document.id for entry in item.entries)]
-    yield [(item, item.ordered) for item in free if item.ordered]
-    left = [(item, (item.ordered or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free]
-    yield [(item, quantity) for item, quantity in left if quantity > 0]
+    unbilled = [item for item in items if not any(entry.document.id == document.id for entry in item.entries)]
+    yield [(item, item.ordered) for item in unbilled if item.ordered]
+    remaining = [(item, (item.ordered or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in unbilled]
+    yield [(item, quantity) for item, quantity in remaining if quantity > 0]
     delivered = [
-        (item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free
+        (item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in unbilled
     ]
     yield [(item, quantity) for item, quantity in delivered if quantity > 0]
     for delivery in _deliveries_of(items):
         yield [
             (item, quantity)
-            for item in free
+            for item in unbilled
             if (quantity := sum((e.quantity or _ZERO for e in item.entries if e.document.id == delivery), _ZERO))
         ]
 
@@ -319,8 +322,8 @@ def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
 def item_label(item: Item) -> str:
     """Return the name of an item in sentences."""
     line = item.line
-    what = line.description or line.article_text
-    return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
+    name = line.description or line.article_text
+    return f"'{short(name)}'" if name else f"line {line.label} of {item.document.title}"
 
 
 def format_quantity(quantity: Decimal, item: Item) -> str:

@@ -65,18 +65,20 @@ def unit_name(unit: str | None, quantity: Decimal) -> str:
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
 
 
-def conversion_factor(unit: str | None, wanted: str | None) -> Decimal | None:
-    """Return how many `wanted` are one `unit`, or None if unknown. A missing unit counts as equal.
+def conversion_factor(unit: str | None, target: str | None) -> Decimal | None:
+    """Return how many `target` units are one `unit`; None if unknown.
+
+    A missing unit counts as equal.
 
     >>> conversion_factor("TNE", "KGM")
     Decimal('1000')
     """
-    if unit == wanted or unit is None or wanted is None:
+    if unit == target or unit is None or target is None:
         return Decimal(1)
-    mine, theirs = _FACTORS.get(unit), _FACTORS.get(wanted)
-    if mine is None or theirs is None or mine[0] != theirs[0]:
+    source_factor, target_factor = _FACTORS.get(unit), _FACTORS.get(target)
+    if source_factor is None or target_factor is None or source_factor[0] != target_factor[0]:
         return None
-    return mine[1] / theirs[1]
+    return source_factor[1] / target_factor[1]
 
 
 def is_goods(unit: str | None) -> bool:
@@ -90,28 +92,28 @@ _ALONE, _ANYWHERE, _FIRST, _ENDINGS, _PHRASES = (
 )
 
 
-def is_charge(said: str) -> bool:
+def is_charge(description: str) -> bool:
     """Return True if the words of a description name a charge.
 
     >>> is_charge("mindermengenzuschlag"), is_charge("transport box")
     (True, False)
     """
-    telling = [word for word in said.split() if not word.isdigit()]
-    if not telling:
+    words = [word for word in description.split() if not word.isdigit()]
+    if not words:
         return False
     return (
-        all(word in _ALONE for word in telling)
-        or telling[0] in _FIRST
-        or any(word in _ANYWHERE or word.endswith(_ENDINGS) for word in telling)
-        or any(f" {phrase} " in f" {said} " for phrase in _PHRASES)
+        all(word in _ALONE for word in words)
+        or words[0] in _FIRST
+        or any(word in _ANYWHERE or word.endswith(_ENDINGS) for word in words)
+        or any(f" {phrase} " in f" {description} " for phrase in _PHRASES)
     )
 
 
 _DIGITS = Context(prec=18)
-_COMPARED_TEXT = 400
+_MAX_COMPARED_TEXT = 400
 """Maximum compared characters of a description, which distinguish articles."""
 _CENT = Decimal("0.01")
-_LEAST, _MOST = Decimal("0.2"), Decimal(2)
+_MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
 """Minimum share of a price after a discount, and maximum multiple with a surcharge."""
 LONGEST_TEXT = 80
 """Maximum characters of a description or number that a sentence quotes."""
@@ -205,7 +207,7 @@ class Line:
     @property
     def is_discount(self) -> bool:
         """True if `cost` is a plausible price after a discount or with a surcharge."""
-        return not self.price or self.cost is None or _LEAST <= _DIGITS.divide(self.cost, self.price) <= _MOST
+        return not self.price or self.cost is None or _MIN_SHARE <= _DIGITS.divide(self.cost, self.price) <= _MAX_SHARE
 
     @property
     def is_item(self) -> bool:
@@ -274,9 +276,9 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
         reference=reference(number) if number else None,
         day=_day(data.get(roles.date)),
         sellers=tuple(
-            found
+            value
             for name in ("vat_id", "name")
-            if isinstance(seller, Mapping) and (found := _text(seller.get(name))) is not None
+            if isinstance(seller, Mapping) and (value := _text(seller.get(name))) is not None
         ),
         names_supplier=is_identified(seller),
         currency=(_text(data.get("currency")) or "").upper() or None,
@@ -284,12 +286,12 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
         tax=number_of(data.get("total_tax")),
         gross=number_of(data.get("total_gross")),
         named={name: numbers for name in data if name.endswith("_reference") and (numbers := _references(data[name]))},
-        lines=tuple(_line(place, item) for place, item in enumerate(items or _whole(kind, data))),
+        lines=tuple(_line(index, item) for index, item in enumerate(items or _document_line(kind, data))),
         data=data,
     )
 
 
-def _whole(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _document_line(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the net total of an invoice without line items as its only line item."""
     is_bill = kind is DocumentType.INVOICE and number_of(data.get("total_net")) is not None
     return [{"position": "total", "net_amount": data["total_net"]}] if is_bill else []
@@ -306,7 +308,7 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
         buyer_article=(normalize_code(buyer_article) or None) if buyer_article else None,
         article_text=article or buyer_article,
         description=description,
-        words=words(description)[:_COMPARED_TEXT] if description else "",
+        words=words(description)[:_MAX_COMPARED_TEXT] if description else "",
         quantity=number_of(item.get("quantity")),
         rejected=number_of(item.get("rejected_quantity")),
         unit=units.canonical(_text(item.get("unit"))),
@@ -343,7 +345,7 @@ def _day(value: Any) -> date | None:
 
 def _references(value: Any) -> tuple[Reference, ...]:
     texts = [value] if isinstance(value, str) else value if isinstance(value, Iterable) else ()
-    return tuple(found for text in texts if isinstance(text, str) and (found := reference(text)))
+    return tuple(parsed for text in texts if isinstance(text, str) and (parsed := reference(text)))
 
 
 # -- results --------------------------------------------------------------------------------------------------------
@@ -527,8 +529,8 @@ def plain(number: Decimal) -> str:
 def money(number: Decimal, currency: str | None) -> str:
     """Return an amount with at least two decimal places and its currency."""
     text = plain(number)
-    whole, _, places = text.partition(".")
-    return f"{whole}.{places:0<2} {currency or ''}".rstrip()
+    integer, _, decimals = text.partition(".")
+    return f"{integer}.{decimals:0<2} {currency or ''}".rstrip()
 
 
 def _plain(value: Decimal | str | None) -> str | None:

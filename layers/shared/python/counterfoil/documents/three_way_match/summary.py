@@ -23,7 +23,7 @@ from counterfoil.documents.three_way_match.model import (
 
 _CENT = Decimal("0.01")
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
-_WHOLE = frozenset(
+_WHOLE_DOCUMENT_CODES = frozenset(
     {
         VarianceCode.MISSING_PURCHASE_ORDER,
         VarianceCode.MISSING_DELIVERY,
@@ -50,44 +50,46 @@ def summarize(
     `incomparable`: a quantity's unit cannot be compared. `needs_review`: a reviewer must decide about a document.
     `unordered`: active invoices without any order.
     """
-    own = [one for one in case.documents if one.type is not DocumentType.CONTRACT]
+    documents = [document for document in case.documents if document.type is not DocumentType.CONTRACT]
     invoices, orders = case.latest_orders(DocumentType.INVOICE), case.latest_orders(DocumentType.PURCHASE_ORDER)
-    currency = next((one.currency for one in (*invoices, *orders, *own) if one.currency), None)
-    first = min((one.received_at for one in own if one.type in _BILLS), default=None)
+    currency = next((document.currency for document in (*invoices, *orders, *documents) if document.currency), None)
+    first_bill = min((document.received_at for document in documents if document.type in _BILLS), default=None)
     return Summary(
         status=_status(variances, outcome, incomparable=incomparable, needs_review=needs_review),
-        supplier=next((one.sellers[-1] for one in (*orders, *invoices, *own) if one.sellers), None),
-        order_numbers=_order_numbers(own, orders),
+        supplier=next(
+            (document.sellers[-1] for document in (*orders, *invoices, *documents) if document.sellers), None
+        ),
+        order_numbers=_order_numbers(documents, orders),
         currency=currency,
-        ordered=_sum(_net(one) for one in orders if one.currency in (None, currency)),
+        ordered=_sum(_net(document) for document in orders if document.currency in (None, currency)),
         delivered=_sum(_delivered(row) for row in rows if row.currency in (None, currency)),
         billed=_billed(case, currency),
         at_stake=_at_stake(rows, variances, unordered, currency),
-        waiting_since=first or min((one.received_at for one in own), default=None),
-        documents=len(own),
+        waiting_since=first_bill or min((document.received_at for document in documents), default=None),
+        documents=len(documents),
     )
 
 
 def _status(
     variances: Iterable[Variance], outcome: ThreeWayMatchStatus, *, incomparable: bool, needs_review: bool
 ) -> ClusterStatus:
-    open_ = [one for one in variances if one.is_open and not one.is_waiting]
-    if incomparable or any(one.decision is None for one in open_):
+    open_variances = [variance for variance in variances if variance.is_open and not variance.is_waiting]
+    if incomparable or any(variance.decision is None for variance in open_variances):
         return ClusterStatus.EXCEPTION
     if needs_review:
         return ClusterStatus.NEEDS_REVIEW
-    if open_:
+    if open_variances:
         return ClusterStatus.DISPUTED
     if outcome is ThreeWayMatchStatus.INCOMPLETE:
         return ClusterStatus.INCOMPLETE
-    is_accepted = any(one.decision == "accepted" for one in variances)
+    is_accepted = any(variance.decision == "accepted" for variance in variances)
     return ClusterStatus.ACCEPTED if is_accepted else ClusterStatus.MATCHED
 
 
-def _order_numbers(own: Sequence[Document], orders: Sequence[Document]) -> tuple[str, ...]:
-    numbers = [one.number for one in orders if one.number]
-    named = (one.text for document in own for one in document.named.get("po_reference", ()))
-    return tuple(dict.fromkeys(numbers or named))
+def _order_numbers(documents: Sequence[Document], orders: Sequence[Document]) -> tuple[str, ...]:
+    numbers = [order.number for order in orders if order.number]
+    referenced = (reference.text for document in documents for reference in document.named.get("po_reference", ()))
+    return tuple(dict.fromkeys(numbers or referenced))
 
 
 def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
@@ -115,10 +117,11 @@ def _delivered(row: LineComparison) -> Decimal | None:
 
 def _billed(case: ClusterDocuments, currency: str | None) -> Decimal | None:
     invoices, credits_ = (
-        [_net(one) for one in case.latest_orders(type_) if one.currency in (None, currency)] for type_ in _BILLS
+        [_net(document) for document in case.latest_orders(type_) if document.currency in (None, currency)]
+        for type_ in _BILLS
     )
     billed = _sum(invoices)
-    return billed if billed is None else billed - sum((abs(one) for one in credits_ if one), Decimal(0))
+    return billed if billed is None else billed - sum((abs(credit) for credit in credits_ if credit), Decimal(0))
 
 
 # -- amount at stake ------------------------------------------------------------------------------------------------
@@ -127,34 +130,40 @@ def _billed(case: ClusterDocuments, currency: str | None) -> Decimal | None:
 def _at_stake(
     rows: Sequence[LineComparison], variances: Sequence[Variance], unordered: Collection[Document], currency: str | None
 ) -> Decimal:
-    open_ = [one for one in variances if one.is_open and one.document.currency in (None, currency)]
-    whole = {one.document.id: one.document for one in open_ if one.code in _WHOLE}
-    whole |= {one.id: one for one in unordered if one.currency in (None, currency)}
+    open_variances = [
+        variance for variance in variances if variance.is_open and variance.document.currency in (None, currency)
+    ]
+    full_documents = {
+        variance.document.id: variance.document for variance in open_variances if variance.code in _WHOLE_DOCUMENT_CODES
+    }
+    full_documents |= {document.id: document for document in unordered if document.currency in (None, currency)}
     by_line = {(part.document, part.line): row for row in rows for part in row.parts}
-    billed = {(part.document, part.line): part.quantity for row in rows for part in row.parts if part.role == "billed"}
+    billed_quantities = {
+        (part.document, part.line): part.quantity for row in rows for part in row.parts if part.role == "billed"
+    }
     totals: dict[UUID, Decimal] = defaultdict(Decimal)
     prices = Decimal(0)
     quantities: dict[tuple[object, ...], Decimal] = defaultdict(Decimal)
-    for one in open_:
-        place = (one.document.id, one.line or "")
-        row = by_line.get(place)
-        if one.document.id in whole or one.difference is None:
+    for variance in open_variances:
+        line_key = (variance.document.id, variance.line or "")
+        row = by_line.get(line_key)
+        if variance.document.id in full_documents or variance.difference is None:
             continue
-        difference = abs(one.difference)
-        if one.code in (VarianceCode.PRICE_MISMATCH, VarianceCode.PRICE_BASIS_MISMATCH):
-            prices = _EXACT.add(prices, _EXACT.multiply(difference, abs(billed.get(place) or Decimal(0))))
-        elif one.currency is not None:  # totals and tax of one invoice overlap
-            totals[one.document.id] = max(totals[one.document.id], difference)
-        elif one.code is VarianceCode.TAX_MISMATCH:
-            prices = _EXACT.add(prices, _EXACT.multiply(difference, _line_net(one) / 100))
+        difference = abs(variance.difference)
+        if variance.code in (VarianceCode.PRICE_MISMATCH, VarianceCode.PRICE_BASIS_MISMATCH):
+            prices = _EXACT.add(prices, _EXACT.multiply(difference, abs(billed_quantities.get(line_key) or Decimal(0))))
+        elif variance.currency is not None:  # totals and tax of one invoice overlap
+            totals[variance.document.id] = max(totals[variance.document.id], difference)
+        elif variance.code is VarianceCode.TAX_MISMATCH:
+            prices = _EXACT.add(prices, _EXACT.multiply(difference, _line_net(variance) / 100))
         else:  # billed beyond the order and beyond the delivery: the same money
-            key = place if row is None else (row.order, row.line)
-            quantities[key] = max(quantities[key], _EXACT.multiply(difference, _price(one, row)))
-    sums = (prices, *totals.values(), *quantities.values(), *map(_worth, whole.values()))
+            key = line_key if row is None else (row.order, row.line)
+            quantities[key] = max(quantities[key], _EXACT.multiply(difference, _price(variance, row)))
+    sums = (prices, *totals.values(), *quantities.values(), *map(_document_value, full_documents.values()))
     return _rounded(sum(sums, Decimal(0)))
 
 
-def _worth(document: Document) -> Decimal:
+def _document_value(document: Document) -> Decimal:
     return abs(document.gross or _net(document) or Decimal(0))
 
 

@@ -69,7 +69,7 @@ def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> An
     if is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name), decimal) for field in fields(value)}
     if isinstance(value, tuple):
-        return [as_json(one, decimal) for one in value]
+        return [as_json(item, decimal) for item in value]
     if isinstance(value, Decimal):
         return decimal(value)
     if isinstance(value, Enum):
@@ -130,15 +130,15 @@ class Tolerances:
 
         `suppliers` are spellings of the supplier (VAT id, name), `articles` the article's numbers.
         """
-        of_supplier = [_supplier(one) for one in suppliers]
-        of_article = [normalize_code(one) for one in articles]
-        scopes: list[tuple[str | None, str | None]] = [(one, other) for one in of_supplier for other in of_article]
-        scopes += [(None, article) for article in of_article]
-        scopes += [(supplier, None) for supplier in of_supplier]
+        supplier_keys = [_supplier(one) for one in suppliers]
+        article_keys = [normalize_code(one) for one in articles]
+        scopes: list[tuple[str | None, str | None]] = [(one, other) for one in supplier_keys for other in article_keys]
+        scopes += [(None, article) for article in article_keys]
+        scopes += [(supplier, None) for supplier in supplier_keys]
         for supplier, article in (*scopes, (None, None)):
-            found = self._limits.get((key, supplier, article))
-            if found is not None:
-                return found
+            specific = self._limits.get((key, supplier, article))
+            if specific is not None:
+                return specific
         return DEFAULTS[key]
 
 
