@@ -141,7 +141,7 @@ _INVALID_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
 def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str | None:
-    """Return the cursor of the page after `place`: a time or a number, and an id."""
+    """Return the cursor of the page after `position`: a time or a number, and an id."""
     if position is None:
         return None
     at, id_ = position
@@ -162,7 +162,7 @@ def decode_cursor(text: str | None) -> PageCursor | None: ...
 @overload
 def decode_cursor(text: str | None, parse_id: Callable[[str], T]) -> tuple[datetime, T] | None: ...
 def decode_cursor(text: str | None, parse_id: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
-    """Decode a cursor, if any; `read` parses its id.
+    """Decode a cursor, if any; `parse_id` parses its id.
 
     Raises:
         RejectedRequestError: it is invalid.
