@@ -196,8 +196,8 @@ def _handle_invalid_request(error: RequestValidationError) -> Response[str]:
         return _reject(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
     if first["type"] == "missing" and not path:
         return _reject(400, UnreadableError(NO_OBJECT))
-    known = [str(part) for part in path if part in _body_fields()]
-    return _reject(422, RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {reason}."))
+    field_path = [str(part) for part in path if part in _body_fields()]
+    return _reject(422, RejectedRequestError(f"The body is wrong at {'.'.join(field_path) or 'a field'}: {reason}."))
 
 
 @cache
