@@ -144,7 +144,7 @@ def erase_document(
     confirmation = Confirmation(confirm, if_match)
     tenant_id, slug, id_ = request.owned(document_id, _CURRENT_OR_DELETED, NO_DOCUMENT)
     request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
 
     def plan_or_erase() -> ErasurePlan | Erasure | None:
         with request.database.tenant(tenant_id) as connection:
@@ -154,7 +154,7 @@ def erase_document(
             if confirmation.confirm is None:
                 return ErasurePlan(tenant=slug, documents=count, tasks=None, dead_letters=None, confirm=slug)
             confirmation.check(slug, count)
-            return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=reason)
+            return erasure.erase(connection, tenant_id, id_, request.now, by=actor, reason=reason)
 
     result = retry_on_conflict(plan_or_erase)
     if result is None:

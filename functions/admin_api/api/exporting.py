@@ -87,9 +87,9 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         fingerprint=fingerprint,
     )
     tenant_id, slug = request.tenant(tenant)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     file = ExportFile(file_format, redacted=request.caller.role < Role.ADMIN)
-    content = _small_file(request, tenant_id, slug, filters, file, by)
+    content = _small_file(request, tenant_id, slug, filters, file, actor)
     if content is not None:
         name = export.file_name(slug, file_format, request.now)
         headers = {
@@ -101,14 +101,14 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         response.base64_encoded = True  # JSON would escape quotation marks, so the size would be unknown
         return response
     with request.database.tenant(tenant_id) as connection:
-        operation = export.request(connection, tenant_id, filters, file, by=by, now=request.now)
+        operation = export.request(connection, tenant_id, filters, file, by=actor, now=request.now)
     accepted = versioned(progress(operation, slug, request.caller), 202)
     accepted.headers["Location"] = f"/api/admin/operations/{operation.id}"
     return accepted
 
 
 def _small_file(
-    request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, by: str
+    request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, actor: str
 ) -> bytes | None:
     """Return a small file and record it in the audit trail; None if it is too large for a response."""
     min_time_left = request.time_left() - AT_ONCE_SECONDS
@@ -123,7 +123,9 @@ def _small_file(
     written = replace(file, bytes=len(content))
     request.commit(
         tenant_id,
-        lambda connection: export.record_taken(connection, tenant_id, filters, written, dead_letters, by, request.now),
+        lambda connection: export.record_taken(
+            connection, tenant_id, filters, written, dead_letters, actor, request.now
+        ),
     )
     return bytes(content)
 
@@ -141,17 +143,19 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     The audit trail records the first link of each caller.
     """
     tenant_id, slug, id_ = owned_operation(request, operation_id)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     with request.database.tenant(tenant_id) as connection:
         operation = store.show(connection, id_)
     if operation.action != "export" or request.now >= operation.requested_at + export.KEPT:
         raise NotFoundError(NO_FILE)
-    is_own = operation.requested_by == by and ExportFile.of(operation).redacted
+    is_own = operation.requested_by == actor and ExportFile.of(operation).redacted
     if not is_own and not request.caller.has_role(Role.ADMIN, slug):
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":
         raise OperationStateError(f"The export is {operation.state}. Retry when it is done.")
-    request.commit(tenant_id, lambda connection: export.record_download(connection, operation, by=by, now=request.now))
+    request.commit(
+        tenant_id, lambda connection: export.record_download(connection, operation, by=actor, now=request.now)
+    )
     bucket = settings().uploads_bucket
     assert bucket is not None  # the file is in it
     link = ExportLink(

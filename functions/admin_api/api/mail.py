@@ -114,11 +114,11 @@ def change_mail_policy(
     """Change a tenant's policy for mail that fails DMARC. It applies to mail processed from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
-    by = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:LONGEST_ACTOR]
     if not request.commit(
         tenant_id,
         lambda connection: holds.set_policy(
-            connection, tenant_id, body.dmarc_policy, body.previous, by=by, at=request.now
+            connection, tenant_id, body.dmarc_policy, body.previous, by=actor, at=request.now
         ),
     ):
         raise ConflictError("Someone else changed the policy first. Read it again, then decide.")

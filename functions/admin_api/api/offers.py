@@ -142,12 +142,12 @@ def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Re
     else:
         tenant = request.slug(body.tenant)
         request.admit("Queueing offers", tenant)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     try:
         due = requested(body.timezone, body.date, request.now)
     except (UnknownZoneError, NoSuchDateError, NotDueError) as error:
         raise RejectedRequestError(f"{error}.") from error
-    event = {"date": f"{due.date}", "timezone": due.zone, "by": by} | ({"tenant": tenant} if tenant else {})
+    event = {"date": f"{due.date}", "timezone": due.zone, "by": actor} | ({"tenant": tenant} if tenant else {})
     with aws.translate_errors():
         # Lambda queues the event, and repeats the invocation if the scheduler fails or is busy.
         aws.client("lambda").invoke(

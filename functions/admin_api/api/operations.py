@@ -243,11 +243,11 @@ def _start_bulk(
             preview = bulk.preview(connection, selection.tenant_id, selection.filter, selection.job_ids, request.now)
         sample = [summary(dead_letter, selection.slug, request.caller) for dead_letter in preview.sample]
         return BulkPreview(tenant=selection.slug, count=preview.count, is_exact=preview.is_exact, sample=sample)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     note = body.reason if isinstance(body, BulkIgnoring) else body.notes
     canary = body.canary if isinstance(body, BulkRetry) else None
     stored_filter = None if selection.filter is None else selection.filter.stored
-    new_operation = NewOperation(action, stored_filter, by, request.now, note=note, rate=body.rate, canary=canary)
+    new_operation = NewOperation(action, stored_filter, actor, request.now, note=note, rate=body.rate, canary=canary)
     operation = request.commit(
         selection.tenant_id,
         lambda connection: bulk.request(connection, selection.tenant_id, new_operation, selection.job_ids),
@@ -420,8 +420,8 @@ def purge_dead_letters(
                 raise VersionConflictError(
                     f"Nothing was purged: the preview showed {expected:,} dead letters, and there are now {count:,}."
                 )
-            by = request.caller.subject
-            return purges.request(connection, tenant_id, before, statuses, by=by, now=request.now)
+            actor = request.caller.subject
+            return purges.request(connection, tenant_id, before, statuses, by=actor, now=request.now)
 
     return _run_first_step(retry_on_conflict(purge), slug, request)
 
@@ -437,9 +437,9 @@ def restore_purge(request: Request, operation_id: Id, if_match: IfMatch = None) 
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(if_match)
-    by = request.caller.subject
+    actor = request.caller.subject
     operation = request.commit(
-        tenant_id, lambda connection: purges.restore(connection, id_, version=version, by=by, now=request.now)
+        tenant_id, lambda connection: purges.restore(connection, id_, version=version, by=actor, now=request.now)
     )
     return _run_first_step(operation, slug, request)
 
@@ -482,7 +482,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
     """Extract or match a tenant's documents again, at a bounded rate."""
     slug = request.slug(body.tenant)
     tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     operation = request.commit(
         tenant_id,
         lambda connection: reprocess.request(
@@ -492,7 +492,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
             received_from=body.received_from,
             received_until=body.received_until,
             rate=body.rate,
-            by=by,
+            by=actor,
             now=request.now,
         ),
     )
@@ -611,11 +611,11 @@ def change_operation(
         action = store.show(connection, id_).action
     role = Role.ADMIN if action in REPROCESSING else Role.OPERATOR
     request.admit("Changing the rate", slug, tenant_id, role=role)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     version = required_version(if_match)
     operation = request.commit(
         tenant_id,
-        lambda connection: store.change_rate(connection, id_, body.rate, version=version, actor=by, now=request.now),
+        lambda connection: store.change_rate(connection, id_, body.rate, version=version, actor=actor, now=request.now),
     )
     return versioned(progress(operation, slug, request.caller))
 
@@ -629,10 +629,10 @@ def _run_command(
     """Pause, resume or cancel an operation."""
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     request.admit(_COMMAND_NAMES[command], slug, tenant_id)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     version = required_version(if_match)
     operation = request.commit(
         tenant_id,
-        lambda connection: store.change_state(connection, id_, command, version=version, actor=by, now=request.now),
+        lambda connection: store.change_state(connection, id_, command, version=version, actor=actor, now=request.now),
     )
     return versioned(progress(operation, slug, request.caller))

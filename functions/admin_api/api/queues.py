@@ -334,12 +334,12 @@ def _switch(
     request: Request, worker: str, body: PauseBody, if_match: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
     """Pause or resume a worker's queue. Even an unchanged state is applied to Lambda again."""
-    by = request.admit_for_all("Pausing" if is_paused else "Resuming")
+    actor = request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:
         raise NotFoundError("There is no such queue.")
     version = required_version(if_match)
-    pause = request_pause(request.database, PauseRequest(worker, is_paused, body.reason, by, request.now, version))
+    pause = request_pause(request.database, PauseRequest(worker, is_paused, body.reason, actor, request.now, version))
     if pause is None:
         return versioned(QueueState(worker=worker, is_paused=False, paused=None, is_applied=True, version=0))
     is_applied = apply_pause(request.database, worker, queue.mappings)

@@ -146,11 +146,11 @@ def list_tenants(
 )
 def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
     """Add a tenant with its setup, all or nothing. Missing parts are added to an existing tenant."""
-    by = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
 
     def add() -> AddedTenant:
         with all_tenants(request.database) as connection:
-            change, is_new = tenants.add(connection, body.slug, body.name, body.organization, by, request.now)
+            change, is_new = tenants.add(connection, body.slug, body.name, body.organization, actor, request.now)
             addresses = tenants.change_addresses(connection, change, body.addresses)
             admins = tenants.change_admins(connection, change, body.admins)
             existing = {
@@ -192,12 +192,12 @@ def change_tenant(
     request: Request, tenant: TenantPath, body: Annotated[TenantChange, Body()]
 ) -> Response[TenantDetail]:
     """Change a tenant's full name, and disable or enable it."""
-    by = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
     tenant_id = request.tenant(tenant, Role.ADMIN).id
 
     def apply() -> None:
         with request.database.tenant(tenant_id) as connection:
-            change = Change(tenant_id, by, request.now)
+            change = Change(tenant_id, actor, request.now)
             if body.name is not None:
                 tenants.rename(connection, change, body.name)
             if body.is_disabled is not None:

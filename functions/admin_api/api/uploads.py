@@ -70,9 +70,11 @@ def create_upload(request: Request, body: Annotated[UploadRequest, Body()]) -> R
 
 
 def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:
-    by = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:LONGEST_ACTOR]
     with request.database.tenant(tenant_id) as connection:
-        if not removal.request_replacement(connection, tenant_id, document_id, file, request.now, by=by, reason=reason):
+        if not removal.request_replacement(
+            connection, tenant_id, document_id, file, request.now, by=actor, reason=reason
+        ):
             raise NotFoundError(NO_DOCUMENT)
 
 

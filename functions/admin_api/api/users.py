@@ -246,8 +246,8 @@ def _change(
     """Change a user in a transaction, and retry after a conflict."""
     tenant_id = request.admit(action, request.slug(tenant))
     ids = [_parse_user_id(user) for user in users]
-    by = request.caller.require_subject()
-    if not request.commit(tenant_id, lambda connection: apply(connection, tenant_id, *ids, request.now, by=by)):
+    actor = request.caller.require_subject()
+    if not request.commit(tenant_id, lambda connection: apply(connection, tenant_id, *ids, request.now, by=actor)):
         raise NotFoundError(NO_USER)
     return Response(204)
 
