@@ -11,7 +11,7 @@ from typing import Any
 from aws_cdk import App, CliCredentialsStackSynthesizer, Stack
 
 from infra.context import ContextError, Deployment, stage_of
-from infra.data import LocalDatabase, NetworkStack, RdsDatabase, Stage, State, outside_of
+from infra.data import LocalDatabase, NetworkStack, RdsDatabase, Stage, State, external_services_of
 from infra.dependencies import dependency_layer
 from infra.packaging import LAMBDA, UNZIPPED_LIMIT, Package, PackagingError, code_layer, local_target, unzipped_size
 from infra.pipeline import PipelineStack
@@ -34,23 +34,25 @@ def build(app: App, dependencies: Package) -> None:
         ContextError: an unknown or invalid setting.
         WorkerTableError, PackagingError: see `PipelineStack`.
     """
-    wanted = Deployment.of(app.node.try_get_context)
-    if wanted.stage == "local":
+    deployment = Deployment.of(app.node.try_get_context)
+    if deployment.stage == "local":
         rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)
         PipelineStack(
             app,
             "counterfoil-pipeline",
-            rows=shortened(rows, wanted.timeout) if wanted.timeout else rows,
-            stage=Stage(wanted, LocalDatabase(wanted.database_url or ""), None, local_target(), dependencies),
+            rows=shortened(rows, deployment.timeout) if deployment.timeout else rows,
+            stage=Stage(deployment, LocalDatabase(deployment.database_url or ""), None, local_target(), dependencies),
             # The emulator denies the bootstrap roles access to the bootstrap bucket, but allows it to the caller.
             synthesizer=CliCredentialsStackSynthesizer(),
         )
         return
-    has_user_pool = wanted.issuer is None
-    network = NetworkStack(app, "counterfoil-network", outside=outside_of(wanted), has_user_pool=has_user_pool)
+    has_user_pool = deployment.issuer is None
+    network = NetworkStack(
+        app, "counterfoil-network", external_services=external_services_of(deployment), has_user_pool=has_user_pool
+    )
     data = Stack(app, "counterfoil-data", termination_protection=True)
     database = RdsDatabase(data, "Database", network=network)
-    stage = Stage(wanted, database, network, LAMBDA, dependencies)
+    stage = Stage(deployment, database, network, LAMBDA, dependencies)
     state = State(data, "State", rows=WORKERS, stage=stage)
     PipelineStack(app, "counterfoil-pipeline", rows=WORKERS, stage=stage, state=state)
 

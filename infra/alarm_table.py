@@ -51,7 +51,7 @@ class AlarmSpec:
 
     name: str
     """Name of the alarm, its threshold and its runbook page. CloudWatch shows `counterfoil-{worker}-{name}`."""
-    says: str
+    summary: str
     """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope
     metrics: tuple[str, ...]
@@ -71,12 +71,12 @@ class AlarmSpec:
     """Time without notifications after a deployment. Required with `silence_counts`, because there is no data until
     the new functions run."""
 
-    def threshold_for(self, row: WorkerSpec | None, chosen: float | None) -> float:
-        """Return the threshold of `row`'s alarm. `chosen` is the deployment's setting, if any."""
+    def threshold_for(self, row: WorkerSpec | None, override: float | None) -> float:
+        """Return the threshold of `row`'s alarm. `override` is the deployment's setting, if any."""
         default = self.threshold
         if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_delays:
             default = self.requeued
-        threshold = default if chosen is None else chosen
+        threshold = default if override is None else override
         if row is not None and "AttemptSeconds" in self.metrics:
             return min(threshold, MAX_ATTEMPT_FRACTION * row.timeout)
         return threshold
@@ -85,7 +85,7 @@ class AlarmSpec:
 ALARMS: tuple[AlarmSpec, ...] = (
     AlarmSpec(
         name="stuck-in-progress",
-        says="Work items of {worker} have been in progress for more than 10 minutes with an expired lease.",
+        summary="Work items of {worker} have been in progress for more than 10 minutes with an expired lease.",
         scope=Scope.WORKER,
         metrics=("StuckInProgress",),
         statistic="Maximum",
@@ -93,7 +93,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="waiting-for-retry",
-        says="More than {threshold} work items of {worker} are waiting for a retry.",
+        summary="More than {threshold} work items of {worker} are waiting for a retry.",
         scope=Scope.WORKER,
         metrics=("WaitingForRetry",),
         statistic="Minimum",
@@ -102,7 +102,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="oldest-pending",
-        says="A work item of {worker} has been due for more than {threshold} s.",
+        summary="A work item of {worker} has been due for more than {threshold} s.",
         scope=Scope.WORKER,
         metrics=("OldestPendingSeconds",),
         statistic="Minimum",
@@ -111,7 +111,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="queue-depth",
-        says="More than {threshold} messages are in the queue of {worker}.",
+        summary="More than {threshold} messages are in the queue of {worker}.",
         scope=Scope.WORKER,
         metrics=("QueueDepth",),
         statistic="Minimum",
@@ -120,7 +120,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="retry-queue-depth",
-        says="More than {threshold} messages are in the queue for retries of {worker}.",
+        summary="More than {threshold} messages are in the queue for retries of {worker}.",
         scope=Scope.RETRIES,
         metrics=("RetryQueueDepth",),
         statistic="Minimum",
@@ -129,7 +129,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="failure-rate",
-        says=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
+        summary=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
         scope=Scope.WORKER,
         metrics=("Failed", "Succeeded"),
         statistic="Sum",
@@ -139,7 +139,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="job-duration",
-        says="The 95th percentile of attempts of {worker} exceeds {threshold} s.",
+        summary="The 95th percentile of attempts of {worker} exceeds {threshold} s.",
         scope=Scope.WORKER,
         metrics=("AttemptSeconds",),
         statistic="p95",
@@ -149,7 +149,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="attempts-before-success",
-        says="Successful work items of {worker} take more than {threshold} attempts on average.",
+        summary="Successful work items of {worker} take more than {threshold} attempts on average.",
         scope=Scope.WORKER,
         metrics=("AttemptsBeforeSuccess",),
         statistic="Average",
@@ -159,7 +159,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="retry-rate",
-        says="More than {threshold} attempts failed within a minute and will be retried.",
+        summary="More than {threshold} attempts failed within a minute and will be retried.",
         scope=Scope.ALL,
         metrics=("Retries",),
         statistic="Sum",
@@ -167,7 +167,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="pending-dead-letters",
-        says="More than {threshold} dead letters are pending.",
+        summary="More than {threshold} dead letters are pending.",
         scope=Scope.SUM,
         metrics=("PendingDeadLetters",),
         statistic="Maximum",
@@ -175,7 +175,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="pending-dead-letters-sustained",
-        says="More than {threshold} dead letters have been pending for an hour.",
+        summary="More than {threshold} dead letters have been pending for an hour.",
         scope=Scope.SUM,
         metrics=("PendingDeadLetters",),
         statistic="Maximum",
@@ -185,7 +185,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="dead-letter-spike",
-        says="More than {threshold} work items were dead-lettered within one of the last five minutes.",
+        summary="More than {threshold} work items were dead-lettered within one of the last five minutes.",
         scope=Scope.ALL,
         metrics=("DeadLettersPerMinute",),
         statistic="Maximum",
@@ -193,7 +193,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="dead-letter-rate",
-        says="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
+        summary="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
         scope=Scope.ALL,
         metrics=("DeadLetterRate",),
         statistic="Minimum",
@@ -204,7 +204,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="dlq-consumer-failing",
-        says="Messages stay in dead-letter queues because the consumer fails on them.",
+        summary="Messages stay in dead-letter queues because the consumer fails on them.",
         scope=Scope.ALL,
         metrics=("DlqRetained",),
         statistic="Sum",
@@ -215,7 +215,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="returned-unattempted",
-        says="Messages reach a dead-letter queue without an attempt. The worker may crash at startup.",
+        summary="Messages reach a dead-letter queue without an attempt. The worker may crash at startup.",
         scope=Scope.ALL,
         metrics=("ReturnedUnattempted",),
         statistic="Sum",
@@ -224,7 +224,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="outbox-overdue",
-        says="Due messages are unsent, or the watchdog does not run.",
+        summary="Due messages are unsent, or the watchdog does not run.",
         scope=Scope.ALL,
         metrics=("OutboxOverdue",),
         statistic="Maximum",
@@ -236,7 +236,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="uploads-without-event",
-        says="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
+        summary="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
         scope=Scope.ALL,
         metrics=("UploadsWithoutEvent",),
         statistic="Maximum",
@@ -244,7 +244,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="upload-listing",
-        says="The last complete listing of the bucket is older than {threshold} s, so lost uploads are found late.",
+        summary="The last complete listing of the bucket is older than {threshold} s, so lost uploads are found late.",
         scope=Scope.ALL,
         metrics=("UploadListingSeconds",),
         statistic="Maximum",
@@ -252,7 +252,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="notification-failures",
-        says="Notifications of failed work items cannot be sent.",
+        summary="Notifications of failed work items cannot be sent.",
         scope=Scope.ALL,
         metrics=("NotificationFailures",),
         statistic="Sum",
@@ -260,7 +260,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="failed-offers",
-        says="Offers for the current day have failed permanently.",
+        summary="Offers for the current day have failed permanently.",
         scope=Scope.ALL,
         metrics=("OffersFailed",),
         statistic="Maximum",
@@ -269,7 +269,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="incomplete-offers",
-        says="An hour after the offers for a date were due, more than {threshold} % of its users have none.",
+        summary="An hour after the offers for a date were due, more than {threshold} % of its users have none.",
         scope=Scope.ALL,
         metrics=("OffersIncompletePercent",),
         statistic="Maximum",
@@ -278,7 +278,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-duration",
-        says="The 95th percentile of the time to compute a user's offers exceeds {threshold} s.",
+        summary="The 95th percentile of the time to compute a user's offers exceeds {threshold} s.",
         scope=Scope.ALL,
         metrics=("OffersUserSeconds",),
         statistic="Maximum",
@@ -286,7 +286,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-overdue",
-        says="After 10:00 local time, more than {threshold} users have no offers for the day.",
+        summary="After 10:00 local time, more than {threshold} users have no offers for the day.",
         scope=Scope.ALL,
         metrics=("OffersOverdue",),
         statistic="Minimum",
@@ -296,7 +296,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-not-scheduled",
-        says="For two hours, due offers could not be queued, or the scheduler did not run.",
+        summary="For two hours, due offers could not be queued, or the scheduler did not run.",
         scope=Scope.ALL,
         metrics=("PoolsNotPinned",),
         statistic="Maximum",
@@ -309,7 +309,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="duplicate-offers",
-        says="A user has a duplicate offer, or two sets of offers for a day.",
+        summary="A user has a duplicate offer, or two sets of offers for a day.",
         scope=Scope.ALL,
         metrics=("DuplicateOffers",),
         statistic="Maximum",
@@ -318,7 +318,9 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="breaker-open",
-        says="A circuit breaker is open: a language model or a webhook host is unavailable, and its work items wait.",
+        summary=(
+            "A circuit breaker is open: a language model or a webhook host is unavailable, and its work items wait."
+        ),
         scope=Scope.ALL,
         metrics=("BreakerOpen",),
         statistic="Maximum",
@@ -327,12 +329,12 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
 )
 
-THRESHOLDS = {watch.name: watch.threshold for watch in ALARMS}
+THRESHOLDS = {spec.name: spec.threshold for spec in ALARMS}
 """Default thresholds by alarm name. The context setting `alarms` overrides them."""
 
 
-def alarm_targets(watch: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
+def alarm_targets(spec: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
     """Return the rows with their own alarm, or None for one alarm about all rows."""
-    if watch.scope is Scope.RETRIES:
+    if spec.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]
-    return rows if watch.scope is Scope.WORKER else [None]
+    return rows if spec.scope is Scope.WORKER else [None]

@@ -27,7 +27,7 @@ class AlarmDefinition:
     name: str
     page: str
     """Name of the runbook page."""
-    says: str
+    summary: str
     severity: Severity = Severity.WARNING
     threshold: float = 0
     periods: int = 1
@@ -40,7 +40,7 @@ class AlarmDefinition:
     @property
     def description(self) -> str:
         """Alarm description with the path of its runbook page."""
-        return f"{self.says} What to do: {RUNBOOK}/{self.page}.md"
+        return f"{self.summary} What to do: {RUNBOOK}/{self.page}.md"
 
 
 class AlarmTopics(Construct):
@@ -72,47 +72,47 @@ class AlarmTopics(Construct):
 class Alarms(Construct):
     """All alarms of the alarm table and of the workers' rows."""
 
-    def __init__(self, scope: Construct, id_: str, *, around: WorkerResources, workers: Sequence[Worker]) -> None:
+    def __init__(self, scope: Construct, id_: str, *, shared: WorkerResources, workers: Sequence[Worker]) -> None:
         """Create the topics and the alarms.
 
         In the local cloud, which rejects metric math, alarms with metric math and grace periods are omitted.
         """
         super().__init__(scope, id_)
-        self._around = around
-        self._topics = AlarmTopics(self, "Topics", enforce_tls=around.stage.is_aws)
-        self.graced: list[cloudwatch.CompositeAlarm] = []
+        self._shared = shared
+        self._topics = AlarmTopics(self, "Topics", enforce_tls=shared.stage.is_aws)
+        self.grace_alarms: list[cloudwatch.CompositeAlarm] = []
         """Alarms with a grace period. They must be created after `migrate` has counted the deployment."""
-        for watch in ALARMS:
-            self._watch(watch, queue_workers(around.rows))
+        for spec in ALARMS:
+            self._create_table_alarm(spec, queue_workers(shared.rows))
         for worker in workers:
             for alarm in worker.row.alarms:
-                self._of_worker(worker, alarm)
+                self._create_worker_alarm(worker, alarm)
 
-    def _watch(self, watch: AlarmSpec, rows: Sequence[WorkerSpec]) -> None:
-        for row in alarm_targets(watch, rows):
-            threshold = watch.threshold_for(row, self._around.stage.thresholds.get(watch.name))
-            self._alarm(
-                f"{row.logical_name if row else ''}{_id(watch.name)}",
-                _metric(watch, row, rows),
+    def _create_table_alarm(self, spec: AlarmSpec, rows: Sequence[WorkerSpec]) -> None:
+        for row in alarm_targets(spec, rows):
+            threshold = spec.threshold_for(row, self._shared.stage.thresholds.get(spec.name))
+            self._create_alarm(
+                f"{row.logical_name if row else ''}{_logical_id(spec.name)}",
+                _metric(spec, row, rows),
                 AlarmDefinition(
-                    name=f"{row.name}-{watch.name}" if row else watch.name,
-                    page=watch.name,
-                    says=watch.says.format(worker=row.name if row else "", threshold=f"{threshold:g}"),
-                    severity=watch.severity,
+                    name=f"{row.name}-{spec.name}" if row else spec.name,
+                    page=spec.name,
+                    summary=spec.summary.format(worker=row.name if row else "", threshold=f"{threshold:g}"),
+                    severity=spec.severity,
                     threshold=threshold,
-                    periods=watch.periods,
-                    datapoints=watch.periods,
-                    silence_counts=watch.silence_counts,
-                    grace_minutes=watch.grace_minutes,
+                    periods=spec.periods,
+                    datapoints=spec.periods,
+                    silence_counts=spec.silence_counts,
+                    grace_minutes=spec.grace_minutes,
                 ),
             )
 
-    def _of_worker(self, worker: Worker, alarm: Alarm) -> None:
+    def _create_worker_alarm(self, worker: Worker, alarm: Alarm) -> None:
         row, minute = worker.row, Duration.minutes(1)
         name, page = f"{row.name}-{alarm}", row.runbook_page(alarm)
         metric: cloudwatch.IMetric
         if alarm is Alarm.DEAD_LETTERS:
-            queue = self._around.queues[row.name].dead_letters
+            queue = self._shared.queues[row.name].dead_letters
             # A received message is invisible for minutes, so visible messages alone would hide one that stays.
             parts: dict[str, cloudwatch.IMetric] = {
                 "visible": queue.metric_approximate_number_of_messages_visible(period=minute, statistic="Maximum"),
@@ -121,112 +121,117 @@ class Alarms(Construct):
             metric = cloudwatch.MathExpression(
                 expression="visible + hidden", using_metrics=parts, period=minute, label=name
             )
-            says = f"Messages stay in {row.resource_name}-dlq."
-            rule = AlarmDefinition(name=name, page=page, says=says, periods=15, datapoints=12)
+            summary = f"Messages stay in {row.resource_name}-dlq."
+            definition = AlarmDefinition(name=name, page=page, summary=summary, periods=15, datapoints=12)
         elif alarm is Alarm.MESSAGE_AGE:
-            threshold = self._around.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
-            metric = self._around.queues[row.name].source.metric_approximate_age_of_oldest_message(
+            threshold = self._shared.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
+            metric = self._shared.queues[row.name].source.metric_approximate_age_of_oldest_message(
                 period=minute, statistic="Maximum"
             )
-            says = f"A message has been in the queue of {row.name} for more than {threshold:g} s."
-            rule = AlarmDefinition(name=name, page=page, says=says, threshold=threshold, periods=5, datapoints=3)
+            summary = f"A message has been in the queue of {row.name} for more than {threshold:g} s."
+            definition = AlarmDefinition(
+                name=name, page=page, summary=summary, threshold=threshold, periods=5, datapoints=3
+            )
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
-            says = f"Invocations of {row.resource_name} fail."
+            summary = f"Invocations of {row.resource_name} fail."
             periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # one failed hourly invocation is enough
-            rule = AlarmDefinition(
+            definition = AlarmDefinition(
                 name=name,
                 page=page,
-                says=says,
+                summary=summary,
                 severity=Severity.CRITICAL,
                 periods=periods,
                 datapoints=datapoints,
             )
-        self._alarm(f"{row.logical_name}{_id(alarm)}", metric, rule)
+        self._create_alarm(f"{row.logical_name}{_logical_id(alarm)}", metric, definition)
 
-    def _alarm(self, id_: str, metric: cloudwatch.IMetric, rule: AlarmDefinition) -> None:
-        if isinstance(metric, cloudwatch.MathExpression) and not self._around.stage.is_aws:
+    def _create_alarm(self, id_: str, metric: cloudwatch.IMetric, definition: AlarmDefinition) -> None:
+        if isinstance(metric, cloudwatch.MathExpression) and not self._shared.stage.is_aws:
             return
-        raised: cloudwatch.AlarmBase = cloudwatch.Alarm(
+        alarm: cloudwatch.AlarmBase = cloudwatch.Alarm(
             self,
             id_,
-            alarm_name=f"counterfoil-{rule.name}",
-            alarm_description=rule.description,
+            alarm_name=f"counterfoil-{definition.name}",
+            alarm_description=definition.description,
             metric=metric,
-            threshold=rule.threshold,
+            threshold=definition.threshold,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            evaluation_periods=rule.periods,
-            datapoints_to_alarm=rule.datapoints,
+            evaluation_periods=definition.periods,
+            datapoints_to_alarm=definition.datapoints,
             treat_missing_data=(
                 cloudwatch.TreatMissingData.BREACHING
-                if rule.silence_counts
+                if definition.silence_counts
                 else cloudwatch.TreatMissingData.NOT_BREACHING
             ),
         )
-        if rule.grace_minutes and self._around.stage.is_aws:
-            raised = self._after_grace(id_, raised, rule)
-        raised.add_alarm_action(actions.SnsAction(self._topics.by_severity[rule.severity]))
+        if definition.grace_minutes and self._shared.stage.is_aws:
+            alarm = self._after_grace(id_, alarm, definition)
+        alarm.add_alarm_action(actions.SnsAction(self._topics.by_severity[definition.severity]))
 
-    def _after_grace(self, id_: str, alarm: cloudwatch.AlarmBase, rule: AlarmDefinition) -> cloudwatch.CompositeAlarm:
+    def _after_grace(
+        self, id_: str, alarm: cloudwatch.AlarmBase, definition: AlarmDefinition
+    ) -> cloudwatch.CompositeAlarm:
         """Create a composite alarm that follows `alarm`, except during the grace period after a deployment."""
-        deployed = cloudwatch.Alarm(
+        suppressor = cloudwatch.Alarm(
             self,
             f"{id_}Grace",
-            alarm_name=f"grace-counterfoil-{rule.name}",  # without the prefix by which the product lists its alarms
-            alarm_description=f"Suppresses counterfoil-{rule.name} for {rule.grace_minutes} minutes.",
+            # Without the prefix by which the product lists its alarms.
+            alarm_name=f"grace-counterfoil-{definition.name}",
+            alarm_description=f"Suppresses counterfoil-{definition.name} for {definition.grace_minutes} minutes.",
             metric=cloudwatch.Metric(
                 namespace=NAMESPACE, metric_name="Deployments", statistic="Sum", period=Duration.minutes(1)
             ),
             threshold=0,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            evaluation_periods=rule.grace_minutes,
+            evaluation_periods=definition.grace_minutes,
             datapoints_to_alarm=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        graced = cloudwatch.CompositeAlarm(
+        composite = cloudwatch.CompositeAlarm(
             self,
             f"{id_}AfterGrace",
-            composite_alarm_name=f"counterfoil-{rule.name}-after-grace",
-            alarm_description=rule.description,
+            composite_alarm_name=f"counterfoil-{definition.name}-after-grace",
+            alarm_description=definition.description,
             alarm_rule=cloudwatch.AlarmRule.from_alarm(alarm, cloudwatch.AlarmState.ALARM),
-            actions_suppressor=deployed,
+            actions_suppressor=suppressor,
             actions_suppressor_wait_period=SUPPRESSOR_WAIT,
             actions_suppressor_extension_period=SUPPRESSOR_WAIT,
         )
-        self.graced.append(graced)
-        return graced
+        self.grace_alarms.append(composite)
+        return composite
 
 
-def _id(name: str) -> str:
+def _logical_id(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def _metric(watch: AlarmSpec, row: WorkerSpec | None, rows: Sequence[WorkerSpec]) -> cloudwatch.IMetric:
-    """Return the metric of `watch`, or metric math on several metrics."""
-    period = Duration.minutes(watch.minutes)
+def _metric(spec: AlarmSpec, row: WorkerSpec | None, rows: Sequence[WorkerSpec]) -> cloudwatch.IMetric:
+    """Return the metric of `spec`, or metric math on several metrics."""
+    period = Duration.minutes(spec.minutes)
 
-    def one(name: str, worker: str | None) -> cloudwatch.Metric:
+    def make_metric(name: str, worker: str | None) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name=name,
             dimensions_map={"worker": worker} if worker else None,
-            statistic=watch.statistic,
+            statistic=spec.statistic,
             period=period,
         )
 
-    if watch.scope is Scope.SUM:
-        (name,) = watch.metrics
-        parts: dict[str, cloudwatch.IMetric] = {other.name: one(name, other.name) for other in rows}
+    if spec.scope is Scope.SUM:
+        (name,) = spec.metrics
+        parts: dict[str, cloudwatch.IMetric] = {other.name: make_metric(name, other.name) for other in rows}
         total = f"SUM([{', '.join(parts)}])"
         return cloudwatch.MathExpression(
-            expression=watch.expression.replace("m0", total), using_metrics=parts, period=period, label=watch.name
+            expression=spec.expression.replace("m0", total), using_metrics=parts, period=period, label=spec.name
         )
-    found = [one(name, row.name if row else None) for name in watch.metrics]
-    if watch.expression == "m0":
-        return found[0]
+    metrics = [make_metric(name, row.name if row else None) for name in spec.metrics]
+    if spec.expression == "m0":
+        return metrics[0]
     return cloudwatch.MathExpression(
-        expression=watch.expression,
-        using_metrics={f"m{number}": metric for number, metric in enumerate(found)},
+        expression=spec.expression,
+        using_metrics={f"m{number}": metric for number, metric in enumerate(metrics)},
         period=period,
-        label=watch.name,
+        label=spec.name,
     )

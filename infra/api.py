@@ -81,11 +81,11 @@ class Api(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, issuer: Issuer | None, at: Address, removal_policy: RemovalPolicy
+        self, scope: Construct, id_: str, *, issuer: Issuer | None, address: Address, removal_policy: RemovalPolicy
     ) -> None:
         """Create the gateway. Without an `issuer`, also create a user pool with `removal_policy`."""
         super().__init__(scope, id_)
-        self.emulated = at.emulator is not None
+        self.emulated = address.emulator is not None
         self.gateway = gateway.HttpApi(
             self, "Gateway", api_name="counterfoil", description="Counterfoil's API", create_default_stage=False
         )
@@ -97,19 +97,24 @@ class Api(Construct):
             throttle=gateway.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND, burst_limit=BURST),
         )
         self.url = stage.url
-        own = urlsplit(at.console) if at.console else None
-        self.origins = [self.gateway.api_endpoint, *([f"{own.scheme}://{own.netloc}"] if own else [])]
+        custom_console = urlsplit(address.console) if address.console else None
+        self.origins = [
+            self.gateway.api_endpoint,
+            *([f"{custom_console.scheme}://{custom_console.netloc}"] if custom_console else []),
+        ]
         """Origins under which browsers load the console."""
-        served = f"{at.emulator}/_aws/execute-api/{self.gateway.api_id}/$default/" if at.emulator else self.url
-        consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
+        base_url = (
+            f"{address.emulator}/_aws/execute-api/{self.gateway.api_id}/$default/" if address.emulator else self.url
+        )
+        consoles = [f"{base_url}console", *([address.console.rstrip("/")] if address.console else [])]
         self.console = consoles[-1]
         """Address of the console."""
         self.people: UserPool | None = None
         if issuer is None:
-            self.people = self._people(consoles, at, removal_policy)
-            self.sign_in = self._of_pool(self.people, at)
+            self.people = self._create_user_pool(consoles, address, removal_policy)
+            self.sign_in = self._pool_config(self.people, address)
         else:
-            self.sign_in = _of_issuer(issuer)
+            self.sign_in = _issuer_config(issuer)
         self.tokens = authorizers.HttpJwtAuthorizer(
             "Tokens",
             self.sign_in.issuer,
@@ -117,7 +122,7 @@ class Api(Construct):
             identity_source=["$request.header.Authorization"],
         )
 
-    def _people(self, consoles: Sequence[str], at: Address, removal_policy: RemovalPolicy) -> UserPool:
+    def _create_user_pool(self, consoles: Sequence[str], address: Address, removal_policy: RemovalPolicy) -> UserPool:
         pool = cognito.UserPool(
             self,
             "People",
@@ -151,22 +156,22 @@ class Api(Construct):
             prevent_user_existence_errors=True,
             enable_token_revocation=True,
             # The emulator drops the groups from refreshed tokens, so its first token lasts for the whole session.
-            id_token_validity=Duration.hours(WORKDAY_HOURS if at.emulator else 1),
+            id_token_validity=Duration.hours(WORKDAY_HOURS if address.emulator else 1),
             refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
         return UserPool(pool, programs, browsers)
 
-    def _of_pool(self, people: UserPool, at: Address) -> OidcConfig:
+    def _pool_config(self, people: UserPool, address: Address) -> OidcConfig:
         domain = people.pool.add_domain(
             "Domain", cognito_domain=cognito.CognitoDomainOptions(domain_prefix=f"counterfoil-{Aws.ACCOUNT_ID}")
         )
         host = f"https://cognito-idp.{Aws.REGION}.{Aws.URL_SUFFIX}"
-        found_at = f"{at.emulator or host}/{people.pool.user_pool_id}"
+        pool_url = f"{address.emulator or host}/{people.pool.user_pool_id}"
         return OidcConfig(
             issuer=f"{host}/{people.pool.user_pool_id}",
             client=people.browsers.user_pool_client_id,
-            discovery=f"{found_at}{DISCOVERY}",
-            origins=[at.emulator] if at.emulator else [host, domain.base_url()],
+            discovery=f"{pool_url}{DISCOVERY}",
+            origins=[address.emulator] if address.emulator else [host, domain.base_url()],
             audience=[people.programs.user_pool_client_id],
             pool=people.pool.user_pool_id,
         )
@@ -188,7 +193,7 @@ class Routes(Construct):
             authorizer=api.tokens,
         )
         for path in CONSOLE_PATHS:
-            pages = gateway.HttpRoute(
+            route = gateway.HttpRoute(
                 self,
                 f"GET{path}",
                 http_api=api.gateway,
@@ -199,19 +204,19 @@ class Routes(Construct):
         if api.emulated:
             # `{path+}` matches `/console/` on AWS, but not in the emulator. L1 construct, because HttpRouteKey rejects
             # a path that ends with a slash.
-            served = pages.node.default_child
-            assert isinstance(served, gateway.CfnRoute)
+            root_route = route.node.default_child
+            assert isinstance(root_route, gateway.CfnRoute)
             gateway.CfnRoute(
                 self,
                 "EmulatedRoot",
                 api_id=api.gateway.api_id,
                 route_key="GET /console/",
-                authorization_type=served.authorization_type,
-                target=served.target,
+                authorization_type=root_route.authorization_type,
+                target=root_route.target,
             )
 
 
-def _of_issuer(issuer: Issuer) -> OidcConfig:
+def _issuer_config(issuer: Issuer) -> OidcConfig:
     """Return the settings for an external issuer, whose audience is the console's client id."""
     parts = urlsplit(issuer.url)
     return OidcConfig(

@@ -177,8 +177,8 @@ class ExternalServices:
     @property
     def models(self) -> Mapping[ExternalService, str]:
         """Provider of each kind of model in use."""
-        named: dict[ExternalService, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
-        return {kind: self.settings[name] for kind, name in named.items() if name in self.settings}
+        provider_settings: dict[ExternalService, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
+        return {kind: self.settings[name] for kind, name in provider_settings.items() if name in self.settings}
 
     @property
     def _internet_models(self) -> frozenset[str]:
@@ -190,9 +190,9 @@ class ExternalServices:
 
     def needs_secret(self, row: WorkerSpec) -> bool:
         """Return whether `row` calls a service that needs the secret."""
-        return not self._internet_models.isdisjoint(row.calls_out) or self.tells_slack(row)
+        return not self._internet_models.isdisjoint(row.calls_out) or self.notifies_slack(row)
 
-    def tells_slack(self, row: WorkerSpec) -> bool:
+    def notifies_slack(self, row: WorkerSpec) -> bool:
         """Return whether `row` sends notifications to the Slack webhook."""
         return self.slack and "notifications" in row.calls_out
 
@@ -283,10 +283,10 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 
 
 def _flag(name: str, value: Any) -> bool:
-    said = str(value).lower()
-    if value is not None and said not in {"true", "false"}:
+    text = str(value).lower()
+    if value is not None and text not in {"true", "false"}:
         raise ContextError(f"The context {name!r} must be true or false, not {value!r}")
-    return said == "true"
+    return text == "true"
 
 
 def _arn(value: Any) -> str | None:
@@ -327,8 +327,8 @@ def _timeout(stage: str, value: Any) -> int | None:
     return int(value)
 
 
-def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
-    for name, value in given.items():
+def _settings(stage: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in settings.items():
         if name in STACK_SETTINGS:
             raise ContextError(f"The stack sets {name} for each function: remove it from 'settings'")
         if name in SECRETS and stage != "local":
@@ -338,29 +338,29 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(value, str):
             raise ContextError(f'The setting {name} must be a string, because it is an environment variable: use "..."')
     for name, providers in (("LLM_PROVIDER", PROVIDERS), ("EMBEDDING_PROVIDER", EMBEDDING_PROVIDERS)):
-        if given.get(name, providers[0]) not in providers:
-            raise ContextError(f"{name} must be one of {', '.join(providers)}, not {given[name]!r}")
-    if given.get("OCR_PROVIDER", RECOGNITIONS[0]) not in RECOGNITIONS:
+        if settings.get(name, providers[0]) not in providers:
+            raise ContextError(f"{name} must be one of {', '.join(providers)}, not {settings[name]!r}")
+    if settings.get("OCR_PROVIDER", RECOGNITIONS[0]) not in RECOGNITIONS:
         raise ContextError(
-            f"OCR_PROVIDER must be {' or '.join(RECOGNITIONS)} or omitted, not {given['OCR_PROVIDER']!r}"
+            f"OCR_PROVIDER must be {' or '.join(RECOGNITIONS)} or omitted, not {settings['OCR_PROVIDER']!r}"
         )
-    return dict(sorted(given.items()))
+    return dict(sorted(settings.items()))
 
 
-def _thresholds(given: Mapping[str, Any]) -> dict[str, float]:
-    for name, value in given.items():
+def _thresholds(thresholds: Mapping[str, Any]) -> dict[str, float]:
+    for name, value in thresholds.items():
         if name not in THRESHOLDS:
             raise ContextError(f"Unknown alarm {name!r}. Alarms with a threshold: {', '.join(sorted(THRESHOLDS))}")
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, not {value!r}")
-    return dict(given)
+    return dict(thresholds)
 
 
-def _retention(given: Mapping[str, Any]) -> dict[str, int]:
-    known = (*UNBOUNDED, NONCURRENT)
-    for name, days in given.items():
-        if name not in known:
-            raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(known)}")
+def _retention(retention: Mapping[str, Any]) -> dict[str, int]:
+    prefixes = (*UNBOUNDED, NONCURRENT)
+    for name, days in retention.items():
+        if name not in prefixes:
+            raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(prefixes)}")
         if isinstance(days, bool) or not isinstance(days, int) or days < 1:
             raise ContextError(f"The retention of {name!r} must be whole days, 1 or more, not {days!r}")
-    return dict(given)
+    return dict(retention)

@@ -69,33 +69,36 @@ class NetworkStack(Stack):
     traces need no endpoint, because the Lambda service sends them to CloudWatch and X-Ray.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices, has_user_pool: bool = True) -> None:
-        """Create the stack for functions that call the services `outside` and the built-in user pool, if any."""
+    def __init__(
+        self, scope: Construct, id_: str, *, external_services: ExternalServices, has_user_pool: bool = True
+    ) -> None:
+        """Create the stack for functions that call `external_services` and the built-in user pool, if any."""
         super().__init__(scope, id_, termination_protection=True)
-        self._outside = outside
+        self._external_services = external_services
         subnets = [
             ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
         ]
-        if outside.internet:  # last, so that adding it later does not change the addresses of the private subnets
+        if external_services.internet:
+            # Last, so that adding them later does not change the addresses of the private subnets.
             subnets += [
                 ec2.SubnetConfiguration(name="egress", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS, cidr_mask=20),
                 ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28),
             ]
         self.vpc = ec2.Vpc(
-            self, "Vpc", max_azs=2, nat_gateways=1 if outside.internet else 0, subnet_configuration=subnets
+            self, "Vpc", max_azs=2, nat_gateways=1 if external_services.internet else 0, subnet_configuration=subnets
         )
         self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        for name, (wanted, service) in {
+        for name, (is_needed, service) in {
             "Sqs": (True, ec2.InterfaceVpcEndpointAwsService.SQS),
             "SecretsManager": (True, ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER),
-            "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
-            "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
-            "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
+            "Bedrock": (external_services.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
+            "Email": (external_services.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
+            "Textract": (external_services.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
             "Cognito": (has_user_pool, ec2.InterfaceVpcEndpointAwsService.COGNITO_IDP),  # for the people API
             "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # to pause queues
             "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # for alarms in the console
         }.items():
-            if wanted:
+            if is_needed:
                 self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)
         self.functions = ec2.SecurityGroup(
             self, "Functions", vpc=self.vpc, description="Functions: they reach PostgreSQL by way of the proxy"
@@ -110,7 +113,7 @@ class NetworkStack(Stack):
 
     def subnets(self, row: WorkerSpec) -> ec2.SubnetSelection:
         """Return the subnets of `row`'s function."""
-        return EGRESS if self._outside.needs_internet(row) else SUBNETS
+        return EGRESS if self._external_services.needs_internet(row) else SUBNETS
 
 
 class Database(Protocol):
@@ -141,8 +144,8 @@ class LocalDatabase:
 def with_user(url: str, user: str) -> str:
     """Return a PostgreSQL URL for another user, without the password of the previous one."""
     parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}@{place}"))
+    address = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}@{address}"))
 
 
 PORT = 5432
@@ -207,11 +210,11 @@ class RdsDatabase(Construct):
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return the proxy's address and the row's user; for the master user, the instance and the secret."""
-        place = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
+        connection = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
         if row.database_user == "master":
             host = self.instance.instance_endpoint.hostname
-            return {**place, "DATABASE_HOST": host, "DATABASE_SECRET_ARN": self._secret.secret_arn}
-        return {**place, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
+            return {**connection, "DATABASE_HOST": host, "DATABASE_SECRET_ARN": self._secret.secret_arn}
+        return {**connection, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow signing in to the proxy as the row's user; for the master user, allow reading its secret."""
@@ -241,9 +244,9 @@ class Stage:
         return self.network is not None
 
     @property
-    def outside(self) -> ExternalServices:
+    def external_services(self) -> ExternalServices:
         """External services that functions call."""
-        return outside_of(self.deployment)
+        return external_services_of(self.deployment)
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -261,7 +264,7 @@ class Stage:
         return RemovalPolicy.RETAIN if self.is_aws else RemovalPolicy.DESTROY
 
 
-def outside_of(deployment: Deployment) -> ExternalServices:
+def external_services_of(deployment: Deployment) -> ExternalServices:
     """Return the external services of `deployment`. In the local cloud, webhooks are always enabled."""
     return ExternalServices(
         deployment.settings, slack=deployment.slack, webhooks=deployment.webhooks or deployment.stage == "local"
@@ -277,7 +280,9 @@ class Queues(Construct):
         self._row = row
         self._enforce_tls = enforce_tls
         # The visibility timeout of the DLQs is set in the row of the worker that consumes them.
-        visibility = max((of.visibility for of in rows if of.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30)
+        visibility = max(
+            (worker.visibility for worker in rows if worker.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30
+        )
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetterQueue",
@@ -331,7 +336,7 @@ class State(Construct):
             self,
             "Api",
             issuer=stage.deployment.issuer,
-            at=Address(emulator=stage.deployment.endpoint, console=stage.deployment.settings.get("CONSOLE_URL")),
+            address=Address(emulator=stage.deployment.endpoint, console=stage.deployment.settings.get("CONSOLE_URL")),
             removal_policy=stage.removal_policy,
         )
         self.uploads = self._uploads()
@@ -347,7 +352,7 @@ class State(Construct):
         stage, api = self._stage, self.api
         name = f"counterfoil-uploads-{Aws.ACCOUNT_ID}-{Aws.REGION}"
         # Not needed in the local cloud, which serves the console and the bucket from one origin.
-        browsers = s3.CorsRule(
+        cors_rule = s3.CorsRule(
             allowed_methods=[s3.HttpMethods.POST],
             allowed_origins=list(api.origins),
             allowed_headers=["*"],
@@ -362,7 +367,7 @@ class State(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=stage.is_aws,
             removal_policy=stage.removal_policy,
-            cors=[browsers] if stage.is_aws else None,
+            cors=[cors_rule] if stage.is_aws else None,
             lifecycle_rules=lifecycle_rules(stage.deployment.retention) if stage.is_aws else None,
         )
         # L1 construct, because add_event_notification would create a function with permissions for every bucket.
@@ -370,7 +375,7 @@ class State(Construct):
         assert isinstance(resource, s3.CfnBucket)
         configurations = []
         for queues in self.queues.values():
-            allowed = queues.source.add_to_resource_policy(
+            permission = queues.source.add_to_resource_policy(
                 iam.PolicyStatement(
                     principals=[iam.ServicePrincipal("s3.amazonaws.com")],
                     actions=["sqs:SendMessage"],
@@ -381,8 +386,8 @@ class State(Construct):
                     },
                 )
             )
-            if allowed.policy_dependable is not None:
-                resource.node.add_dependency(allowed.policy_dependable)
+            if permission.policy_dependable is not None:
+                resource.node.add_dependency(permission.policy_dependable)
             configurations += [notification(queues, prefix) for prefix in NOTIFIED_PREFIXES]
         resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             queue_configurations=configurations
@@ -431,7 +436,7 @@ class State(Construct):
 
     def _secret_arn(self) -> str | None:
         """Return the ARN of the secret for external services. A new secret must be filled manually."""
-        if not self._stage.is_aws or not self._stage.outside.secret:
+        if not self._stage.is_aws or not self._stage.external_services.secret:
             return None
         if self._stage.deployment.secret_arn is not None:
             return self._stage.deployment.secret_arn

@@ -50,21 +50,21 @@ def dependency_layer(target: Target) -> Package:
         PackagingError: a locked wheel cannot be downloaded.
     """
     compiler = interpreter(target.python)
-    described = (
+    inputs = (
         _FORMAT,
         target.python,
         target.platform or f"{sys.platform} {BUILD}",
         str(compiler is not None),
         *sorted(AWS_SERVICES),
     )
-    digest = hashlib.sha256("\n".join(described).encode() + REQUIREMENTS.read_bytes()).hexdigest()
-    place = BUILD / f"dependencies-{digest[:16]}"
+    digest = hashlib.sha256("\n".join(inputs).encode() + REQUIREMENTS.read_bytes()).hexdigest()
+    layer = BUILD / f"dependencies-{digest[:16]}"
     if target.platform is None:
-        if not place.exists():
-            _build(place, target, compiler)
+        if not layer.exists():
+            _build(layer, target, compiler)
         link = f"python/lib/python{target.python}/site-packages/{LINK}"
-        return pack({link: place / LINK}, target, name="dependencies", runs_in="/opt")
-    package = Package(place.with_suffix(".zip"), digest)
+        return pack({link: layer / LINK}, target, name="dependencies", runs_in="/opt")
+    package = Package(layer.with_suffix(".zip"), digest)
     if not package.path.exists():
         if compiler is None:
             sys.stderr.write(
@@ -105,11 +105,11 @@ def _install(site: Path, target: Target) -> None:
     ]
     command += ["--target", str(site), "--python-version", target.python, *platform, "--python", sys.executable]
     command += ["--only-binary", ":all:", "--require-hashes", "--requirements", str(REQUIREMENTS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
-    if done.returncode != 0:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if result.returncode != 0:
         raise PackagingError(
             f"The dependency layer for Python {target.python} on {target.platform or 'this machine'} cannot be built; "
-            f"uv reports:\n{done.stderr.strip()}"
+            f"uv reports:\n{result.stderr.strip()}"
         )
 
 
@@ -134,25 +134,25 @@ def exported() -> str:
     """
     command = [uv.find_uv_bin(), "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project"]
     command += ["--no-header", "--no-annotate", "--format", "requirements.txt"]
-    done = subprocess.run(  # noqa: S603 - our own arguments
+    result = subprocess.run(  # noqa: S603 - our own arguments
         command, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        raise PackagingError(f"uv cannot export the locked dependencies: {done.stderr.strip()}")
-    return done.stdout
+    if result.returncode != 0:
+        raise PackagingError(f"uv cannot export the locked dependencies: {result.stderr.strip()}")
+    return result.stdout
 
 
 def main(arguments: list[str]) -> int:
     """Write the file, or compare it with `--check`. Return the exit code."""
-    wanted = exported()
+    expected = exported()
     if arguments == ["--check"]:
-        if REQUIREMENTS.read_text() == wanted:
+        if REQUIREMENTS.read_text() == expected:
             return 0
         sys.stderr.write(
             "layers/dependencies/requirements.txt does not match uv.lock: run python -m infra.dependencies\n"
         )
         return 1
-    REQUIREMENTS.write_text(wanted)
+    REQUIREMENTS.write_text(expected)
     return 0
 
 

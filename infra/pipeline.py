@@ -40,7 +40,7 @@ class Schedules(Construct):
                 self,
                 worker.row.logical_name,
                 schedule_name=worker.row.resource_name,
-                description=worker.row.does,
+                description=worker.row.description,
                 schedule=SCHEDULES[worker.row.every],
                 target=scheduler_targets.LambdaInvoke(worker.function, retry_attempts=0),
             )
@@ -100,10 +100,10 @@ class PipelineStack(Stack):
             row.name: self.state.queues.get(row.name) or Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
         }
-        around = WorkerResources(tuple(rows), stage, self.state, self.queues, self._layers())
-        self.workers = {row.name: Worker(self, row, self._code(row), around) for row in rows}
+        shared = WorkerResources(tuple(rows), stage, self.state, self.queues, self._layers())
+        self.workers = {row.name: Worker(self, row, self._code(row), shared) for row in rows}
         workers = list(self.workers.values())
-        alarms = Alarms(self, "Alarms", around=around, workers=workers)
+        alarms = Alarms(self, "Alarms", shared=shared, workers=workers)
         Schedules(self, "Schedules", workers=workers)
         self._name_mappings(rows)
         self._serve()
@@ -172,15 +172,15 @@ class PipelineStack(Stack):
 
         Alarms with a grace period are created after the migration, because it counts the deployment.
         """
-        first = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
-        others = [worker.function for worker in self.workers.values() if worker not in first]
-        for worker in first:
+        migrators = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
+        others = [worker.function for worker in self.workers.values() if worker not in migrators]
+        for worker in migrators:
             triggers.Trigger(
                 self,
                 f"{worker.row.logical_name}Trigger",
                 handler=worker.function,
                 timeout=Duration.seconds(worker.row.timeout),
-                execute_before=[*others, *alarms.graced],
+                execute_before=[*others, *alarms.grace_alarms],
             )
 
 

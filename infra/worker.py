@@ -39,7 +39,7 @@ MANAGE_PEOPLE = [
     "cognito-idp:ListUsersInGroup",
 ]
 PAUSE = ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
-LOCAL_GET_MAPPING_ACTION = "lambda:ListEventSourceMappings"
+LOCAL_GET_MAPPING = "lambda:ListEventSourceMappings"
 """Permission that the local cloud requires to read a single mapping."""
 NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
@@ -63,7 +63,7 @@ class WorkerResources:
     layers: list[lambda_.LayerVersion]
 
     @property
-    def every_alarm(self) -> str:
+    def alarm_arns(self) -> str:
         """ARN pattern for all alarms of the account; `*` in the local cloud, where alarms have no ARNs."""
         if not self.stage.is_aws:
             return "*"
@@ -89,11 +89,11 @@ INVOCATIONS = {
 class Worker(Construct):
     """Function, role, logs and event source mappings of one worker."""
 
-    def __init__(self, scope: Construct, row: WorkerSpec, code: lambda_.Code, around: WorkerResources) -> None:
+    def __init__(self, scope: Construct, row: WorkerSpec, code: lambda_.Code, shared: WorkerResources) -> None:
         """Create the worker `row`, whose function runs `code`."""
         super().__init__(scope, row.logical_name)
         self.row = row
-        self._around = around
+        self._shared = shared
         self._policy = iam.PolicyDocument()
         self.log_group = logs.LogGroup(
             self,
@@ -105,23 +105,23 @@ class Worker(Construct):
         self.function = self._function(code)
         self.mappings = [
             self._mapping(name, queue)
-            for source in mappings(around.rows, row)
+            for source in mappings(shared.rows, row)
             for name, queue in self._feeding_queues(source).items()
         ]
 
     def _function(self, code: lambda_.Code) -> lambda_.Function:
-        row, network = self.row, self._around.stage.network
-        scheduled = INVOCATIONS[row.every] if row.fed_by is Trigger.SCHEDULE else None
+        row, network = self.row, self._shared.stage.network
+        invocation = INVOCATIONS[row.every] if row.fed_by is Trigger.SCHEDULE else None
         return lambda_.Function(
             self,
             "Function",
             function_name=row.resource_name,
-            description=row.does,
+            description=row.description,
             code=code,
             handler=f"functions.{row.name}.handler.handle",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64 if network else lambda_.Architecture.X86_64,
-            layers=self._around.layers,
+            layers=self._shared.layers,
             timeout=Duration.seconds(row.timeout),
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
@@ -136,49 +136,51 @@ class Worker(Construct):
             vpc=network.vpc if network else None,
             vpc_subnets=network.subnets(row) if network else None,
             security_groups=[network.security_group(row)] if network else None,
-            retry_attempts=scheduled.retries if scheduled else None,
-            max_event_age=scheduled.longest_wait if scheduled else None,
+            retry_attempts=invocation.retries if invocation else None,
+            max_event_age=invocation.longest_wait if invocation else None,
         )
 
     def _environment(self) -> dict[str, str]:
-        row, around = self.row, self._around
+        row, shared = self.row, self._shared
         environment = {
-            **around.stage.settings,
+            **shared.stage.settings,
             "WORKER": _worker_setting(row),
             "POWERTOOLS_SERVICE_NAME": row.name,
             "QUEUE_URLS": json.dumps(
-                {to.name: around.queues[to.name].source.queue_url for to in targets(around.rows, row)}
+                {target.name: shared.queues[target.name].source.queue_url for target in targets(shared.rows, row)}
             ),
         }
-        for_retries = {to.name: around.queues[to.name].retries for to in targets(around.rows, row)}
-        urls = {name: queue.queue_url for name, queue in for_retries.items() if queue is not None}
+        retry_queues = {target.name: shared.queues[target.name].retries for target in targets(shared.rows, row)}
+        urls = {name: queue.queue_url for name, queue in retry_queues.items() if queue is not None}
         if urls:
             environment["RETRY_QUEUE_URLS"] = json.dumps(urls)
-        waits = {to.name: to.retry_delays for to in targets(around.rows, row) if to.retry_delays}
-        if waits:
-            environment["RETRY_DELAYS"] = json.dumps(waits)
+        retry_delays = {target.name: target.retry_delays for target in targets(shared.rows, row) if target.retry_delays}
+        if retry_delays:
+            environment["RETRY_DELAYS"] = json.dumps(retry_delays)
         if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
-            sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_workers(around.rows)}
+            sources = {
+                shared.queues[worker.name].dead_letters.queue_arn: worker.name for worker in queue_workers(shared.rows)
+            }
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
-        if around.state.secret_arn and around.stage.outside.needs_secret(row):
-            environment["SECRETS_ARN"] = around.state.secret_arn
-        if around.stage.outside.tells_slack(row):
+        if shared.state.secret_arn and shared.stage.external_services.needs_secret(row):
+            environment["SECRETS_ARN"] = shared.state.secret_arn
+        if shared.stage.external_services.notifies_slack(row):
             environment["SLACK_ENABLED"] = "true"
-        if around.stage.outside.calls_webhooks(row):
+        if shared.stage.external_services.calls_webhooks(row):
             environment["WEBHOOKS_ENABLED"] = "true"
         if row.invokes:
-            names = {of.name: of.resource_name for of in around.rows if of.name in row.invokes}
+            names = {worker.name: worker.resource_name for worker in shared.rows if worker.name in row.invokes}
             environment["INVOKED_FUNCTIONS"] = json.dumps(names)
         if row.uses_bucket:
-            environment["UPLOADS_BUCKET"] = around.state.uploads.bucket_name
-        if row.lists and around.state.inventory is not None:
-            environment["INVENTORY_BUCKET"] = around.state.inventory.bucket_name
-        return {**environment, **around.stage.database.environment(row)}
+            environment["UPLOADS_BUCKET"] = shared.state.uploads.bucket_name
+        if row.lists and shared.state.inventory is not None:
+            environment["INVENTORY_BUCKET"] = shared.state.inventory.bucket_name
+        return {**environment, **shared.stage.database.environment(row)}
 
     def _role(self) -> iam.Role:
         """Create the worker's role with only the permissions from its row, and no managed policy."""
-        network = network_statements(self.row) if self._around.stage.is_aws else []
-        services = service_statements(self.row, self._around.stage.outside)
+        network = network_statements(self.row) if self._shared.stage.is_aws else []
+        services = service_statements(self.row, self._shared.stage.external_services)
         self._policy.add_statements(*self._statements(), *services, *network)
         role = iam.Role(
             self,
@@ -187,61 +189,72 @@ class Worker(Construct):
             description=f"Worker {self.row.name}",
             inline_policies={"row": self._policy},
         )
-        self._around.stage.database.grant(self.row, role)
+        self._shared.stage.database.grant(self.row, role)
         return role
 
-    def grant_pause(self, paused: Sequence[lambda_.EventSourceMapping]) -> None:
+    def grant_pause(self, pausable: Sequence[lambda_.EventSourceMapping]) -> None:
         """Allow pausing and resuming only these mappings, whose ids exist only after their creation."""
-        place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
-        local = [LOCAL_GET_MAPPING_ACTION] if not self._around.stage.is_aws else []
+        arn_prefix = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
+        local_actions = [LOCAL_GET_MAPPING] if not self._shared.stage.is_aws else []
         self._policy.add_statements(
             iam.PolicyStatement(
-                actions=PAUSE + local,
-                resources=[f"{place}:{mapping.event_source_mapping_id}" for mapping in paused],
+                actions=PAUSE + local_actions,
+                resources=[f"{arn_prefix}:{mapping.event_source_mapping_id}" for mapping in pausable],
             )
         )
 
     def _statements(self) -> list[iam.PolicyStatement]:
-        row, around = self.row, self._around
-        people = around.state.api.people
-        feeding = [self._feeding_queues(source).values() for source in mappings(around.rows, row)]
-        consumed = [queue.queue_arn for queues in feeding for queue in queues]
-        sent_to = [queue.queue_arn for to in targets(around.rows, row) for queue in around.queues[to.name].sources]
-        every = [queue.queue_arn for of in queue_workers(around.rows) for queue in around.queues[of.name].sources]
-        granted = [
+        row, shared = self.row, self._shared
+        people = shared.state.api.people
+        feeding_queues = [self._feeding_queues(source).values() for source in mappings(shared.rows, row)]
+        consumed_queues = [queue.queue_arn for queues in feeding_queues for queue in queues]
+        target_queues = [
+            queue.queue_arn for target in targets(shared.rows, row) for queue in shared.queues[target.name].sources
+        ]
+        all_queues = [
+            queue.queue_arn for worker in queue_workers(shared.rows) for queue in shared.queues[worker.name].sources
+        ]
+        grants = [
             (["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn]),
-            (CONSUME, consumed),
-            (["sqs:SendMessage"], sent_to),
-            (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
+            (CONSUME, consumed_queues),
+            (["sqs:SendMessage"], target_queues),
+            (["sqs:GetQueueAttributes"], all_queues if row.measures_queues else []),
             # DescribeAlarms with a name prefix requires access to all alarms.
-            (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
-            (["lambda:InvokeFunction"], [_function_arn(of) for of in around.rows if of.name in row.invokes]),
+            (["cloudwatch:DescribeAlarms"], [shared.alarm_arns] if row.reads_alarms else []),
+            (
+                ["lambda:InvokeFunction"],
+                [_function_arn(worker) for worker in shared.rows if worker.name in row.invokes],
+            ),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
             (READ, self._objects(row.reads)),
             (["s3:PutObject"], self._objects(row.writes + row.admits)),
             (["s3:DeleteObject"], self._objects(row.removes)),
-            (ERASE if around.stage.is_aws else [*ERASE, DELETE_LOCALLY], self._objects(row.erases)),
-            (["s3:ListBucketMultipartUploads"], [around.state.uploads.bucket_arn] if row.erases else []),
-            (TRACE, ["*"] if around.stage.is_aws else []),
+            (ERASE if shared.stage.is_aws else [*ERASE, DELETE_LOCALLY], self._objects(row.erases)),
+            (["s3:ListBucketMultipartUploads"], [shared.state.uploads.bucket_arn] if row.erases else []),
+            (TRACE, ["*"] if shared.stage.is_aws else []),
             (
                 ["secretsmanager:GetSecretValue"],
-                [around.state.secret_arn] if around.state.secret_arn and around.stage.outside.needs_secret(row) else [],
+                [shared.state.secret_arn]
+                if shared.state.secret_arn and shared.stage.external_services.needs_secret(row)
+                else [],
             ),
         ]
         statements = [
-            iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)
-            for actions, resources in granted
+            iam.PolicyStatement(actions=self._with_batch_actions(actions), resources=resources)
+            for actions, resources in grants
             if resources
         ]
         if row.lists:
-            listed = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in row.lists]}}
+            conditions = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in row.lists]}}
             statements.append(
                 iam.PolicyStatement(
-                    actions=["s3:ListBucketVersions"], resources=[around.state.uploads.bucket_arn], conditions=listed
+                    actions=["s3:ListBucketVersions"],
+                    resources=[shared.state.uploads.bucket_arn],
+                    conditions=conditions,
                 )
             )
-        if row.lists and around.state.inventory is not None:
-            inventory = around.state.inventory
+        if row.lists and shared.state.inventory is not None:
+            inventory = shared.state.inventory
             statements += [
                 iam.PolicyStatement(actions=["s3:ListBucket"], resources=[inventory.bucket_arn]),
                 iam.PolicyStatement(actions=["s3:GetObject"], resources=[inventory.arn_for_objects("*")]),
@@ -249,16 +262,16 @@ class Worker(Construct):
         return statements
 
     def _objects(self, prefixes: Sequence[str]) -> list[str]:
-        return [self._around.state.uploads.arn_for_objects(f"{prefix}*") for prefix in prefixes]
+        return [self._shared.state.uploads.arn_for_objects(f"{prefix}*") for prefix in prefixes]
 
-    def _as_asked_for(self, actions: list[str]) -> list[str]:
+    def _with_batch_actions(self, actions: list[str]) -> list[str]:
         """Add the batch actions for the local cloud. AWS checks only the action for a single message."""
-        local = not self._around.stage.is_aws
-        return actions + [f"{action}Batch" for action in BATCHED if local and action in actions]
+        is_local = not self._shared.stage.is_aws
+        return actions + [f"{action}Batch" for action in BATCHED if is_local and action in actions]
 
     def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
         """Return the queues of `source` that feed this worker, by the names of their mappings."""
-        queues = self._around.queues[source.name]
+        queues = self._shared.queues[source.name]
         if self.row.fed_by is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
         return dict(zip(("Mapping", "RetryMapping"), queues.sources, strict=False))
@@ -294,35 +307,35 @@ def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
 
 
 def _worker_setting(row: WorkerSpec) -> str:
-    told: dict[str, object] = {"name": row.name, "timeout": row.timeout}
+    fields: dict[str, object] = {"name": row.name, "timeout": row.timeout}
     if row.has_event_source_mapping:
-        told |= {"permits": row.permits, "start_margin": row.start_margin, "retries": row.retries}
-    return json.dumps(told)
+        fields |= {"permits": row.permits, "start_margin": row.start_margin, "retries": row.retries}
+    return json.dumps(fields)
 
 
 def _function_arn(row: WorkerSpec) -> str:
     return f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:{row.resource_name}"
 
 
-def service_statements(row: WorkerSpec, outside: ExternalServices) -> Iterator[iam.PolicyStatement]:
+def service_statements(row: WorkerSpec, external_services: ExternalServices) -> Iterator[iam.PolicyStatement]:
     """Yield the permissions of `row` for the AWS services that it calls outside the network."""
-    named: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
-    for kind, setting in named.items():
-        if outside.models.get(kind) == "bedrock" and kind in row.calls_out:
-            yield _invokes(outside.settings.get(setting, "*"))
-    if outside.email and "notifications" in row.calls_out:
+    model_settings: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
+    for kind, setting in model_settings.items():
+        if external_services.models.get(kind) == "bedrock" and kind in row.calls_out:
+            yield _invoke_statement(external_services.settings.get(setting, "*"))
+    if external_services.email and "notifications" in row.calls_out:
         yield iam.PolicyStatement(
             actions=["ses:SendEmail"],
             # Either the address or its domain may be the verified identity, so only the sender is restricted.
             resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
-            conditions={"StringEquals": {"ses:FromAddress": outside.settings["EMAIL_FROM"]}},
+            conditions={"StringEquals": {"ses:FromAddress": external_services.settings["EMAIL_FROM"]}},
         )
-    if outside.textract and "ocr" in row.calls_out:
+    if external_services.textract and "ocr" in row.calls_out:
         # Textract does not support resource-level permissions.
         yield iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"])
 
 
-def _invokes(model: str) -> iam.PolicyStatement:
+def _invoke_statement(model: str) -> iam.PolicyStatement:
     profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
     # The id of an inference profile is a model id with a region prefix. It calls that model in several regions.
     models = {model, model.partition(".")[2] or model}

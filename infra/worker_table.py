@@ -72,7 +72,7 @@ class WorkerSpec:
 
     name: str
     """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
-    does: str
+    description: str
     fed_by: Trigger
     timeout: int
     memory: int
@@ -180,7 +180,7 @@ class WorkerSpec:
 WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="acquisition",
-        does="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
+        description="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
         fed_by=Trigger.S3_EVENTS,
         timeout=120,
         memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
@@ -197,7 +197,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="ingestion",
-        does="recognizes documents and extracts their structured data",
+        description="recognizes documents and extracts their structured data",
         fed_by=Trigger.OUTBOX,
         timeout=300,
         memory=2048,
@@ -215,7 +215,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="matching",
-        does="finds candidates, scores and decides, writes matches and clusters",
+        description="finds candidates, scores and decides, writes matches and clusters",
         fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=1769,
@@ -231,7 +231,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="diagnostics",
-        does="compares the documents of a cluster: quantities, prices, totals, duplicates",
+        description="compares the documents of a cluster: quantities, prices, totals, duplicates",
         fed_by=Trigger.OUTBOX,
         timeout=60,
         memory=1024,
@@ -246,7 +246,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="document_output",
-        does="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
+        description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
         fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=512,
@@ -263,7 +263,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="tasks",
-        does="runs submitted tasks: conversations with a language model, HTTP calls, ...",
+        description="runs submitted tasks: conversations with a language model, HTTP calls, ...",
         fed_by=Trigger.OUTBOX,
         timeout=120,
         memory=512,
@@ -280,7 +280,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers",
-        does="computes and stores a day's offers for a shard of users, and notifies destinations",
+        description="computes and stores a day's offers for a shard of users, and notifies destinations",
         fed_by=Trigger.OUTBOX,
         timeout=300,
         memory=3538,  # two vCPUs; a pool of a million people needs a gigabyte
@@ -296,7 +296,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="dead_letters",
-        does="settles messages of dead-letter queues: archives them, or returns unattempted ones",
+        description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
         fed_by=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -311,7 +311,9 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="watchdog",
-        does="every minute: sends overdue and lost messages and notifications, emits metrics, deletes expired data",
+        description=(
+            "every minute: sends overdue and lost messages and notifications, emits metrics, deletes expired data"
+        ),
         fed_by=Trigger.SCHEDULE,
         timeout=57,
         memory=512,
@@ -328,7 +330,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="bulk",
-        does="every minute: runs operations on dead letters and documents",
+        description="every minute: runs operations on dead letters and documents",
         fed_by=Trigger.SCHEDULE,
         timeout=57,
         memory=1769,  # signs and sends 500 messages per second
@@ -339,7 +341,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers_scheduler",
-        does="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
+        description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
         fed_by=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
@@ -350,7 +352,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="admin_api",
-        does="serves the HTTP API and the console",
+        description="serves the HTTP API and the console",
         fed_by=Trigger.HTTP_API,
         timeout=29,
         memory=1024,
@@ -369,7 +371,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="migrate",
-        does="migrates the database schema before a deployment updates any other function",
+        description="migrates the database schema before a deployment updates any other function",
         fed_by=Trigger.DEPLOYMENT,
         timeout=600,
         memory=512,
@@ -394,9 +396,11 @@ def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
 
 def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     """Return the workers whose queues `row` sends to: itself first, because it parks work items."""
-    every = row.sends_to == ALL_QUEUES
+    sends_to_all = row.sends_to == ALL_QUEUES
     own = [row] if row.has_queue else []
-    return own + [other for other in queue_workers(rows) if other is not row and (every or other.name in row.sends_to)]
+    return own + [
+        other for other in queue_workers(rows) if other is not row and (sends_to_all or other.name in row.sends_to)
+    ]
 
 
 def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
@@ -407,7 +411,7 @@ def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[Worker
 def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with timeouts of at most `timeout` seconds, for tests that exceed them on purpose."""
 
-    def short(row: WorkerSpec) -> WorkerSpec:
+    def shorten(row: WorkerSpec) -> WorkerSpec:
         if not row.has_event_source_mapping or row.timeout <= timeout:
             return row
         return replace(
@@ -417,7 +421,7 @@ def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...
             visibility=VISIBILITY_TIMEOUT_MULTIPLE * timeout + row.batching_window,
         )
 
-    return tuple(short(row) for row in rows)
+    return tuple(shorten(row) for row in rows)
 
 
 def dependent(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
@@ -480,10 +484,10 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
             f"it is {row.maximum_concurrency}"
         )
     sources = len(mappings(rows, row)) + row.has_retry_queue
-    wanted = sources * row.maximum_concurrency
-    if wanted > row.reserved_concurrency:
+    required = sources * row.maximum_concurrency
+    if required > row.reserved_concurrency:
         yield (
-            f"raise reserved_concurrency from {row.reserved_concurrency} to {wanted} or lower maximum_concurrency, "
+            f"raise reserved_concurrency from {row.reserved_concurrency} to {required} or lower maximum_concurrency, "
             f"because its {sources} mappings of {row.maximum_concurrency} would be throttled"
         )
     if not 1 <= row.batch_size <= MAX_BATCH_SIZE:
@@ -492,10 +496,10 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
         yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without one"
-    least = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
-    if row.visibility < least:
+    minimum = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
+    if row.visibility < minimum:
         yield (
-            f"raise visibility from {row.visibility} to {least} s ({VISIBILITY_TIMEOUT_MULTIPLE} x timeout + "
+            f"raise visibility from {row.visibility} to {minimum} s ({VISIBILITY_TIMEOUT_MULTIPLE} x timeout + "
             "batching_window), or SQS redelivers a message that is still in progress"
         )
     if row.visibility > MAX_VISIBILITY:

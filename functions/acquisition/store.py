@@ -44,7 +44,7 @@ class OtherFilesError(InvalidDocumentError):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file in S3 that becomes a document."""
 
     name: str
@@ -66,13 +66,13 @@ class IncomingFile:
     authentication: SenderAuthentication = NO_RESULTS
     hold: Hold | None = None
     """State of a mail that fails DMARC."""
-    documents: tuple[Stored, ...] = ()
+    documents: tuple[StoredFile, ...] = ()
     skipped: tuple[SkippedAttachment, ...] = ()
 
     @classmethod
-    def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "IncomingFile":
+    def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **fields: Any) -> "IncomingFile":
         """Return the incoming file of the job of `attempt`."""
-        return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
+        return cls(attempt.work_id, attempt.tenant_id, file, received_at, **fields)
 
     @property
     def is_container(self) -> bool:
@@ -99,27 +99,27 @@ def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | N
     Raises:
         OtherFilesError: see `reject_conflicting_mail`.
     """
-    earlier = None if refusal else _mail_before(connection, arrival)
+    earlier = None if refusal else _find_earlier_mail(connection, arrival)
     if earlier is not None and _has_other_files(connection, arrival):
-        if not _is_another(connection, arrival):
+        if not _is_accepted(connection, arrival):
             raise OtherFilesError
         earlier = None
     if earlier is not None:
         refusal = Refusal.DUPLICATE
-    source_id, counts = _source(connection, arrival, refusal)
+    source_id, is_counted = _upsert_source(connection, arrival, refusal)
     if earlier is not None:
-        return _again(connection, arrival, earlier, counts=counts)
+        return _record_duplicate(connection, arrival, earlier, is_counted=is_counted)
     if refusal:
-        _list_parts(connection, arrival, source_id, {})
+        _write_attachments(connection, arrival, source_id, {})
         return AcquisitionResult()
-    found = _documents(connection, arrival, source_id, counts=counts)
+    documents = _upsert_documents(connection, arrival, source_id, is_counted=is_counted)
     if arrival.is_container:
-        _list_parts(connection, arrival, source_id, found)
-    became = [one.id for one in found.values()]
+        _write_attachments(connection, arrival, source_id, documents)
+    ids = [document.id for document in documents.values()]
     return AcquisitionResult(
-        [one.id for one in found.values() if one.is_new],
-        _remark(arrival, found),
-        became[0] if len(became) == 1 else None,
+        [document.id for document in documents.values() if document.is_new],
+        _remark(arrival, documents),
+        ids[0] if len(ids) == 1 else None,
     )
 
 
@@ -130,17 +130,17 @@ def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bo
     The former must not create a second document, and the latter must not be lost. So an operator decides whether to
     retry the dead letter. This is committed separately, because a failed attempt has no effects.
     """
-    earlier = _mail_before(connection, arrival)
-    if earlier is None or not _has_other_files(connection, arrival) or _is_another(connection, arrival):
+    earlier = _find_earlier_mail(connection, arrival)
+    if earlier is None or not _has_other_files(connection, arrival) or _is_accepted(connection, arrival):
         return False
-    source_id, counts = _source(connection, arrival, Refusal.DUPLICATE)
-    _again(connection, arrival, earlier, counts=counts)
-    _list_parts(connection, arrival, source_id, {}, REFUSALS[Refusal.DUPLICATE])
+    source_id, is_counted = _upsert_source(connection, arrival, Refusal.DUPLICATE)
+    _record_duplicate(connection, arrival, earlier, is_counted=is_counted)
+    _write_attachments(connection, arrival, source_id, {}, REFUSALS[Refusal.DUPLICATE])
     return True
 
 
 _LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"
-_MAIL_BEFORE = """
+_EARLIER_MAIL = """
 SELECT id FROM source
 WHERE tenant_id = %(tenant)s AND rejection_reason IS NULL AND message_id IS NOT NULL
   AND md5(message_id || ' ' || coalesce(sender, '')) = md5(%(message_id)s || ' ' || %(sender)s) AND job_id <> %(job)s
@@ -149,7 +149,7 @@ ORDER BY id LIMIT 1
 """
 
 
-def _mail_before(connection: Connection, arrival: IncomingFile) -> UUID | None:
+def _find_earlier_mail(connection: Connection, arrival: IncomingFile) -> UUID | None:
     """Return the source of an earlier mail with the same Message-ID and sender.
 
     The sender is compared too, because Message-IDs may be forged or reused. Returns None if this job has already
@@ -159,7 +159,7 @@ def _mail_before(connection: Connection, arrival: IncomingFile) -> UUID | None:
         return None
     connection.execute(_LOCK_MAIL, [arrival.tenant_id, arrival.envelope.message_id])
     row = connection.execute(
-        _MAIL_BEFORE,
+        _EARLIER_MAIL,
         {
             "tenant": arrival.tenant_id,
             "message_id": arrival.envelope.message_id,
@@ -170,7 +170,7 @@ def _mail_before(connection: Connection, arrival: IncomingFile) -> UUID | None:
     return None if row is None else row[0]
 
 
-_SOURCE = """
+_UPSERT_SOURCE = """
 INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id,
                          rejection_reason, spf, dkim, dmarc, hold, content_hash)
 VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
@@ -182,14 +182,14 @@ RETURNING new.id,
 """
 
 
-def _source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
+def _upsert_source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
     """Return the source of this job, and whether to count its documents.
 
     A repeated job does not count them.
     """
     envelope = arrival.envelope
     row = connection.execute(
-        _SOURCE,
+        _UPSERT_SOURCE,
         {
             "tenant": arrival.tenant_id,
             "job": arrival.job_id,
@@ -210,25 +210,25 @@ def _source(connection: Connection, arrival: IncomingFile, refusal: Refusal | No
     return row[0], row[1]
 
 
-_DOCUMENTS = """
+_UPSERT_DOCUMENTS = """
 INSERT INTO document AS d (tenant_id, source_id, bucket, key, version, file_name, size, content_hash, received_at,
                            last_duplicate_at)
 SELECT %(tenant)s, %(source)s, p.bucket, p.key, p.version, p.name, p.size, p.hash, %(received_at)s, %(received_at)s
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(sizes)s::bigint[],
-            %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, place)
+            %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, ordinal)
 WHERE NOT EXISTS (
-    SELECT FROM document_deletion gone
-    WHERE gone.tenant_id = %(tenant)s AND gone.content_hash = p.hash AND (gone.source_id = %(source)s
-        OR gone.document_id IN (SELECT document_id FROM document_duplicate_file WHERE source_id = %(source)s))
+    SELECT FROM document_deletion deletion
+    WHERE deletion.tenant_id = %(tenant)s AND deletion.content_hash = p.hash AND (deletion.source_id = %(source)s
+        OR deletion.document_id IN (SELECT document_id FROM document_duplicate_file WHERE source_id = %(source)s))
 )
-ORDER BY p.place
+ORDER BY p.ordinal
 ON CONFLICT (tenant_id, content_hash) DO UPDATE
     SET duplicate_uploads = d.duplicate_uploads + %(count)s::int,
         last_duplicate_at = greatest(d.last_duplicate_at, excluded.last_duplicate_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
 # If the other file is removed, its part becomes a part of this file.
-_COPIES = """
+_INSERT_DUPLICATE_FILES = """
 INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, bucket, key, version, file_name)
 SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(hashes)s::bytea[])
@@ -237,7 +237,7 @@ JOIN document d ON d.tenant_id = %(tenant)s AND d.content_hash = p.hash
 WHERE d.parent_id IS NOT NULL AND d.source_id <> %(source)s
 ON CONFLICT (source_id, document_id) WHERE parent_id IS NULL DO NOTHING
 """
-_INGESTION = """
+_INSERT_INGESTION_JOBS = """
 INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unnest(%s::uuid[]) AS d (id)
 """
 
@@ -247,7 +247,7 @@ class ExistingDocument(NamedTuple):
 
     id: UUID
     is_new: bool
-    is_of_another: bool
+    is_from_other_job: bool
     """Whether another job created it."""
 
 
@@ -255,13 +255,13 @@ Documents = dict[bytes, ExistingDocument]
 """By content hash. Documents that a user removed are not created again when their job runs again."""
 
 
-def _documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, counts: bool) -> Documents:
+def _upsert_documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, is_counted: bool) -> Documents:
     parts = arrival.documents
     values = {
         "tenant": arrival.tenant_id,
         "source": source_id,
         "received_at": arrival.received_at,
-        "count": int(counts),
+        "count": int(is_counted),
         "buckets": [part.file.bucket for part in parts],
         "keys": [part.file.key for part in parts],
         "versions": [part.file.version for part in parts],
@@ -269,15 +269,15 @@ def _documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *
         "sizes": [part.size for part in parts],
         "hashes": _hashes(arrival),
     }
-    rows = connection.execute(_DOCUMENTS, values).fetchall()
-    connection.execute(_COPIES, values)
-    found = {bytes(content_hash): ExistingDocument(*row) for content_hash, *row in rows}
-    new = [one.id for one in found.values() if one.is_new]
-    connection.execute(_INGESTION, [arrival.tenant_id, arrival.received_at, new])
-    return found
+    rows = connection.execute(_UPSERT_DOCUMENTS, values).fetchall()
+    connection.execute(_INSERT_DUPLICATE_FILES, values)
+    documents = {bytes(content_hash): ExistingDocument(*row) for content_hash, *row in rows}
+    new = [document.id for document in documents.values() if document.is_new]
+    connection.execute(_INSERT_INGESTION_JOBS, [arrival.tenant_id, arrival.received_at, new])
+    return documents
 
 
-_SEEN_AGAIN = """
+_COUNT_DUPLICATE = """
 UPDATE document
 SET duplicate_uploads = duplicate_uploads + 1, last_duplicate_at = greatest(last_duplicate_at, %s) WHERE source_id = %s
   AND parent_id IS NULL
@@ -288,14 +288,16 @@ _KNOWN_OR_REMOVED = f"""
 """  # noqa: S608
 
 
-def _again(connection: Connection, arrival: IncomingFile, earlier: UUID, *, counts: bool) -> AcquisitionResult:
+def _record_duplicate(
+    connection: Connection, arrival: IncomingFile, earlier: UUID, *, is_counted: bool
+) -> AcquisitionResult:
     """Record a duplicate mail."""
-    if counts:
-        connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
+    if is_counted:
+        connection.execute(_COUNT_DUPLICATE, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
-    all_there = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).rowcount == len(hashes)
-    told = REFUSALS[Refusal.DUPLICATE]
-    return AcquisitionResult(remark=told if all_there else f"{told} {REMOVED}")
+    has_all_files = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).rowcount == len(hashes)
+    remark = REFUSALS[Refusal.DUPLICATE]
+    return AcquisitionResult(remark=remark if has_all_files else f"{remark} {REMOVED}")
 
 
 def _has_other_files(connection: Connection, arrival: IncomingFile) -> bool:
@@ -304,56 +306,60 @@ def _has_other_files(connection: Connection, arrival: IncomingFile) -> bool:
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
 
 
-_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,code}' = %s"
+_IS_ACCEPTED = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,code}' = %s"
 
 
-def _is_another(connection: Connection, arrival: IncomingFile) -> bool:
+def _is_accepted(connection: Connection, arrival: IncomingFile) -> bool:
     """Return whether an operator accepted the mail by retrying the dead letter of an `OtherFilesError`.
 
     A retry after another error does not accept it.
     """
     dead_letter = ACQUISITION.job_id(arrival.job_id)
-    return connection.execute(_SENT_AGAIN, [dead_letter, OtherFilesError.code]).rowcount > 0
+    return connection.execute(_IS_ACCEPTED, [dead_letter, OtherFilesError.code]).rowcount > 0
 
 
 def _hashes(arrival: IncomingFile) -> list[bytes]:
     return [part.sha256 for part in arrival.documents]
 
 
-_PARTS = "UPDATE source SET attachments = %s WHERE id = %s"
+_SET_ATTACHMENTS = "UPDATE source SET attachments = %s WHERE id = %s"
 
 
-def _list_parts(
-    connection: Connection, arrival: IncomingFile, source_id: UUID, found: Documents, why_not: str = REMOVED
+def _write_attachments(
+    connection: Connection, arrival: IncomingFile, source_id: UUID, documents: Documents, reason: str = REMOVED
 ) -> None:
     """List each file of the source, with its document or the reason why it has none."""
-    listed: list[dict[str, Any]] = [
+    attachments: list[dict[str, Any]] = [
         {
             "name": part.name,
             "size": part.size,
             "sha256": part.sha256.hex(),
-            "document": str(found[part.sha256].id) if part.sha256 in found else None,
-            "reason": None if part.sha256 in found else why_not,
+            "document": str(documents[part.sha256].id) if part.sha256 in documents else None,
+            "reason": None if part.sha256 in documents else reason,
         }
         for part in arrival.documents
     ]
-    listed += [
+    attachments += [
         {"name": part.name, "size": part.size, "sha256": None, "document": None, "reason": part.reason}
         for part in arrival.skipped
     ]
-    connection.execute(_PARTS, [Jsonb(listed), source_id])
+    connection.execute(_SET_ATTACHMENTS, [Jsonb(attachments), source_id])
 
 
 def describe_skipped(skipped: Sequence[SkippedAttachment]) -> str:
     """Return a sentence for each of the first skipped files, with the reason; empty without any."""
-    named = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
-    more = len(skipped) - len(named)
-    return f"Skipped files: {' '.join(named)}{f' And {more} more.' if more else ''}" if skipped else ""
+    reasons = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
+    omitted = len(skipped) - len(reasons)
+    return f"Skipped files: {' '.join(reasons)}{f' And {omitted} more.' if omitted else ''}" if skipped else ""
 
 
-def _remark(arrival: IncomingFile, found: Documents) -> str | None:
-    seen = sum(one.is_of_another for one in found.values())
+def _remark(arrival: IncomingFile, documents: Documents) -> str | None:
+    duplicates = sum(document.is_from_other_job for document in documents.values())
     if not arrival.is_container:
-        return SEEN_BEFORE if seen else None if found else REMOVED
-    had = f"The tenant already has {seen} of its {len(found)} files; they were counted as seen again." if seen else ""
-    return " ".join(sentence for sentence in (had, describe_skipped(arrival.skipped)) if sentence) or None
+        return SEEN_BEFORE if duplicates else None if documents else REMOVED
+    duplicates_remark = (
+        f"The tenant already has {duplicates} of its {len(documents)} files; they were counted as seen again."
+        if duplicates
+        else ""
+    )
+    return " ".join(sentence for sentence in (duplicates_remark, describe_skipped(arrival.skipped)) if sentence) or None

@@ -25,11 +25,11 @@ from counterfoil.documents.mail.message import REFUSALS, Refusal, recipients
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import UnknownTenantError
 from functions.acquisition import store
-from functions.acquisition.store import IncomingFile, Stored, describe_skipped
+from functions.acquisition.store import IncomingFile, StoredFile, describe_skipped
 
 ATTACHMENTS = "attachments/"
 """Prefix of attachments, in the bucket of their mail or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
-SETUP = "AMAZON_SES_SETUP_NOTIFICATION"
+SES_TEST_OBJECT = "AMAZON_SES_SETUP_NOTIFICATION"
 """Object that SES writes once to test its permission."""
 MAX_NAMED_ADDRESSES = 3
 """Maximum addresses in an error message, envelope recipients first."""
@@ -51,43 +51,43 @@ def acquire(attempt: TenantAttempt) -> Outcome:
     if key.endswith("/"):
         return Skipped("A folder, not a file")
     check_size(size)
-    file, by_mail = File(bucket, key, version), key.startswith(INBOX)
-    fetched = files.fetch(file, keep=lambda head: by_mail or attachments.is_container(head))
+    file, is_inbox_mail = File(bucket, key, version), key.startswith(INBOX)
+    fetched = files.fetch(file, keep=lambda head: is_inbox_mail or attachments.is_container(head))
     attempt.deadline.check()
     if fetched.content is not None:
-        if by_mail or message.is_mail(fetched.content):
-            return _mail(attempt, file, fetched.content, received_at)
-        packed = parsers.take_archive_apart(fetched.content, attempt.deadline.check)
-        if packed is not None:
+        if is_inbox_mail or message.is_mail(fetched.content):
+            return _acquire_mail(attempt, file, fetched.content, received_at)
+        parts = parsers.take_archive_apart(fetched.content, attempt.deadline.check)
+        if parts is not None:
             arrival = IncomingFile.of(attempt, file, received_at)
-            return _taken_apart(attempt, arrival, packed)
-    return _whole(attempt, file, fetched, received_at)
+            return _acquire_parts(attempt, arrival, parts)
+    return _acquire_document(attempt, file, fetched, received_at)
 
 
-def _whole(attempt: TenantAttempt, file: File, fetched: FetchedFile, received_at: datetime) -> Succeeded:
+def _acquire_document(attempt: TenantAttempt, file: File, fetched: FetchedFile, received_at: datetime) -> Succeeded:
     """Acquire a file that is one document. It remains where it was uploaded."""
-    document = Stored(files.file_name(file.key), file, fetched.size, fetched.sha256)
+    document = StoredFile(files.file_name(file.key), file, fetched.size, fetched.sha256)
     return _success(attempt, IncomingFile.of(attempt, file, received_at, documents=(document,)))
 
 
-def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
-    envelope, authentication, attached = parsers.take_mail_apart(content, attempt.deadline.check)
+def _acquire_mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
+    envelope, authentication, parts = parsers.take_mail_apart(content, attempt.deadline.check)
     arrival = IncomingFile.of(attempt, file, received_at, envelope=envelope)
     if file.key.startswith(INBOX):  # the headers of an uploaded mail do not authenticate its sender
         arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
-        return _refused(arrival, envelope.refusal)
+        return _refuse(arrival, envelope.refusal)
     if arrival.authentication.is_failed:
         with attempt.database.tenant(arrival.tenant_id) as connection:
             hold, refusal = holds.decide(connection, arrival.tenant_id, arrival.job_id)
         arrival = replace(arrival, hold=hold)
         if refusal is not None:
-            return _refused(arrival, refusal)
-    return _taken_apart(attempt, arrival, attached)
+            return _refuse(arrival, refusal)
+    return _acquire_parts(attempt, arrival, parts)
 
 
-def _taken_apart(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[MailPart]) -> Outcome:
-    arrival = _with_files(attempt, arrival, found)
+def _acquire_parts(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[MailPart]) -> Outcome:
+    arrival = _store_files(attempt, arrival, parts)
     if arrival.documents:
         with attempt.database.tenant(arrival.tenant_id) as connection:
             is_refused = store.reject_conflicting_mail(connection, arrival)
@@ -95,10 +95,10 @@ def _taken_apart(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[
             raise store.OtherFilesError
         return _success(attempt, arrival)
     refusal = Refusal.NO_DOCUMENTS if arrival.skipped else Refusal.NO_FILES
-    return _refused(arrival, refusal, describe_skipped(arrival.skipped))
+    return _refuse(arrival, refusal, describe_skipped(arrival.skipped))
 
 
-def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[MailPart]) -> IncomingFile:
+def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[MailPart]) -> IncomingFile:
     """Store the files of a mail or an archive and add them to `arrival`.
 
     Only one file is in memory at a time. All versions of an object have the same content, so documents do not reference
@@ -109,9 +109,9 @@ def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[M
         StaleClaimError, CancelledError: the attempt lost its claim or ran out of time.
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
-    documents: dict[bytes, Stored] = {}
+    documents: dict[bytes, StoredFile] = {}
     skipped: list[SkippedFile] = []
-    for part in found:
+    for part in parts:
         if isinstance(part, SkippedFile):
             skipped.append(part)
             continue
@@ -122,11 +122,11 @@ def _with_files(attempt: TenantAttempt, arrival: IncomingFile, found: Iterable[M
         attempt.deadline.check()
         file = File(arrival.file.bucket, f"{ATTACHMENTS}{attempt.tenant_id}/{digest.hexdigest()}", None)
         files.write(file.bucket, file.key, part.content, _TYPES.get(part.kind, "application/octet-stream"))
-        documents[digest.digest()] = Stored(part.name, file, len(part.content), digest.digest())
+        documents[digest.digest()] = StoredFile(part.name, file, len(part.content), digest.digest())
     return replace(arrival, documents=tuple(documents.values()), skipped=tuple(skipped))
 
 
-def _refused(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
+def _refuse(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
     """Store only the source of a mail or an archive, with the reason for the refusal."""
 
     def effects(connection: Connection) -> Effects:
@@ -140,14 +140,16 @@ def _success(attempt: TenantAttempt, arrival: IncomingFile) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
-        intended = removal.find_requested(connection, arrival.tenant_id, arrival.file)
+        replacement = removal.find_requested(connection, arrival.tenant_id, arrival.file)
         written = store.write(connection, arrival)
         messages = start_revision(connection, "ingestion", written.documents, now)
-        if intended is None:
+        if replacement is None:
             return Effects(messages, written.remark)
         is_new = written.only in written.documents
-        more, told = removal.link_successor(connection, intended, written.only, now, is_new=is_new)
-        return Effects(messages + more, f"{written.remark.rstrip('.')}. {told}" if written.remark else told)
+        more_messages, remark = removal.link_successor(connection, replacement, written.only, now, is_new=is_new)
+        return Effects(
+            messages + more_messages, f"{written.remark.rstrip('.')}. {remark}" if written.remark else remark
+        )
 
     return Succeeded(effects)
 
@@ -165,9 +167,9 @@ def route_mail(attempt: Attempt) -> Outcome:
             "SELECT bucket, key, version, size FROM acquisition_job WHERE id = %s", [attempt.work_id]
         ).fetchall()[0]
     if not key.startswith(INBOX):
-        message = f"The key contains no existing tenant. Upload to {PREFIX}{{tenant}}/{{file name}}"
-        raise UnknownTenantError(message, code="key_without_tenant")
-    if key == INBOX + SETUP:
+        detail = f"The key contains no existing tenant. Upload to {PREFIX}{{tenant}}/{{file name}}"
+        raise UnknownTenantError(detail, code="key_without_tenant")
+    if key == INBOX + SES_TEST_OBJECT:
         return Skipped("Not a mail: Amazon SES tested its permission to store mail")
     check_size(size)
     addresses = recipients(files.read_header(File(bucket, key, version)))
@@ -177,17 +179,17 @@ def route_mail(attempt: Attempt) -> Outcome:
     if not tenants:
         code = "unknown_recipient" if addresses else "no_recipient"
         raise UnknownTenantError(_no_tenant(addresses), code=code, addresses=addresses[:MAX_NAMED_ADDRESSES])
-    told = f"Forwarded to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
+    remark = f"Forwarded to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     return Succeeded(
-        lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
+        lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), remark)
     )
 
 
 def _no_tenant(addresses: tuple[str, ...]) -> str:
     if not addresses:
         return "The file is not a mail with a recipient. Upload it for its tenant instead"
-    first = "No recipient is an address of a tenant. Add the address to its tenant, then retry the dead letter"
-    return f"{first} (counterfoil tenants addresses TENANT --add ADDRESS)"
+    text = "No recipient is an address of a tenant. Add the address to its tenant, then retry the dead letter"
+    return f"{text} (counterfoil tenants addresses TENANT --add ADDRESS)"
 
 
 WORKER = RoutingWorker(acquire, route_mail)

@@ -40,13 +40,13 @@ VIEWS = frozenset(
     }
 )
 """First path segments of the console's pages."""
-DEEPEST = 4
+MAX_SEGMENTS = 4
 """Maximum number of path segments."""
 FILES = Path(__file__).parent / "pages"
 _PREFIX = "/console"
 _ASSETS = "/console/assets/"
 _YEAR = 365 * 24 * 60 * 60
-_SECURITY = {
+_SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -55,7 +55,7 @@ _SECURITY = {
     "Strict-Transport-Security": f"max-age={_YEAR}",
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-_POLICY = (
+_POLICY_TEMPLATE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'{origins}; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
@@ -86,39 +86,41 @@ class Console:
     @classmethod
     def read(cls, folder: Path) -> "Console":
         """Read the files packed into `folder`."""
-        table = json.loads((folder / "files.json").read_text())
+        manifest = json.loads((folder / "files.json").read_text())
         files = {
-            name: File(told["type"], told["etag"], (folder / f"{name}.gz").read_bytes())
-            for name, told in table["assets"].items()
+            name: File(entry["type"], entry["etag"], (folder / f"{name}.gz").read_bytes())
+            for name, entry in manifest["assets"].items()
         }
-        return cls(files, (folder / "index.html").read_text(), table["page"]["etag"])
+        return cls(files, (folder / "index.html").read_text(), manifest["page"]["etag"])
 
     def answer(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         """Return the response to a gateway event of one of the ROUTES."""
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
         if path == f"{_PREFIX}/config.json":
-            return _config(settings.oidc)
+            return _config_response(settings.oidc)
         if path.startswith(_ASSETS):
             file = self.files.get(path.removeprefix(_ASSETS))
-            return _missing() if file is None else _file(file, headers)
-        return self._page(path, headers, settings)
+            return _not_found() if file is None else _file_response(file, headers)
+        return self._page_response(path, headers, settings)
 
-    def _page(self, path: str, headers: Mapping[str, str], settings: Settings) -> dict[str, Any]:
-        words = path.removeprefix(_PREFIX).removeprefix("/").split("/")
-        known = words == [""] or (words[0] in VIEWS - {""} and len(words) <= DEEPEST)
+    def _page_response(self, path: str, headers: Mapping[str, str], settings: Settings) -> dict[str, Any]:
+        segments = path.removeprefix(_PREFIX).removeprefix("/").split("/")
+        is_known = segments == [""] or (segments[0] in VIEWS - {""} and len(segments) <= MAX_SEGMENTS)
         # URLs in the page are relative: they depend only on the number of path segments below `/console/`.
-        root = "console/" if path == _PREFIX else "../" * (len(words) - 1) or "./"
+        root = "console/" if path == _PREFIX else "../" * (len(segments) - 1) or "./"
         etag = f'"{self.etag}-{len(root)}"'
-        told = {
+        response_headers = {
             "Cache-Control": "no-cache",
-            "Content-Security-Policy": _policy(settings),
+            "Content-Security-Policy": _security_policy(settings),
         }
-        if not known:
-            return _answered(HTTPStatus.NOT_FOUND, "text/html; charset=utf-8", self._html(root), told)
-        if _has(headers, etag):
-            return _not_modified(told | {"ETag": etag})
-        return _answered(HTTPStatus.OK, "text/html; charset=utf-8", self._html(root), told | {"ETag": etag})
+        if not is_known:
+            return _text_response(HTTPStatus.NOT_FOUND, "text/html; charset=utf-8", self._html(root), response_headers)
+        if _is_cached(headers, etag):
+            return _not_modified(response_headers | {"ETag": etag})
+        return _text_response(
+            HTTPStatus.OK, "text/html; charset=utf-8", self._html(root), response_headers | {"ETag": etag}
+        )
 
     def _html(self, root: str) -> str:
         return self.page.replace("{root}", root)
@@ -130,64 +132,68 @@ def console() -> Console:
     return Console.read(FILES)
 
 
-def _policy(settings: Settings) -> str:
+def _security_policy(settings: Settings) -> str:
     """Return the Content-Security-Policy: the console's files, the token issuer and the upload bucket.
 
     Images may also be `blob:` URLs, because page images of documents are requested with a token. The URL of an image
     cannot carry one.
     """
-    reached = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
-    return _POLICY.format(origins="".join(f" {origin}" for origin in reached))
+    origins = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
+    return _POLICY_TEMPLATE.format(origins="".join(f" {origin}" for origin in origins))
 
 
-def _config(sign_in: OidcSettings | None) -> dict[str, Any]:
+def _config_response(sign_in: OidcSettings | None) -> dict[str, Any]:
     """Return the deployment's configuration for the page."""
-    told = {"sign_in": sign_in and sign_in.model_dump(mode="json", include={"issuer", "client", "discovery"})}
-    return _answered(HTTPStatus.OK, "application/json", json.dumps(told), {"Cache-Control": "no-cache"})
+    config = {"sign_in": sign_in and sign_in.model_dump(mode="json", include={"issuer", "client", "discovery"})}
+    return _text_response(HTTPStatus.OK, "application/json", json.dumps(config), {"Cache-Control": "no-cache"})
 
 
-def _file(file: File, headers: Mapping[str, str]) -> dict[str, Any]:
-    told = {
+def _file_response(file: File, headers: Mapping[str, str]) -> dict[str, Any]:
+    response_headers = {
         "Cache-Control": f"public, max-age={_YEAR}, immutable",
         "ETag": f'"{file.etag}"',
         "Vary": "Accept-Encoding",
     }
-    if _has(headers, told["ETag"]):
-        return _not_modified(told)
+    if _is_cached(headers, response_headers["ETag"]):
+        return _not_modified(response_headers)
     content = file.content
-    if _takes_gzip(headers.get("accept-encoding", "")):
-        told["Content-Encoding"] = "gzip"
+    if _accepts_gzip(headers.get("accept-encoding", "")):
+        response_headers["Content-Encoding"] = "gzip"
     else:
         content = gzip.decompress(content)
     return {
         "statusCode": HTTPStatus.OK,
-        "headers": {**_SECURITY, **told, "Content-Type": file.content_type},
+        "headers": {**_SECURITY_HEADERS, **response_headers, "Content-Type": file.content_type},
         "body": base64.b64encode(content).decode(),
         "isBase64Encoded": True,
     }
 
 
-def _missing() -> dict[str, Any]:
+def _not_found() -> dict[str, Any]:
     text = "There is no such file. If a new version was just deployed, reload the page."
-    return _answered(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", text, {"Cache-Control": "no-store"})
+    return _text_response(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", text, {"Cache-Control": "no-store"})
 
 
 def _not_modified(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {"statusCode": HTTPStatus.NOT_MODIFIED, "headers": {**_SECURITY, **headers}, "body": ""}
+    return {"statusCode": HTTPStatus.NOT_MODIFIED, "headers": {**_SECURITY_HEADERS, **headers}, "body": ""}
 
 
-def _answered(status: HTTPStatus, content_type: str, text: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    return {"statusCode": status, "headers": {**_SECURITY, **headers, "Content-Type": content_type}, "body": text}
+def _text_response(status: HTTPStatus, content_type: str, text: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "statusCode": status,
+        "headers": {**_SECURITY_HEADERS, **headers, "Content-Type": content_type},
+        "body": text,
+    }
 
 
-def _has(headers: Mapping[str, str], etag: str) -> bool:
+def _is_cached(headers: Mapping[str, str], etag: str) -> bool:
     """Return whether the browser has the current version. A gateway or proxy may have weakened the tag."""
-    known = headers.get("if-none-match", "").split(",")
-    return any(one.strip().removeprefix("W/") in {etag, "*"} for one in known)
+    tags = headers.get("if-none-match", "").split(",")
+    return any(tag.strip().removeprefix("W/") in {etag, "*"} for tag in tags)
 
 
-def _takes_gzip(accepted: str) -> bool:
-    coded = {
+def _accepts_gzip(accepted: str) -> bool:
+    weights = {
         part.split(";")[0].strip().lower(): part.partition(";")[2].replace(" ", "") for part in accepted.split(",")
     }
-    return coded.get("gzip", "q=0") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return weights.get("gzip", "q=0") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}

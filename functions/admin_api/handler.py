@@ -71,11 +71,11 @@ from functions.admin_api.http import (
     NotFoundError,
     PreconditionRequiredError,
     UnreadableError,
-    conditional,
+    add_etag,
+    normalize_body,
     problem,
     problem_response,
     read_json,
-    readable,
     responses,
 )
 
@@ -129,18 +129,18 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if event["routeKey"] in console.ROUTES:
         return console.console().answer(event, settings())
     try:
-        asked = readable(verified(event, settings().oidc, datetime.now(UTC)))
-        answer = conditional(asked, api.resolve(asked, context))
+        request = normalize_body(verified(event, settings().oidc, datetime.now(UTC)))
+        response = add_etag(request, api.resolve(request, context))
     except UnauthorizedError as error:
-        answer = _plain(_unauthorized(error))
+        response = _to_gateway(_reject_token(error))
     except UnreadableError as error:
-        answer = _plain(_refused(error.status, error))
-    body = answer["body"] or ""  # the local gateway fails on null, which is the body of 204 and 304
-    return {**answer, "headers": {**_HEADERS, **answer["headers"]}, "body": body}
+        response = _to_gateway(_reject(error.status, error))
+    body = response["body"] or ""  # the local gateway fails on null, which is the body of 204 and 304
+    return {**response, "headers": {**_HEADERS, **response["headers"]}, "body": body}
 
 
-def _plain(refused: Response[str]) -> dict[str, Any]:
-    return {"statusCode": refused.status_code, "headers": refused.headers, "body": refused.body}
+def _to_gateway(response: Response[str]) -> dict[str, Any]:
+    return {"statusCode": response.status_code, "headers": response.headers, "body": response.body}
 
 
 # -- problems ---------------------------------------------------------------------------------------------------------
@@ -172,32 +172,32 @@ _STATUS: dict[type[CounterfoilError], int] = {
 """Response status of each error class, for all routes. The nearest base class applies."""
 
 
-def _refused(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
+def _reject(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
     logger.info("refused", status=status, error=safe_message(error, for_log=True))
     return problem(status, safe_message(error), headers)
 
 
-def _unauthorized(error: UnauthorizedError) -> Response[str]:
+def _reject_token(error: UnauthorizedError) -> Response[str]:
     """Return 401 with the challenge of RFC 6750, section 3."""
     challenge = f'Bearer error="invalid_token", error_description="{safe_message(error)}"'
-    return _refused(401, error, {"WWW-Authenticate": challenge})
+    return _reject(401, error, {"WWW-Authenticate": challenge})
 
 
-def _invalid(error: RequestValidationError) -> Response[str]:
+def _handle_invalid_request(error: RequestValidationError) -> Response[str]:
     """Return the first validation error. Unknown field names are text from the sender and are not quoted."""
     first = error.errors()[0]
-    where, *place = first["loc"]
-    says = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
-        says = "it must be one line without control characters"
-    if where in {"query", "path"}:
-        return _refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
+    source, *path = first["loc"]
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(path):
+        reason = "it must be one line without control characters"
+    if source in {"query", "path"}:
+        return _reject(422, RejectedRequestError(f"The parameter {path[0]} is wrong: {reason}."))
     if first["type"] == "json_invalid":
-        return _refused(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
-    if first["type"] == "missing" and not place:
-        return _refused(400, UnreadableError(NO_OBJECT))
-    known = [str(part) for part in place if part in _body_fields()]
-    return _refused(422, RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {says}."))
+        return _reject(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
+    if first["type"] == "missing" and not path:
+        return _reject(400, UnreadableError(NO_OBJECT))
+    field_path = [str(part) for part in path if part in _body_fields()]
+    return _reject(422, RejectedRequestError(f"The body is wrong at {'.'.join(field_path) or 'a field'}: {reason}."))
 
 
 @cache
@@ -208,45 +208,45 @@ def _body_fields() -> frozenset[str]:
     return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
-def _broken_promise(error: ResponseValidationError) -> Response[str]:
+def _handle_invalid_response(error: ResponseValidationError) -> Response[str]:
     first = error.errors()[0]
     logger.error("failed", error=f"A response does not match its model at {first['loc']}: {first['type']}")
     return problem(500, _INTERNAL)
 
 
-def _no_route(_: NoRouteError) -> Response[str]:
+def _handle_unknown_route(_: NoRouteError) -> Response[str]:
     allowed = methods(document(), api.current_event)
     if allowed:
         return problem(405, f"This path accepts {' and '.join(allowed)}.", {"Allow": ", ".join(allowed)})
     return problem(404, "There is no such path.")
 
 
-def _too_many(error: RateLimitedError | RetryLaterError) -> Response[str]:
-    return _refused(429, error, {"Retry-After": str(error.retry_after)})
+def _handle_rate_limit(error: RateLimitedError | RetryLaterError) -> Response[str]:
+    return _reject(429, error, {"Retry-After": str(error.retry_after)})
 
 
-def _unavailable(error: TransientError) -> Response[str]:
+def _handle_unavailable(error: TransientError) -> Response[str]:
     logger.warning("unavailable", error=safe_message(error, for_log=True))
     return problem(503, "Temporarily unavailable. Retry later.", {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
-def _failed(error: PermanentError) -> Response[str]:
+def _handle_failure(error: PermanentError) -> Response[str]:
     logger.error("failed", error=safe_message(error, for_log=True))
     return problem(500, _INTERNAL)
 
 
 _HANDLERS: dict[type[Exception], Callable[[Any], Response[str]]] = {
-    **{error: partial(_refused, status) for error, status in _STATUS.items()},
-    RequestValidationError: _invalid,
-    ResponseValidationError: _broken_promise,
-    NoRouteError: _no_route,
-    RateLimitedError: _too_many,
-    RetryLaterError: _too_many,
-    TransientError: _unavailable,
-    PermanentError: _failed,
+    **{error: partial(_reject, status) for error, status in _STATUS.items()},
+    RequestValidationError: _handle_invalid_request,
+    ResponseValidationError: _handle_invalid_response,
+    NoRouteError: _handle_unknown_route,
+    RateLimitedError: _handle_rate_limit,
+    RetryLaterError: _handle_rate_limit,
+    TransientError: _handle_unavailable,
+    PermanentError: _handle_failure,
 }
-for exception, answered in _HANDLERS.items():
-    api.exception_handler(exception)(answered)
+for exception, error_handler in _HANDLERS.items():
+    api.exception_handler(exception)(error_handler)
 
 
 # -- OpenAPI description ----------------------------------------------------------------------------------------------
@@ -281,57 +281,57 @@ def build_openapi(api: APIGatewayHttpResolver) -> dict[str, Any]:
         security_schemes={"token": HTTPBearer(bearerFormat="JWT")},
         security=[{"token": []}],
     )
-    found: dict[str, Any] = json.loads(api.get_openapi_json_schema())
-    for path, of_path in found["paths"].items():
-        for method, operation in of_path.items():
+    description: dict[str, Any] = json.loads(api.get_openapi_json_schema())
+    for path, path_item in description["paths"].items():
+        for method, operation in path_item.items():
             operation["operationId"] = operation["operationId"].removesuffix(re.sub(r"\W", "_", path) + f"_{method}")
             operation["responses"] = {
-                status: answer
-                for status, answer in sorted(operation["responses"].items())
-                if not any(name in json.dumps(answer) for name in _REPLACED)
+                status: response
+                for status, response in sorted(operation["responses"].items())
+                if not any(name in json.dumps(response) for name in _REPLACED)
             } | {"500": problem_response(500)}
             for parameter in operation.get("parameters", ()):
-                parameter["schema"] = _not_null(parameter["schema"])
+                parameter["schema"] = _without_null(parameter["schema"])
                 if parameter["in"] == "header":
                     parameter["name"] = parameter["name"].title()  # Powertools looks for headers in lower case
             for body in operation.get("requestBody", {}).get("content", {}).values():
-                body["schema"] = _not_null(body["schema"])
+                body["schema"] = _without_null(body["schema"])
             if method == "get" and "application/json" in operation["responses"]["200"].get("content", {}):
                 _describe_condition(operation)
     for name in _REPLACED:
-        found["components"]["schemas"].pop(name, None)
-    return found
+        description["components"]["schemas"].pop(name, None)
+    return description
 
 
 def _describe_condition(operation: dict[str, Any]) -> None:
-    """Describe the ETag of a GET and 304 (see `http.conditional`)."""
+    """Describe the ETag of a GET and 304 (see `http.add_etag`)."""
     tag = {"description": "Version or hash of the response.", "schema": {"type": "string"}}
     operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", tag)
     operation["responses"].setdefault("304", {"description": "Unchanged: `If-None-Match` contains the current ETag."})
     parameters = operation.setdefault("parameters", [])
     if not any(parameter["name"] == "If-None-Match" for parameter in parameters):
-        known = {"description": "ETag of a previous response.", "schema": {"type": "string"}}
-        parameters.append({"name": "If-None-Match", "in": "header", "required": False, **known})
+        header = {"description": "ETag of a previous response.", "schema": {"type": "string"}}
+        parameters.append({"name": "If-None-Match", "in": "header", "required": False, **header})
 
 
-def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str]:
+def methods(document: dict[str, Any], event: APIGatewayProxyEventV2) -> list[str]:
     """Return the methods of a path if it does not support the requested one; empty for an unknown path."""
     paths = document["paths"]
-    named = (
-        [paths[asked.path]]
-        if asked.path in paths
+    path_items = (
+        [paths[event.path]]
+        if event.path in paths
         else [
             operations
             for template, operations in paths.items()
-            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), asked.path)
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), event.path)
         ]
     )
-    found = {method.upper() for operations in named for method in operations}
-    return [] if asked.http_method in found else sorted(found)
+    supported = {method.upper() for operations in path_items for method in operations}
+    return [] if event.http_method in supported else sorted(supported)
 
 
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove null from the schema of an optional parameter or body. Callers omit it instead."""
-    given = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    alternatives = [alternative for alternative in schema.get("anyOf", ()) if alternative != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return rest | (given[0] if len(given) == 1 else {"anyOf": given} if given else {})
+    return rest | (alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives} if alternatives else {})

@@ -46,8 +46,8 @@ MAX_BODY_BYTES = 1024 * 1024
 JSON = "application/json"
 NO_OBJECT = "The body must be a JSON object."
 NO_LIST = 'The body must be a JSON object. Put the list in a field, such as {"job_ids": ["..."]}.'
-TWICE = "The body must be a JSON object with unique field names."
-_AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
+DUPLICATE_NAMES = "The body must be a JSON object with unique field names."
+_JSON_MEDIA_TYPES = {"", JSON, "application/x-www-form-urlencoded"}
 """Accepted media types. curl declares the last one by default; no route accepts forms."""
 
 
@@ -69,7 +69,7 @@ class MediaTypeError(UnreadableError):
     status = 415
 
 
-def _whole(value: object) -> object:
+def _require_whole(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -77,11 +77,11 @@ def _whole(value: object) -> object:
     return value
 
 
-whole = BeforeValidator(_whole)
+whole = BeforeValidator(_require_whole)
 """Integer as in JSON Schema: 5 or 5.0, but not text. List it after the bounds of the number."""
 
 
-def readable(event: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_body(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the event with its body as text, declared as JSON.
 
     The gateway encodes bodies of other media types in base64. The body of a GET has no meaning and is dropped.
@@ -90,18 +90,18 @@ def readable(event: Mapping[str, Any]) -> dict[str, Any]:
         UnreadableError: the body is not text, is too large (BodyTooLargeError) or is not declared as JSON
             (MediaTypeError).
     """
-    given = event.get("body") or ""
+    raw_body = event.get("body") or ""
     headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
-    if not given or event["requestContext"]["http"]["method"] == "GET":
+    if not raw_body or event["requestContext"]["http"]["method"] == "GET":
         return {
             **event,
             "body": None,
             "headers": {name: text for name, text in headers.items() if name != "content-type"},
         }
-    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _AS_JSON:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _JSON_MEDIA_TYPES:
         raise MediaTypeError("The body must be declared as application/json.")
     try:
-        content = base64.b64decode(given) if event.get("isBase64Encoded") else given.encode()
+        content = base64.b64decode(raw_body) if event.get("isBase64Encoded") else raw_body.encode()
         if len(content) > MAX_BODY_BYTES:
             raise BodyTooLargeError(f"The body has {len(content)} bytes; the limit is {MAX_BODY_BYTES} (1 MiB).")
         body = content.decode()
@@ -117,19 +117,19 @@ def read_json(text: str) -> Any:
         json.JSONDecodeError: it is not an object. Powertools handles only this error, and returns its message.
     """
     try:
-        found = from_json(text, allow_inf_nan=False)
+        body = from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError):
-        found = None
-    if not isinstance(found, dict):
-        raise json.JSONDecodeError(NO_LIST if isinstance(found, list) else NO_OBJECT, "", 0)
+        body = None
+    if not isinstance(body, dict):
+        raise json.JSONDecodeError(NO_LIST if isinstance(body, list) else NO_OBJECT, "", 0)
     try:
-        json.loads(text, object_pairs_hook=_unique, parse_int=str)
+        json.loads(text, object_pairs_hook=_reject_duplicate_names, parse_int=str)
     except ValueError:
-        raise json.JSONDecodeError(TWICE, "", 0) from None
-    return found
+        raise json.JSONDecodeError(DUPLICATE_NAMES, "", 0) from None
+    return body
 
 
-def _unique(members: Sequence[tuple[str, Any]]) -> None:
+def _reject_duplicate_names(members: Sequence[tuple[str, Any]]) -> None:
     """Reject duplicate names, because other parsers may use a different one of the values."""
     if len({name for name, _ in members}) < len(members):
         raise ValueError
@@ -137,32 +137,32 @@ def _unique(members: Sequence[tuple[str, Any]]) -> None:
 
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
-_NO_CURSOR = "cursor must be `next_cursor` of the previous page."
+_INVALID_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
-def encode_cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
-    """Return the cursor of the page after `place`: a time or a number, and an id."""
-    if place is None:
+def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str | None:
+    """Return the cursor of the page after `position`: a time or a number, and an id."""
+    if position is None:
         return None
-    at, id_ = place
+    at, id_ = position
     key = at.isoformat() if isinstance(at, datetime) else repr(at)
     return base64.urlsafe_b64encode(f"{key}|{id_}".encode()).decode()
 
 
 def split_page(
-    found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID | str]]
+    rows: Sequence[T], limit: int, position: Callable[[T], tuple[datetime, UUID | str]]
 ) -> tuple[Sequence[T], str | None]:
     """Return the first `limit` of up to `limit` + 1 items, and the cursor of the next page."""
-    shown = found[:limit]
-    return shown, encode_cursor(place(shown[-1]) if len(found) > limit else None)
+    page = rows[:limit]
+    return page, encode_cursor(position(page[-1]) if len(rows) > limit else None)
 
 
 @overload
 def decode_cursor(text: str | None) -> PageCursor | None: ...
 @overload
-def decode_cursor(text: str | None, read: Callable[[str], T]) -> tuple[datetime, T] | None: ...
-def decode_cursor(text: str | None, read: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
-    """Decode a cursor, if any; `read` parses its id.
+def decode_cursor(text: str | None, parse_id: Callable[[str], T]) -> tuple[datetime, T] | None: ...
+def decode_cursor(text: str | None, parse_id: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
+    """Decode a cursor, if any; `parse_id` parses its id.
 
     Raises:
         RejectedRequestError: it is invalid.
@@ -170,13 +170,13 @@ def decode_cursor(text: str | None, read: Callable[[str], Any] = UUID) -> tuple[
     if text is None:
         return None
     try:
-        at, id_ = _parts(text)
-        found = datetime.fromisoformat(at)
-        if found.tzinfo is None or not id_.isprintable():
+        at, id_ = _split_cursor(text)
+        time = datetime.fromisoformat(at)
+        if time.tzinfo is None or not id_.isprintable():
             raise ValueError
-        return PageCursor(found, read(id_))
+        return PageCursor(time, parse_id(id_))
     except ValueError:
-        raise RejectedRequestError(_NO_CURSOR) from None
+        raise RejectedRequestError(_INVALID_CURSOR) from None
 
 
 def after_number(text: str | None) -> tuple[float, UUID] | None:
@@ -188,15 +188,15 @@ def after_number(text: str | None) -> tuple[float, UUID] | None:
     if text is None:
         return None
     try:
-        number, id_ = _parts(text)
+        number, id_ = _split_cursor(text)
         if not isfinite(float(number)):
             raise ValueError
         return float(number), UUID(id_)
     except ValueError:
-        raise RejectedRequestError(_NO_CURSOR) from None
+        raise RejectedRequestError(_INVALID_CURSOR) from None
 
 
-def _parts(cursor: str) -> tuple[str, str]:
+def _split_cursor(cursor: str) -> tuple[str, str]:
     """Split a cursor into key and id. Raises ValueError."""
     key, id_ = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split("|")
     return key, id_
@@ -221,30 +221,30 @@ def etag(version: int | str) -> str:
 
 def is_current(if_none_match: str | None, version: int | str) -> bool:
     """Return whether If-None-Match contains this version, compared weakly, or is an asterisk."""
-    return _has(if_none_match, etag(version))
+    return _matches_tag(if_none_match, etag(version))
 
 
-def _has(condition: str | None, tag: str) -> bool:
+def _matches_tag(condition: str | None, tag: str) -> bool:
     if condition is None:
         return False
     return condition.strip() == "*" or tag in _TAG.findall(condition)
 
 
-def conditional(event: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+def add_etag(event: Mapping[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     """Add an ETag to the response to a GET, or return 304 if If-None-Match contains it.
 
     This makes polling by the console cheap. Routes of versioned resources set the ETag themselves. Base64 bodies are
     files and get no ETag.
     """
-    headers = answer["headers"]
-    is_asked = event["requestContext"]["http"]["method"] == "GET" and answer["statusCode"] == 200  # OK
-    if not is_asked or "ETag" in headers or answer.get("isBase64Encoded"):
-        return answer
-    tag = f'"{hashlib.sha256(answer["body"].encode(errors="surrogatepass")).hexdigest()[:_DIGITS]}"'
+    headers = response["headers"]
+    is_cacheable = event["requestContext"]["http"]["method"] == "GET" and response["statusCode"] == 200  # OK
+    if not is_cacheable or "ETag" in headers or response.get("isBase64Encoded"):
+        return response
+    tag = f'"{hashlib.sha256(response["body"].encode(errors="surrogatepass")).hexdigest()[:_DIGITS]}"'
     tagged = {**headers, "ETag": f"W/{tag}"}
-    if not _has(event["headers"].get("if-none-match"), tag):
-        return {**answer, "headers": tagged}
-    return {**answer, "statusCode": 304, "headers": {"ETag": tagged["ETag"]}, "body": ""}
+    if not _matches_tag(event["headers"].get("if-none-match"), tag):
+        return {**response, "headers": tagged}
+    return {**response, "statusCode": 304, "headers": {"ETag": tagged["ETag"]}, "body": ""}
 
 
 def sent_version(if_match: str | None) -> int | None:
@@ -330,8 +330,8 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 def problem_response(status: int) -> dict[str, Any]:
     """Return the OpenAPI response of a problem."""
     content = {
-        media_type: {"schema": {"$ref": f"#/components/schemas/{form['model'].__name__}"}}
-        for media_type, form in _content(status, ours=True).items()
+        media_type: {"schema": {"$ref": f"#/components/schemas/{content['model'].__name__}"}}
+        for media_type, content in _models(status, ours=True).items()
     }
     return {"description": SENTENCES[status], "content": content}
 
@@ -341,28 +341,30 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
 
     `success` maps a status to its model (None: no body) and a sentence. BY_EVERY_ROUTE and BY_THE_GATEWAY are added.
     """
-    found: dict[int, Any] = {
+    documented: dict[int, Any] = {
         status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
         for status, (model, sentence) in success.items()
     }
     ours = {*problems, *BY_EVERY_ROUTE}
     for status in sorted({*ours, *BY_THE_GATEWAY}):
-        found[status] = {"description": SENTENCES[status], "content": _content(status, ours=status in ours)}
+        documented[status] = {"description": SENTENCES[status], "content": _models(status, ours=status in ours)}
         if status in {429, 503}:
-            found[status]["headers"] = {
+            documented[status]["headers"] = {
                 "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
             }
         elif status == 401:
-            told = "Reason why the token was rejected (RFC 6750)."
-            found[status]["headers"] = {"WWW-Authenticate": {"description": told, "schema": {"type": "string"}}}
-    return found
+            description = "Reason why the token was rejected (RFC 6750)."
+            documented[status]["headers"] = {
+                "WWW-Authenticate": {"description": description, "schema": {"type": "string"}}
+            }
+    return documented
 
 
-def _content(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
+def _models(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
     """Return the models of a status by media type."""
-    found: dict[str, dict[str, type[BaseModel]]] = {}
+    models: dict[str, dict[str, type[BaseModel]]] = {}
     if ours:
-        found[MEDIA_TYPE] = {"model": Problem}
+        models[MEDIA_TYPE] = {"model": Problem}
     if status in BY_THE_GATEWAY:
-        found[GATEWAY_MEDIA_TYPE] = {"model": GatewayError}
-    return found
+        models[GATEWAY_MEDIA_TYPE] = {"model": GatewayError}
+    return models

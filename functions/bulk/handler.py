@@ -21,10 +21,10 @@ def definitions(bucket: str | None) -> list[Definition]:
 @cache
 def function() -> Engine:
     """Return the engine, created at the first invocation."""
-    chosen = settings()
-    database = Database.from_settings(chosen, max_connections=1)
-    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Engine(database, outbox, definitions(chosen.uploads_bucket), database.now)
+    config = settings()
+    database = Database.from_settings(config, max_connections=1)
+    outbox = Outbox(database, config.queue_urls, config.retry_queue_urls)
+    return Engine(database, outbox, definitions(config.uploads_bucket), database.now)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both

@@ -66,14 +66,14 @@ class Archiver:
         outbox: Outbox,
         policy: RedeliverPolicy,
         clock: Callable[[], datetime],
-        others: Mapping[str, RetryPolicy] = MappingProxyType({}),
+        worker_policies: Mapping[str, RetryPolicy] = MappingProxyType({}),
     ) -> None:
-        """`policy` applies to every worker except the `others`."""
+        """`policy` applies to every worker except those in `worker_policies`."""
         self._database = database
         self._outbox = outbox
         self._policy = policy
         self._clock = clock
-        self._others = others
+        self._worker_policies = worker_policies
 
     def process(self, worker: str, record: SQSRecord) -> RetryAfter | None:
         """Settle one message of the dead-letter queue of `worker`. The result is committed on return.
@@ -86,10 +86,10 @@ class Archiver:
         try:
             intake = READERS.get(worker, read_message)(record.body)
         except Exception as error:  # a body that breaks its parser is permanently invalid
-            is_of_ours = isinstance(error, UnsupportedSchemaError)
-            if is_of_ours and not self._is_about_to_expire(record):
+            is_ours = isinstance(error, UnsupportedSchemaError)
+            if is_ours and not self._is_about_to_expire(record):
                 raise
-            self._write_down(kind, record, error, is_of_ours=is_of_ours)
+            self._record_invalid(kind, record, error, is_ours=is_ours)
             return None
         try:
             return self._settle(kind, intake, record)
@@ -98,15 +98,15 @@ class Archiver:
             # in its queue. The message becomes a dead letter, because there is no other copy.
             if not isinstance(error, PermanentError) and not self._is_about_to_expire(record):
                 raise
-            self._write_down(kind, record, error, is_of_ours=True)
+            self._record_invalid(kind, record, error, is_ours=True)
             return None
 
-    def _write_down(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
+    def _record_invalid(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_ours: bool) -> None:
         """Record a dead letter with the message itself, because its work item is unknown.
 
         The payload of a valid task message is omitted, because the row of the task contains it.
         """
-        worker, body = kind.worker, strip_payload(kind, record.body) if is_of_ours else record.body
+        worker, body = kind.worker, strip_payload(kind, record.body) if is_ours else record.body
         # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         dead_letter = invalid_message_dead_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
@@ -118,34 +118,34 @@ class Archiver:
         return self._clock() - sent_at >= TIMEOUT_SECONDS
 
     def _settle(self, kind: WorkKind, intake: ParsedMessage, record: SQSRecord) -> RetryAfter | None:
-        waiting: list[RetryAfter] = []
+        running: list[RetryAfter] = []
         lost: list[Claim] = []
         unattempted: list[Claim] = []
 
         def settle() -> list[OutboxMessage]:
             now = self._clock()
-            waiting.clear()
+            running.clear()
             lost.clear()
             unattempted.clear()
-            sends: list[OutboxMessage] = []
+            messages: list[OutboxMessage] = []
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
                 # Each work item once, in the locking order of claims.
-                for message in sorted(set(intake.messages), key=lambda one: one.work_id):
+                for message in sorted(set(intake.messages), key=lambda message: message.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
                     if isinstance(outcome, RetryAfter):
-                        waiting.append(outcome)
+                        running.append(outcome)
                     else:
-                        sends += outcome
-            return sends
+                        messages += outcome
+            return messages
 
         self._outbox.send(retry_on_conflict(settle))
         if unattempted:
             metrics.emit({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
         if lost:
             metrics.emit({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST_ERROR_TYPE)
-        return max(waiting, key=lambda one: one.visible_in, default=None)
+        return max(running, key=lambda retry: retry.visible_in, default=None)
 
     def _settle_work(  # `lost` and `unattempted` collect claims
         self,
@@ -157,53 +157,55 @@ class Archiver:
         lost: list[Claim],
         unattempted: list[Claim],
     ) -> list[OutboxMessage] | RetryAfter:
-        policy = self._others.get(kind.worker, self._policy)
+        policy = self._worker_policies.get(kind.worker, self._policy)
         claim = sql.claim(
             connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, look_only=True
         )[message]
-        most = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
+        max_attempts = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
         detail = {"message_id": record.message_id, **message.log_fields}
         if claim.answer is ClaimStatus.RUNNING and claim.until is not None:
             return RetryAfter(lease_remaining(claim.until, now))
         if claim.answer is ClaimStatus.UNKNOWN:
-            sends = enqueued_current(connection, kind, message, ACTOR, detail, now)
-            if not sends:
+            messages = enqueued_current(connection, kind, message, ACTOR, detail, now)
+            if not messages:
                 audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
-            return sends
-        sends = []
+            return messages
+        messages = []
         if claim.answer is not ClaimStatus.ENDED:
             if claim.answer is ClaimStatus.EXHAUSTED:
-                sends = fail_exhausted(connection, kind, claim, most, ACTOR, now)
+                messages = fail_exhausted(connection, kind, claim, max_attempts, ACTOR, now)
             else:
-                due = now + _wait(policy, claim)
-                sends = sql.return_to_queue(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
-                if sends:
+                due = now + _return_delay(policy, claim)
+                messages = sql.return_to_queue(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+                if messages:
                     if claim.attempts == 0:
                         unattempted.append(claim)
                     audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
-                    return sends
-                sends = self._fail_returned(connection, kind, claim, most, now)
+                    return messages
+                messages = self._fail_returned(connection, kind, claim, max_attempts, now)
             if claim.unsettled_since is not None:
                 lost.append(claim)
         body = strip_payload(kind, record.body)
-        joined = attach_message(connection, job_id, message.revision, record.message_id, body)
-        audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
-        return sends
+        is_attached = attach_message(connection, job_id, message.revision, record.message_id, body)
+        audit(connection, job_id, claim.tenant_id, "joined" if is_attached else "dropped", ACTOR, detail, now)
+        return messages
 
     @staticmethod
     def _fail_returned(
-        connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime
+        connection: Connection, kind: WorkKind, claim: Claim, max_attempts: int, now: datetime
     ) -> list[OutboxMessage]:
         """Fail a work item that was returned too often from the dead-letter queue."""
-        taken, _ = sql.claim_abandoned(connection, kind, claim, now)
-        sql.record_lost_attempt(connection, kind, taken, now)
+        reclaimed, _ = sql.claim_abandoned(connection, kind, claim, now)
+        sql.record_lost_attempt(connection, kind, reclaimed, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
-        failure = FailureDetails("max_retries_exceeded", "NeverSettled", error, most, ACTOR, code="never_settled")
-        return sql.fail(connection, kind, taken, failure, now)
+        failure = FailureDetails(
+            "max_retries_exceeded", "NeverSettled", error, max_attempts, ACTOR, code="never_settled"
+        )
+        return sql.fail(connection, kind, reclaimed, failure, now)
 
 
-def _wait(policy: RetryPolicy, claim: Claim) -> timedelta:
+def _return_delay(policy: RetryPolicy, claim: Claim) -> timedelta:
     """Return the delay before a returned work item is due."""
     if claim.attempts > 0:
         return policy.wait(claim.attempts)

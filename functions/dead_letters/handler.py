@@ -39,8 +39,8 @@ class _Function:
         self.settings = settings
         database = Database.from_settings(settings, max_connections=1)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
-        others = {worker: retry.requeue_policy(settings, worker) for worker in settings.retry_queue_urls}
-        self._archiver = Archiver(database, outbox, retry.redeliver_policy(settings), database.now, others)
+        worker_policies = {worker: retry.requeue_policy(settings, worker) for worker in settings.retry_queue_urls}
+        self._archiver = Archiver(database, outbox, retry.redeliver_policy(settings), database.now, worker_policies)
 
     def protect(self, event: dict[str, Any]) -> None:
         """Extend the visibility timeouts of the batch first.
@@ -64,7 +64,7 @@ class _Function:
         try:
             if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
                 raise OutOfTimeError("Too little time to start")
-            waiting = self._archiver.process(self.settings.dead_letter_sources[record.event_source_arn], record)
+            retry_after = self._archiver.process(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
             metrics.emit({Metric.DLQ_RETAINED: 1}, worker=worker)
@@ -72,9 +72,9 @@ class _Function:
                 "kept", queue=record.event_source_arn, message_id=record.message_id, error=safe_message(error)
             )
             raise
-        if waiting is not None:
+        if retry_after is not None:
             now = datetime.now(UTC)
-            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), waiting.visible_in, now)
+            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), retry_after.visible_in, now)
             raise StillRunningError("The work item is in progress; its message stays in the queue")
 
 

@@ -25,9 +25,9 @@ def _deliver(attempt: TenantAttempt) -> Outcome:
 @cache
 def dependencies(database: Database) -> OutputDependencies:
     """Return the clients and circuit breakers of this function. Breakers cache their state briefly."""
-    chosen = settings()
-    egress = Egress(chosen.webhook_allowlist) if chosen.webhooks_enabled else None
-    return OutputDependencies(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)
+    config = settings()
+    egress = Egress(config.webhook_allowlist) if config.webhooks_enabled else None
+    return OutputDependencies(Breakers.from_settings(config, database), egress, config.uploads_bucket)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -40,22 +40,22 @@ class DestinationLimiter:
         Raises:
             DeferredError: the destination is slow, and its maximum number of calls is in progress.
         """
-        began = self._clock()
+        started = self._clock()
         with self._lock:
-            is_slow = began - self._slow.get(destination, began - SLOW_MEMORY_SECONDS) < SLOW_MEMORY_SECONDS
+            is_slow = started - self._slow.get(destination, started - SLOW_MEMORY_SECONDS) < SLOW_MEMORY_SECONDS
             if is_slow and self._calls[destination] >= MAX_SLOW_CALLS:
                 message = f"The destination '{name}' responds slowly. Other deliveries have priority"
                 raise DeferredError(message, until=now + WAIT)
             self._calls[destination] += 1
-        is_answered = False
+        is_completed = False
         try:
             yield
-            is_answered = True
+            is_completed = True
         finally:
             ended = self._clock()
             with self._lock:
                 self._calls[destination] -= 1
-                if ended - began > SLOW_SECONDS:
+                if ended - started > SLOW_SECONDS:
                     self._slow[destination] = ended
-                elif is_answered:
+                elif is_completed:
                     self._slow.pop(destination, None)

@@ -29,10 +29,10 @@ class OutputDependencies:
     """None if the deployment has no internet access for webhooks."""
     bucket: str | None
     """Bucket of exports."""
-    lanes: DestinationLimiter = field(default_factory=DestinationLimiter)
+    limiter: DestinationLimiter = field(default_factory=DestinationLimiter)
 
 
-def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
+def deliver(attempt: TenantAttempt, dependencies: OutputDependencies) -> Outcome:
     """Deliver one revision to one destination.
 
     Raises:
@@ -52,13 +52,13 @@ def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
         job, destination = loaded
         secrets = destinations.active_secrets(connection, destination.id, attempt.now())
     if not destination.is_active:
-        return Skipped(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
+        return Skipped(f"The destination '{destination.name}' was removed", partial(_clear_payload, attempt.work_id))
     attempt.deadline.check()
     with (
-        ways.lanes.slot(destination.id, destination.name, attempt.now()),
-        ways.breakers.guard(f"{DESTINATION}{destination.id}"),
+        dependencies.limiter.slot(destination.id, destination.name, attempt.now()),
+        dependencies.breakers.guard(f"{DESTINATION}{destination.id}"),
     ):
-        status = _call(attempt, ways, job, destination, secrets)
+        status = _call(attempt, dependencies, job, destination, secrets)
 
     def effects(connection: Connection) -> Effects:
         connection.execute(
@@ -70,22 +70,26 @@ def deliver(attempt: TenantAttempt, ways: OutputDependencies) -> Outcome:
     return Succeeded(effects)
 
 
-def _forget(job_id: UUID, connection: Connection) -> Effects:
+def _clear_payload(job_id: UUID, connection: Connection) -> Effects:
     """Clear the payload of a delivery that was enqueued while its destination was removed."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
     return Effects()
 
 
 def _call(
-    attempt: TenantAttempt, ways: OutputDependencies, job: OutputJob, destination: Destination, secrets: Sequence[str]
+    attempt: TenantAttempt,
+    dependencies: OutputDependencies,
+    job: OutputJob,
+    destination: Destination,
+    secrets: Sequence[str],
 ) -> int | None:
     """Make the delivery. Return the response status of a webhook; None for an export."""
     if destination.kind == "s3":
-        if ways.bucket is None:
+        if dependencies.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set. Exports require a bucket.")
-        export(ways.bucket, destination.tenant_slug, destination.address, job)
+        export(dependencies.bucket, destination.tenant_slug, destination.address, job)
         return None
-    if ways.egress is None:
+    if dependencies.egress is None:
         raise InvalidSettingsError(
             "WEBHOOKS_ENABLED is not set, so functions have no internet access. "
             "Deploy with -c enableWebhooks=true, then retry."
@@ -102,5 +106,5 @@ def _call(
         "idempotency-key": job.key,
         HEADER: signature(content, secrets, int(attempt.now().timestamp())),
     }
-    egress = ways.egress if destination.allows_internal else ways.egress.public()
+    egress = dependencies.egress if destination.allows_internal else dependencies.egress.public()
     return egress.post(destination.address, content, headers, seconds=seconds)

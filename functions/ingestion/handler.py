@@ -15,22 +15,22 @@ from functions.ingestion.work import ingest
 @cache
 def consumer() -> Consumer:
     """Return the consumer of this function's queue, created at the first invocation."""
-    chosen = settings()
+    config = settings()
     return Consumer.from_settings(
-        chosen,
+        config,
         partial(
             ingest,
-            language_model=None if chosen.llm_provider is None else language_model,
-            ocr=None if chosen.ocr_provider is None else ocr,
+            language_model=None if config.llm_provider is None else language_model,
+            ocr=None if config.ocr_provider is None else ocr,
         ),
     )
 
 
 def language_model(database: Database) -> Llm:
     """Return the language model for missing fields, created per attempt with its current key."""
-    found = Llm.from_settings(settings(), database, breakers(database))
-    assert found is not None  # LLM_PROVIDER is set
-    return found
+    llm = Llm.from_settings(settings(), database, breakers(database))
+    assert llm is not None  # LLM_PROVIDER is set
+    return llm
 
 
 def ocr(database: Database) -> Ocr:

@@ -103,20 +103,20 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
 def _ingest(attempt: TenantAttempt, document: _Document, tools: ExtractionTools) -> Outcome:
     content = files.read(document.file)
     attempt.deadline.check()
-    found = extract(content, tools, name=document.name, is_part=document.is_child, earlier_parts=document.parts)
-    if found.split is not None:
-        if not document.parts <= page_ranges(found.split):
-            return Succeeded(lambda _: Effects(remark=found.reason))
-        children = list(_store(attempt, document.file.bucket, content, found.split.parts))
-        return _split_up(attempt, found, children)
-    if found.method in ("xml", "embedded-xml"):
-        found = replace(found, evidence={"*": {"source": found.method, "confidence": 1}})
-    poorer = _poorer(found, document, _without_model(tools.llm))
-    return _outcome(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
+    extraction = extract(content, tools, name=document.name, is_part=document.is_child, earlier_parts=document.parts)
+    if extraction.split is not None:
+        if not document.parts <= page_ranges(extraction.split):
+            return Succeeded(lambda _: Effects(remark=extraction.reason))
+        children = list(_store_children(attempt, document.file.bucket, content, extraction.split.parts))
+        return _split(attempt, extraction, children)
+    if extraction.method in ("xml", "embedded-xml"):
+        extraction = replace(extraction, evidence={"*": {"source": extraction.method, "confidence": 1}})
+    reason = _reason_to_keep_previous(extraction, document, _missing_model_reason(tools.llm))
+    return _outcome(attempt, extraction) if reason is None else _keep_previous(attempt, reason)
 
 
 _READ = """
-SELECT d.bucket, d.key, d.version, d.file_name, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
+SELECT d.bucket, d.key, d.version, d.file_name, coalesce(root.content_hash, d.content_hash), coalesce(root.id, d.id),
        coalesce(d.first_page, 1), d.parent_id IS NOT NULL, CASE WHEN d.structured_data IS NOT NULL THEN d.method END,
        ARRAY(
            SELECT (field.value ->> 'page')::int FROM jsonb_each(d.evidence) AS field
@@ -125,7 +125,7 @@ SELECT d.bucket, d.key, d.version, d.file_name, coalesce(whole.content_hash, d.c
            SELECT ARRAY[first_page, last_page] FROM document part WHERE part.parent_id = d.id
            UNION ALL SELECT ARRAY[first_page, last_page] FROM document_duplicate_file copy WHERE copy.parent_id = d.id
        )
-FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = %s
+FROM document d LEFT JOIN document root ON root.id = d.parent_id WHERE d.id = %s
 """
 
 
@@ -136,57 +136,59 @@ def _read(connection: Connection, id_: UUID) -> _Document:
     return _Document(file, name, content_hash, root, first_page, is_child, method, frozenset(recognized), ranges)
 
 
-def _outcome(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
-    is_read = found.structured_data is not None
-    is_matched = is_read and found.type not in (None, DocumentType.OTHER)
+def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
+    is_read = extraction.structured_data is not None
+    is_matched = is_read and extraction.type not in (None, DocumentType.OTHER)
 
     def effects(connection: Connection) -> Effects:
         removal.lock_pending_replacement(connection, attempt.work_id)
-        _write(connection, attempt, found)
+        _write(connection, attempt, extraction)
         messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         if not is_read:
             return Effects(messages)
-        more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
-        return Effects(messages + more, " ".join(filter(None, (*found.warnings, replaced))) or None)
+        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        return Effects(messages + more_messages, " ".join(filter(None, (*extraction.warnings, replaced))) or None)
 
     if not is_read:
-        return Skipped(found.reason or NOTHING, effects)
+        return Skipped(extraction.reason or NOTHING, effects)
     if not is_matched:
         return Skipped("Documents of this type are stored but not matched.", effects)
     return Succeeded(effects)
 
 
-def _without_model(model: CachedLlm | None) -> str | None:
+def _missing_model_reason(model: CachedLlm | None) -> str | None:
     """Return why no language model contributed, as a sentence; None if one could have contributed."""
     return "No language model is configured, unlike for the previous extraction." if model is None else model.unasked
 
 
-def _poorer(found: ExtractionResult, before: _Document, without_model: str | None) -> str | None:
+def _reason_to_keep_previous(
+    extraction: ExtractionResult, document: _Document, without_model: str | None
+) -> str | None:
     """Return the reason why an extraction must not replace the stored one; None if it may.
 
     An extraction without data may replace it if it found a document type without data. Results of rules alone do not
     replace data from a language model, because the model may only be unavailable. The same applies to data
     from OCR that is unavailable now.
     """
-    if before.method is None:
+    if document.method is None:
         return None
-    is_alone = before.method == "model" and found.method != "model"
-    if found.structured_data is None:
-        says_what = found.type == DocumentType.OTHER and found.method != "none" and not is_alone
-        return None if says_what else found.reason or NOTHING
-    if found.unread & before.recognized:
-        return " ".join(found.warnings)
-    if is_alone and without_model is not None and found.warnings:
-        return " ".join(dict.fromkeys((without_model, *found.warnings)))
+    lacks_model = document.method == "model" and extraction.method != "model"
+    if extraction.structured_data is None:
+        is_recognized = extraction.type == DocumentType.OTHER and extraction.method != "none" and not lacks_model
+        return None if is_recognized else extraction.reason or NOTHING
+    if extraction.unread & document.recognized:
+        return " ".join(extraction.warnings)
+    if lacks_model and without_model is not None and extraction.warnings:
+        return " ".join(dict.fromkeys((without_model, *extraction.warnings)))
     return None
 
 
-def _as_read_before(attempt: TenantAttempt, reason: str) -> Succeeded:
-    told = f"The previous extraction is unchanged. This time: {reason}"
-    return Succeeded(lambda connection: Effects(_match_again(connection, attempt), told))
+def _keep_previous(attempt: TenantAttempt, reason: str) -> Succeeded:
+    remark = f"The previous extraction is unchanged. This time: {reason}"
+    return Succeeded(lambda connection: Effects(_match_again(connection, attempt), remark))
 
 
-_WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
+_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
 def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxMessage]:
@@ -194,39 +196,39 @@ def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxM
 
     If it can no longer be matched, it is removed from its cluster.
     """
-    begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
-    return _match(connection, attempt, begun)
+    ids = [id_ for (id_,) in connection.execute(_MATCHED, [attempt.work_id])]
+    return _match(connection, attempt, ids)
 
 
 def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[OutboxMessage]:
     return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=REASON)
 
 
-def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResult) -> None:
+def _write(connection: Connection, attempt: TenantAttempt, extraction: ExtractionResult) -> None:
     connection.execute(
         "UPDATE document SET type = %s, method = %s, structured_data = %s, evidence = %s WHERE id = %s",
         [
-            found.type or DocumentType.OTHER,
-            found.method,
-            None if found.structured_data is None else Jsonb(found.structured_data),
-            Jsonb(found.evidence) if found.evidence else None,
+            extraction.type or DocumentType.OTHER,
+            extraction.method,
+            None if extraction.structured_data is None else Jsonb(extraction.structured_data),
+            Jsonb(extraction.evidence) if extraction.evidence else None,
             attempt.work_id,
         ],
     )
 
 
-def _split_up(attempt: TenantAttempt, found: ExtractionResult, children: Sequence[_Child]) -> Succeeded:
+def _split(attempt: TenantAttempt, extraction: ExtractionResult, children: Sequence[_Child]) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         removal.lock_pending_replacement(connection, attempt.work_id)
-        _write(connection, attempt, found)
+        _write(connection, attempt, extraction)
         messages = _match_again(connection, attempt)
         connection.execute(
-            "UPDATE document SET matching_skip_reason = %s WHERE id = %s", [found.reason, attempt.work_id]
+            "UPDATE document SET matching_skip_reason = %s WHERE id = %s", [extraction.reason, attempt.work_id]
         )
-        messages += _insert(connection, attempt, children)
-        more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
-        return Effects(messages + more, " ".join(filter(None, (found.reason, replaced))))
+        messages += _insert_children(connection, attempt, children)
+        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        return Effects(messages + more_messages, " ".join(filter(None, (extraction.reason, replaced))))
 
     return Succeeded(effects)
 
@@ -234,16 +236,18 @@ def _split_up(attempt: TenantAttempt, found: ExtractionResult, children: Sequenc
 # -- children -------------------------------------------------------------------------------------------------------
 
 
-def _store(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[_Child]:
+def _store_children(
+    attempt: TenantAttempt, bucket: str, parent_content: bytes, parts: Sequence[Part]
+) -> Iterator[_Child]:
     """Extract the parts from the content of their parent and store them.
 
     A repeated attempt stores the same bytes under the same keys.
     """
-    cut = parsers.extract_pages(content, [part.pages for part in parts], attempt.deadline.check)
-    for part, own in zip(parts, cut, strict=True):
+    contents = parsers.extract_pages(parent_content, [part.pages for part in parts], attempt.deadline.check)
+    for part, content in zip(parts, contents, strict=True):
         attempt.deadline.check()
         key = f"{PREFIX}{attempt.tenant_id}/{attempt.work_id}/{part.pages.first}-{part.pages.last}.pdf"
-        yield _Child(part, files.write(bucket, key, own), len(own), hashlib.sha256(own).digest())
+        yield _Child(part, files.write(bucket, key, content), len(content), hashlib.sha256(content).digest())
 
 
 _PARTS = """unnest(
@@ -252,9 +256,9 @@ _PARTS = """unnest(
 ) AS part (first_page, last_page, ending, key, version, size, content_hash, is_cover)"""
 _FILE_NAME = "regexp_replace(parent.file_name, '([.][Pp][Dd][Ff])?$', part.ending)"
 # Serialized with removals, which lock rows in the same order.
-_LOCK_HELD = "SELECT FROM document WHERE tenant_id = %s AND content_hash = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_DUPLICATES = "SELECT FROM document WHERE tenant_id = %s AND content_hash = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 # False if an earlier split had other boundaries.
-_AS_BEFORE = """
+_HAS_SAME_BOUNDARIES = """
 NOT EXISTS (
     SELECT FROM (
         SELECT parent_id, first_page, last_page FROM document UNION ALL
@@ -265,14 +269,14 @@ NOT EXISTS (
 )"""
 # The part itself, or the document of another file with the same content.
 _REMOVED = """
-SELECT FROM document_deletion gone
-WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
+SELECT FROM document_deletion deletion
+WHERE (deletion.parent_id, deletion.first_page, deletion.last_page) = (parent.id, part.first_page, part.last_page)
 UNION ALL
-SELECT FROM document_duplicate_file c JOIN document_deletion gone ON gone.document_id = c.document_id
+SELECT FROM document_duplicate_file c JOIN document_deletion deletion ON deletion.document_id = c.document_id
 WHERE (c.parent_id, c.first_page, c.last_page) = (parent.id, part.first_page, part.last_page)
 """
-# A conflict locks the existing document with the same content, which _COPY counts.
-_INSERT = f"""
+# A conflict locks the existing document with the same content, which _INSERT_DUPLICATE_FILES counts.
+_INSERT_CHILDREN = f"""
 INSERT INTO document AS d (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name,
                            size, content_hash, received_at, last_duplicate_at, type, method)
 SELECT parent.tenant_id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
@@ -280,14 +284,14 @@ SELECT parent.tenant_id, parent.source_id, parent.id, part.first_page, part.last
        CASE WHEN part.is_cover THEN 'other' END, CASE WHEN part.is_cover THEN 'none' END
 FROM document parent
 CROSS JOIN (SELECT DISTINCT ON (content_hash) * FROM {_PARTS} ORDER BY content_hash, first_page) AS part
-WHERE parent.id = %(parent)s AND {_AS_BEFORE} AND NOT EXISTS ({_REMOVED}) AND NOT EXISTS (
+WHERE parent.id = %(parent)s AND {_HAS_SAME_BOUNDARIES} AND NOT EXISTS ({_REMOVED}) AND NOT EXISTS (
         SELECT FROM document own WHERE (own.parent_id, own.first_page) = (parent.id, part.first_page)
     )
 ORDER BY part.first_page
 ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_duplicate_at = greatest(d.last_duplicate_at,
     excluded.last_duplicate_at)
 """  # noqa: S608  # put together from the constants above
-_COPY = f"""
+_INSERT_DUPLICATE_FILES = f"""
 WITH copied AS (
     INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, parent_id, first_page, last_page,
                                bucket, key, version, file_name)
@@ -295,7 +299,7 @@ WITH copied AS (
            part.version, {_FILE_NAME}
     FROM document parent CROSS JOIN {_PARTS}
     JOIN document d ON d.tenant_id = parent.tenant_id AND d.content_hash = part.content_hash
-    WHERE parent.id = %(parent)s AND d.parent_id IS DISTINCT FROM parent.id AND {_AS_BEFORE}
+    WHERE parent.id = %(parent)s AND d.parent_id IS DISTINCT FROM parent.id AND {_HAS_SAME_BOUNDARIES}
     ORDER BY part.first_page
     ON CONFLICT (parent_id, first_page) WHERE parent_id IS NOT NULL DO NOTHING
     RETURNING document_id
@@ -303,7 +307,7 @@ WITH copied AS (
 UPDATE document SET duplicate_uploads = duplicate_uploads + 1 WHERE id IN (SELECT document_id FROM copied)
 """  # noqa: S608
 # Cover pages are not ingested, because a list of numbers would be extracted as an invoice.
-_BEGIN = """
+_INSERT_JOBS = """
 INSERT INTO ingestion_job (id, tenant_id, created_at, status, skip_reason)
 SELECT id, tenant_id, %(now)s, CASE WHEN is_cover THEN NULL ELSE 'pending' END, CASE WHEN is_cover THEN %(cover)s END
 FROM (SELECT *, first_page = ANY(%(covers)s::int[]) AS is_cover FROM document WHERE parent_id = %(parent)s) AS child
@@ -312,7 +316,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id, status
 """
 
 
-def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[OutboxMessage]:
+def _insert_children(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[OutboxMessage]:
     """Insert the rows of new children and start their ingestion, in the caller's transaction.
 
     Children of an earlier split of the same file remain unchanged. If that split had other boundaries, no child is
@@ -335,9 +339,9 @@ def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_
         "sizes": [child.size for child in children],
         "hashes": [child.content_hash for child in children],
     }
-    connection.execute(_LOCK_HELD, [attempt.tenant_id, values["hashes"]])
-    connection.execute(_INSERT.encode(), values)
-    connection.execute(_COPY.encode(), values)
-    begun = connection.execute(_BEGIN, values).fetchall()
-    ids: list[UUID] = [id_ for id_, status in begun if status is not None]
+    connection.execute(_LOCK_DUPLICATES, [attempt.tenant_id, values["hashes"]])
+    connection.execute(_INSERT_CHILDREN.encode(), values)
+    connection.execute(_INSERT_DUPLICATE_FILES.encode(), values)
+    jobs = connection.execute(_INSERT_JOBS, values).fetchall()
+    ids: list[UUID] = [id_ for id_, status in jobs if status is not None]
     return start_revision(connection, "ingestion", ids, attempt.now())

@@ -18,13 +18,13 @@ def consumer() -> Consumer:
     """Return the consumer of this function's queue, created at the first invocation."""
     judging = settings().llm_provider is not None
     name = client.name_of(settings())
-    alone = partial(
+    match_one = partial(
         match,
         language_model=language_model if judging else None,
         embedding=None if name is None else Embedding(name, embedding_model),
     )
     # With embeddings, each document requires its own call, so batches have no advantage.
-    worker = BatchWorker(alone, partial(match_together, judging=judging)) if name is None else alone
+    worker = BatchWorker(match_one, partial(match_together, judging=judging)) if name is None else match_one
     raise_gc_threshold()
     return Consumer.from_settings(settings(), worker)
 
@@ -41,9 +41,9 @@ def raise_gc_threshold() -> None:
 
 def language_model(database: Database) -> Llm:
     """Return the LLM judge, created per attempt with its current key."""
-    found = Llm.from_settings(settings(), database, breakers(database))
-    assert found is not None  # LLM_PROVIDER is set
-    return found
+    llm = Llm.from_settings(settings(), database, breakers(database))
+    assert llm is not None  # LLM_PROVIDER is set
+    return llm
 
 
 def embedding_model(database: Database) -> Llm:

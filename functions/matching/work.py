@@ -49,19 +49,19 @@ def match(
         make = partial(model.make, attempt.database)
         return matching.Embedder(model.name, make, attempt.deadline)
 
-    decided = matching.search_and_decide(
+    decision = matching.search_and_decide(
         attempt.database,
         tenant_id,
         attempt.work_id,
         None if language_model is None else partial(judge, language_model),
         None if embedding is None else embedder(embedding),
     )
-    if isinstance(decided, matching.SkipMatching):
-        return Skipped(decided.reason, lambda connection: _skip(connection, attempt, decided))
+    if isinstance(decision, matching.SkipMatching):
+        return Skipped(decision.reason, lambda connection: _skip(connection, attempt, decision))
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
-        written = matching.write(connection, decided, now)
+        written = matching.write(connection, decision, now)
         messages = diagnostics.enqueue_diagnostics(
             connection, tenant_id, written.clusters, now, document_ids=written.documents
         )
@@ -78,18 +78,18 @@ def match_together(
     Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """
     tenant_id = attempts[0].tenant_id
-    found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
-    decided = [
-        one
-        for one in found.values()
-        if isinstance(one, matching.PendingMatch) and not (judging and one.outcome.unasked)
+    results = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
+    pending = [
+        result
+        for result in results.values()
+        if isinstance(result, matching.PendingMatch) and not (judging and result.outcome.unasked)
     ]
-    if not decided:
+    if not pending:
         return {}
-    at = attempts[0].now()
-    written = matching.write_batch(connection, decided, at)
+    now = attempts[0].now()
+    written = matching.write_batch(connection, pending, now)
     messages = diagnostics.enqueue_diagnostics(
-        connection, tenant_id, written.clusters, at, document_ids=written.documents
+        connection, tenant_id, written.clusters, now, document_ids=written.documents
     )
     effects: dict[UUID, Effects] = {}
     for id_, remark in written.reasons.items():  # settled in one transaction, so the first has all messages
@@ -100,12 +100,12 @@ def match_together(
 def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMatching) -> Effects:
     """Withdraw a document that cannot be matched, and open a review if a reviewer must choose its match."""
     now = attempt.now()
-    parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
+    withdrawn = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if skip.needs_review:
         sql.open_unmatched(connection, attempt.work_id, skip.reason, now)
-    if parts is None:
+    if withdrawn is None:
         return Effects()
-    messages = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
-    tenant_id, clusters = attempt.tenant_id, parts.clusters
-    messages += diagnostics.enqueue_diagnostics(connection, tenant_id, clusters, now, document_ids=parts.neighbors)
+    messages = renew(connection, "matching", withdrawn.touched, now, actor="matching", why=WITHDRAWN)
+    tenant_id, clusters = attempt.tenant_id, withdrawn.clusters
+    messages += diagnostics.enqueue_diagnostics(connection, tenant_id, clusters, now, document_ids=withdrawn.neighbors)
     return Effects(messages)

@@ -97,16 +97,16 @@ def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
         names = list(_applied(connection))
         if to is not None and to not in names:
             raise MigrationError(f"Cannot roll back to {to}, because it is not applied.")
-        undone = names[0 if to is None else names.index(to) + 1 :][::-1]
-        for name in undone:
+        rolled_back = names[0 if to is None else names.index(to) + 1 :][::-1]
+        for name in rolled_back:
             if name not in migrations:
                 raise MigrationError(f"{folder} lacks the applied migration {name}. Roll back with the newer release.")
             if not migrations[name].rollback.exists():
                 raise MigrationError(f"{name} cannot be rolled back: {migrations[name].rollback.name} is missing.")
-        for name in undone:
+        for name in rolled_back:
             log.info("rolling back %s", name)
             _execute(connection, name, migrations[name].rollback.read_bytes(), _DELETE, [name])
-    return undone
+    return rolled_back
 
 
 def _read(folder: Path) -> list[Migration]:
@@ -188,12 +188,12 @@ def _prepare_roles(connection: Connection, roles: bytes) -> None:
             return
 
 
-def _execute(connection: Connection, name: str, sql: bytes, record: str, values: list[str | bytes]) -> None:
+def _execute(connection: Connection, name: str, sql: bytes, record_statement: str, values: list[str | bytes]) -> None:
     """Execute a file and record it, in one transaction."""
     try:
         with connection.transaction():
             connection.execute(sql)
-            connection.execute(record.encode(), values)
+            connection.execute(record_statement.encode(), values)
     except psycopg.Error as error:
         cause = translate_error(error)
         raise type(cause)(f"{name}: {cause}") from error

@@ -81,8 +81,8 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     pool = pools.of(shard, attempt.database)
     attempt.deadline.check()
     rules = Rules.from_json(dict(shard.rules))
-    numbers, users = _users(attempt, shard)
-    excluded = _excluded(attempt, shard, rules, numbers)
+    indexes, users = _load_profiles(attempt, shard)
+    excluded = _load_exclusions(attempt, shard, rules, indexes)
     counts = _reserved_exposure(attempt, shard, pool, rules)
     attempt.deadline.check()
     computed = compute(pool, users, excluded, rules, counts)
@@ -92,42 +92,44 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
         raise DataIntegrityError(f"No offers can be computed for any of its {len(users)} users. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
-    offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
+    offered = None if rules.most_offered is None else (*_offer_counts(pool, computed), rules.most_offered)
 
     def effects(connection: Connection) -> Effects:
         if offered is not None:
             store.reserve_exposure(connection, shard, *offered)
         written = store.write(connection, shard, results, attempt.now())
         data = partial(json.dumps, _webhook_data(shard, written), allow_nan=False)
-        told = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
-        return Effects([*written.sends, *told], _remark(written))
+        deliveries = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
+        return Effects([*written.sends, *deliveries], _remark(written))
 
     return Succeeded(effects)
 
 
-def _users(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
+def _load_profiles(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
     """Return the indexes of the shard's users and their pinned or current profiles."""
     if shard.profiles is not None:
         return np.arange(len(shard.users), dtype=np.int32), ProfileArrays.read(shard.profiles)
     with attempt.database.tenant(shard.tenant_id) as connection:
-        numbers, people = store.reload_profiles(connection, shard.users)
-    return numbers, ProfileArrays.read(people)
+        indexes, people = store.reload_profiles(connection, shard.users)
+    return indexes, ProfileArrays.read(people)
 
 
-def _excluded(attempt: TenantAttempt, shard: ShardInput, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
+def _load_exclusions(
+    attempt: TenantAttempt, shard: ShardInput, rules: Rules, indexes: NDArray[np.int32]
+) -> NDArray[Any]:
     """Return the excluded candidates of the existing users, by index of the user.
 
     The first attempt of a revision stores the result for later attempts.
     """
     with attempt.database.tenant(shard.tenant_id) as connection:
-        kept = store.excluded(connection, shard.id) if attempt.number > 1 else None
-        if kept is None:
-            kept = store.pin_excluded(connection, shard, rules.repeat_days, attempt.token)
-    place = np.full(len(shard.users), -1, np.int32)
-    place[numbers] = np.arange(len(numbers))
-    found = np.frombuffer(kept, PACKED_EXCLUSION)
-    renumbered = place[found["user"]]
-    excluded: NDArray[Any] = found[renumbered >= 0].copy()
+        packed = store.excluded(connection, shard.id) if attempt.number > 1 else None
+        if packed is None:
+            packed = store.pin_excluded(connection, shard, rules.repeat_days, attempt.token)
+    new_indexes = np.full(len(shard.users), -1, np.int32)
+    new_indexes[indexes] = np.arange(len(indexes))
+    exclusions = np.frombuffer(packed, PACKED_EXCLUSION)
+    renumbered = new_indexes[exclusions["user"]]
+    excluded: NDArray[Any] = exclusions[renumbered >= 0].copy()
     excluded["user"] = renumbered[renumbered >= 0]
     return excluded
 
@@ -146,17 +148,17 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
     with attempt.database.tenant(shard.tenant_id) as connection:
         if shard.part is None and (parts := store.parts_to_come(connection, shard)):
             raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + PARTS_FIRST)
-        already = store.already_offered(connection, shard)
-    taken = np.zeros(len(pool.people), np.int64)
-    where = pool.people.find(already["candidate"])
-    taken[where[where >= 0]] = already["number"][where >= 0]
+        offered = store.already_offered(connection, shard)
+    used = np.zeros(len(pool.people), np.int64)
+    positions = pool.people.find(offered["candidate"])
+    used[positions[positions >= 0]] = offered["number"][positions >= 0]
     if shard.part is None:
-        return taken
-    own = assign_slots(len(taken), shard.part, shard.parts, rules.most_offered, shard.date)
-    return np.maximum(taken, rules.most_offered - own)
+        return used
+    share = assign_slots(len(used), shard.part, shard.parts, rules.most_offered, shard.date)
+    return np.maximum(used, rules.most_offered - share)
 
 
-def _offered(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store.IntegerArray]:
+def _offer_counts(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store.IntegerArray]:
     """Return the offered candidates, and the number of users each is offered to."""
     candidates, numbers = np.unique(computed.candidates, return_counts=True)
     return store.uuids(pool.people.ids[candidates]), store.integers(numbers)
@@ -175,7 +177,7 @@ def _results(
         *(shard.date, ids[served], candidates, external_ids, counts[served], computed.scores),
         *(shard.offered_at, shard.expires_at),
     )
-    begins = np.cumsum(counts) - counts
+    starts = np.cumsum(counts) - counts
     packed = ids.tobytes()
     return ShardResults(
         version=VERSION,
@@ -185,7 +187,7 @@ def _results(
         whose=store.uuids(np.repeat(ids, counts)),
         candidates=store.uuids(candidates),
         ids=store.uuids(offer_ids),
-        ranks=store.smallints(np.arange(len(candidates)) - np.repeat(begins, counts) + 1),
+        ranks=store.smallints(np.arange(len(candidates)) - np.repeat(starts, counts) + 1),
         scores=store.integers(computed.scores),
         faults={
             UUID(bytes=packed[16 * number : 16 * number + 16]): f"{fault}." for number, fault in computed.faults.items()

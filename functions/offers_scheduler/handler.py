@@ -13,16 +13,16 @@ from functions.offers_scheduler.scheduler import OffersRequest, Scheduler
 @cache
 def function() -> Scheduler:
     """Return the scheduler, created at the first invocation."""
-    chosen = settings()
-    database = Database.from_settings(chosen, max_connections=1)
+    config = settings()
+    database = Database.from_settings(config, max_connections=1)
     rules = Rules(
-        offers=chosen.offers_per_user,
-        candidates=chosen.offers_max_candidates,
-        most_offered=chosen.offers_max_exposure,
-        repeat_days=chosen.offers_repeat_interval_days,
+        offers=config.offers_per_user,
+        candidates=config.offers_max_candidates,
+        most_offered=config.offers_max_exposure,
+        repeat_days=config.offers_repeat_interval_days,
     )
-    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Scheduler(database, outbox, database.now, rules, chosen.offers_shard_size)
+    outbox = Outbox(database, config.queue_urls, config.retry_queue_urls)
+    return Scheduler(database, outbox, database.now, rules, config.offers_shard_size)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -45,10 +45,10 @@ class OffersRequest(BaseModel):
         Raises:
             InvalidRunError: the event is not a valid request.
         """
-        return validate(cls, event, _to_refusal)
+        return validate(cls, event, _to_error)
 
 
-def _to_refusal(problem: ValidationProblem) -> InvalidRunError:
+def _to_error(problem: ValidationProblem) -> InvalidRunError:
     return InvalidRunError(f"{'.'.join(map(str, problem.place)) or 'The request'} is wrong: {problem.message}")
 
 
@@ -105,17 +105,17 @@ class Scheduler:
         """
         now = self._clock()
 
-        def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
+        def find_pools(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
             today = [current(zone, now) for zone in pinning.zones(connection, tenant.id)]
             queued = pinning.pinned_pools(connection, tenant.id, today)
-            new = set(due(now, [one.zone for one in today], queued))
-            served = [one for one in today if one in new or (one.zone, one.date) in queued]
-            for one, people in pinning.pending_pools(connection, tenant.id, served):
-                yield Pool(tenant, one, one not in new, people)
+            new = set(due(now, [due_date.zone for due_date in today], queued))
+            served = [due_date for due_date in today if due_date in new or (due_date.zone, due_date.date) in queued]
+            for due_date, people in pinning.pending_pools(connection, tenant.id, served):
+                yield Pool(tenant, due_date, due_date not in new, people)
 
-        return self._pin_all(self._tenants(None), wanted, time_left)
+        return self._pin_all(self._tenants(None), find_pools, time_left)
 
-    def run(self, asked: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
+    def run(self, request: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
         """Pin the requested pools, with an audit entry for each. Skip pools without waiting people.
 
         Return the date, and the same counts as `tick`.
@@ -125,73 +125,75 @@ class Scheduler:
             UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.requested`.
         """
         now = self._clock()
-        one = requested(asked.timezone, asked.day, now)
-        tenants = self._tenants(asked.tenant)
+        due_date = requested(request.timezone, request.day, now)
+        tenants = self._tenants(request.tenant)
         if not tenants:
-            raise InvalidRunError(f"Unknown tenant '{asked.tenant}'" if asked.tenant else "No tenant exists")
+            raise InvalidRunError(f"Unknown tenant '{request.tenant}'" if request.tenant else "No tenant exists")
 
-        def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
-            is_late = bool(pinning.pinned_pools(connection, tenant.id, [one]) & {(one.zone, one.date)})
-            if is_late and one.expires_at <= now:
+        def find_pools(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
+            is_late = bool(pinning.pinned_pools(connection, tenant.id, [due_date]) & {(due_date.zone, due_date.date)})
+            if is_late and due_date.expires_at <= now:
                 return  # people who joined later get no offers for an expired date
-            for _, people in pinning.pending_pools(connection, tenant.id, [one]):
-                yield Pool(tenant, one, is_late, people)
+            for _, people in pinning.pending_pools(connection, tenant.id, [due_date]):
+                yield Pool(tenant, due_date, is_late, people)
 
-        return {"date": str(one.date), **self._pin_all(tenants, wanted, time_left, asked.by)}
+        return {"date": str(due_date.date), **self._pin_all(tenants, find_pools, time_left, request.by)}
 
     def _tenants(self, slug: str | None) -> list[Tenant]:
         with self._database.delivery() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT id, slug FROM tenant WHERE (%(slug)s::text IS NULL OR slug = %(slug)s) "
                 "AND disabled_at IS NULL ORDER BY slug",
                 {"slug": slug},
             )
-            return [Tenant(*row) for row in found]
+            return [Tenant(*row) for row in rows]
 
     def _pin_all(
         self,
         tenants: Sequence[Tenant],
-        wanted: Callable[[Connection, Tenant], Iterator[Pool]],
+        find_pools: Callable[[Connection, Tenant], Iterator[Pool]],
         time_left: TimeLeft,
         by: str | None = None,
     ) -> dict[str, int]:
         failed: list[str] = []
-        left = shards = 0
+        unprocessed = shards = 0
         pools: list[Pool] = []
         for tenant in tenants:
             if time_left() < MIN_SECONDS_LEFT:
-                left += 1
+                unprocessed += 1
                 continue
-            with _going_on(failed, tenant=tenant.slug), self._transaction(tenant, time_left) as connection:
-                pools += wanted(connection, tenant)
-        done: list[Pool] = []
+            with _collect_errors(failed, tenant=tenant.slug), self._transaction(tenant, time_left) as connection:
+                pools += find_pools(connection, tenant)
+        pinned: list[Pool] = []
         for pool in sorted(pools, key=lambda pool: pool.people):
             if time_left() < MIN_SECONDS_LEFT:
-                left += 1
+                unprocessed += 1
                 continue
-            with _going_on(failed, tenant=pool.tenant.slug, zone=pool.due.zone, date=str(pool.due.date)):
-                sends = retry_on_conflict(partial(self._pin, pool, time_left, by))
-                done += [pool] if sends else []
-                shards += len(sends)
-                self._outbox.send(sends, time_left=time_left)
-        told = {"pools": len(done), "shards": shards, "people": sum(pool.people for pool in done)}
-        logger.info("tick", extra=told | {"failed": len(failed), "left": left})
-        emit({Metric.POOLS_PINNED: len(done), Metric.POOLS_NOT_PINNED: len(failed) + left})
-        if failed or left:
-            raise UnfinishedError(f"Daily offers are not all queued: {len(failed)} pools failed and {left} are left")
-        return told
+            with _collect_errors(failed, tenant=pool.tenant.slug, zone=pool.due.zone, date=str(pool.due.date)):
+                messages = retry_on_conflict(partial(self._pin, pool, time_left, by))
+                pinned += [pool] if messages else []
+                shards += len(messages)
+                self._outbox.send(messages, time_left=time_left)
+        counts = {"pools": len(pinned), "shards": shards, "people": sum(pool.people for pool in pinned)}
+        logger.info("tick", extra=counts | {"failed": len(failed), "left": unprocessed})
+        emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
+        if failed or unprocessed:
+            raise UnfinishedError(
+                f"Daily offers are not all queued: {len(failed)} pools failed and {unprocessed} are left"
+            )
+        return counts
 
     def _pin(self, pool: Pool, time_left: TimeLeft, by: str | None) -> list[OutboxMessage]:
         """Pin a pool. `by` is the operator who requested it; None for the schedule."""
         pin = pinning.pin_late if pool.is_late else pinning.pin
         tenant_id, due, now = pool.tenant.id, pool.due, self._clock()
         with self._transaction(pool.tenant, time_left) as connection:
-            sends = pin(connection, tenant_id, due, self._rules, self._shard_users, now)
-            if sends and by is not None:
+            messages = pin(connection, tenant_id, due, self._rules, self._shard_users, now)
+            if messages and by is not None:
                 detail = {"date": str(due.date), "timezone": due.zone, "late": pool.is_late}
                 targets = [str(pinning.pool_id(tenant_id, due))]
                 audit.record(connection, tenant_id, audit.AuditRecord(by, "offers queued", targets, now, detail=detail))
-            return sends
+            return messages
 
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
@@ -201,10 +203,10 @@ class Scheduler:
 
 
 @contextmanager
-def _going_on(failed: list[str], **about: Any) -> Iterator[None]:
+def _collect_errors(failed: list[str], **context: Any) -> Iterator[None]:
     """Append an error to `failed` instead of raising it, so that the other pools continue."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # whatever it is
         failed.append(safe_message(error))
-        logger.error("Daily offers are not queued", extra=about | {"error": failed[-1]})
+        logger.error("Daily offers are not queued", extra=context | {"error": failed[-1]})

@@ -28,18 +28,18 @@ def _run(attempt: TenantAttempt) -> Outcome:
 @cache
 def services(database: Database) -> Services:
     """Return the configured services."""
-    chosen = settings()
+    config = settings()
 
     def language_model() -> Llm:
-        found = Llm.from_settings(chosen, database, breakers(database))
-        assert found is not None  # LLM_PROVIDER is set
-        return found
+        llm = Llm.from_settings(config, database, breakers(database))
+        assert llm is not None  # LLM_PROVIDER is set
+        return llm
 
     return Services(
-        language_model if chosen.llm_provider is not None else None,
-        build_egress(chosen) if chosen.webhooks_enabled else None,
-        chosen.uploads_bucket,
-        chosen,
+        language_model if config.llm_provider is not None else None,
+        build_egress(config) if config.webhooks_enabled else None,
+        config.uploads_bucket,
+        config,
     )
 
 

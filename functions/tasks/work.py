@@ -20,31 +20,31 @@ def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
         CounterfoilError: raised by the type.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        given = store.load_input(connection, attempt.work_id)
-    if given is None:
+        task_input = store.load_input(connection, attempt.work_id)
+    if task_input is None:
         raise StaleClaimError(f"The task {attempt.work_id} no longer exists")
-    type_ = TYPES.get(given.task_type)
+    type_ = TYPES.get(task_input.task_type)
     if type_ is None:
-        raise UnknownTypeError(f"The task_type {given.task_type} no longer exists.")
-    payload = type_.read(_payload(given, services.bucket))
+        raise UnknownTypeError(f"The task_type {task_input.task_type} no longer exists.")
+    payload = type_.read(_payload(task_input, services.bucket))
     attempt.deadline.check()
-    found = type_.run(attempt, payload, services)
-    result = found if isinstance(found, TaskResult) else TaskResult(found, lambda _connection: Effects())
+    output = type_.run(attempt, payload, services)
+    result = output if isinstance(output, TaskResult) else TaskResult(output, lambda _connection: Effects())
     content = payloads.validate_size(result.result, "result")
     attempt.deadline.check()
 
     def effects(connection: Connection) -> Effects:
-        done = result.effects(connection)
+        task_effects = result.effects(connection)
         store.write_result(connection, attempt.work_id, content, attempt.now())
-        return done
+        return task_effects
 
     return Succeeded(effects)
 
 
-def _payload(given: TaskInput, bucket: str | None) -> payloads.Payload:
-    if given.payload is not None:
-        return given.payload
+def _payload(task_input: TaskInput, bucket: str | None) -> payloads.Payload:
+    if task_input.payload is not None:
+        return task_input.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
-    assert given.payload_s3_key is not None  # the row has one of the two
-    return payloads.read(bucket, given.payload_s3_key)
+    assert task_input.payload_s3_key is not None  # the row has one of the two
+    return payloads.read(bucket, task_input.payload_s3_key)

@@ -43,26 +43,26 @@ MAPPING_TIMEOUT_SECONDS = 15.0
 
 A call must not outlive the run, because it could disable a mapping later.
 """
-CALL_UNDER_WAY = timedelta(minutes=2)
+MAX_CALL_DURATION = timedelta(minutes=2)
 """Time after which no call can be in progress: longer than an invocation of the watchdog."""
 
 logger = Logger()
 
-_ROWS = "SELECT mapping, status, breaker_opened_at FROM breaker_mapping_pause"
+_SELECT_PAUSES = "SELECT mapping, status, breaker_opened_at FROM breaker_mapping_pause"
 
-_INTEND = """
+_MARK_PAUSING = """
 INSERT INTO breaker_mapping_pause (mapping, status, breaker_opened_at, intended_at)
 VALUES (%(mapping)s, 'pausing', %(opened_at)s, %(now)s)
 ON CONFLICT (mapping) DO UPDATE
 SET status = excluded.status, breaker_opened_at = excluded.breaker_opened_at, intended_at = excluded.intended_at
 """
 
-_NOTE = """
+_MARK_PAUSED = """
 UPDATE breaker_mapping_pause SET status = 'paused', breaker_opened_at = %(opened_at)s
 WHERE mapping = %(mapping)s AND status <> 'released'
 """
 
-_RELEASE = (
+_MARK_RELEASED = (
     "UPDATE breaker_mapping_pause SET status = 'released' WHERE mapping = %(mapping)s AND intended_at <= %(before)s"
 )
 
@@ -104,20 +104,20 @@ def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime,
 
     `state` is one of Lambda's, or "deleted". States in transition are skipped until the next run.
     """
-    ours = row is not None and row.status != "released"
+    is_ours = row is not None and row.status != "released"
     same_outage = row is not None and outage is not None and row.opened_at == outage.since
-    if state == "Disabled" and ours:
+    if state == "Disabled" and is_ours:
         if outage is None:
             return Step.RESUME
-        noted = same_outage and row is not None and row.status == "paused"
-        return Step.NOTHING if noted else Step.NOTE
+        is_recorded = same_outage and row is not None and row.status == "paused"
+        return Step.NOTHING if is_recorded else Step.NOTE
     if state == "Enabled":
-        paused_once = same_outage and row is not None and row.status != "pausing"
-        if outage is not None and now - outage.since >= pause_after and not paused_once:
+        was_paused = same_outage and row is not None and row.status != "pausing"
+        if outage is not None and now - outage.since >= pause_after and not was_paused:
             return Step.PAUSE
-        if ours:
+        if is_ours:
             return Step.RELEASE
-    return Step.RELEASE if state == "deleted" and ours else Step.NOTHING
+    return Step.RELEASE if state == "deleted" and is_ours else Step.NOTHING
 
 
 @dataclass
@@ -166,22 +166,22 @@ class Pauses:
         """
         self._probe(time_left)
         outages = self._breakers.open_breakers()
-        done = RunResult(open=self._report(outages))
+        result = RunResult(open=self._report(outages))
         with self._database.delivery() as connection:
-            rows = {mapping: Row(status, at) for mapping, status, at in connection.execute(_ROWS)}
+            rows = {mapping: Row(status, at) for mapping, status, at in connection.execute(_SELECT_PAUSES)}
         first_error: CounterfoilError | None = None
         for worker, mapping, depends_on in self._mappings(rows):
             outage = outages.get(depends_on) if depends_on is not None else None
             try:
                 if time_left() < MAPPING_TIMEOUT_SECONDS:
                     raise ServiceUnavailableError("Out of time. The next run reconciles it")
-                self._look_after(worker, mapping, rows.get(mapping), outage, done)
+                self._reconcile(worker, mapping, rows.get(mapping), outage, result)
             except CounterfoilError as error:
                 logger.error("An event source mapping could not be reconciled", worker=worker, error=str(error))
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
-        return done
+        return result
 
     def _probe(self, time_left: Callable[[], float]) -> None:
         """Probe services whose breakers are due, because paused queues make no calls."""
@@ -216,34 +216,34 @@ class Pauses:
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
         """Return worker, mapping and breaker of all mappings that may be paused or are still paused."""
-        known = {dependent.mapping for dependent in self._dependents}
-        left = [mapping for mapping, row in rows.items() if mapping not in known and row.status != "released"]
+        current = {dependent.mapping for dependent in self._dependents}
+        former = [mapping for mapping, row in rows.items() if mapping not in current and row.status != "released"]
         return [
             *((dependent.worker, dependent.mapping, dependent.depends_on) for dependent in self._dependents),
-            *((f"a former dependent ({mapping})", mapping, None) for mapping in left),
+            *((f"a former dependent ({mapping})", mapping, None) for mapping in former),
         ]
 
-    def _look_after(self, worker: str, mapping: UUID, row: Row | None, outage: Outage | None, done: RunResult) -> None:
-        answer = _lambda("get_event_source_mapping", "ResourceNotFoundException", UUID=str(mapping))
-        state = answer["State"] if answer is not None else "deleted"
+    def _reconcile(self, worker: str, mapping: UUID, row: Row | None, outage: Outage | None, result: RunResult) -> None:
+        response = _call_lambda("get_event_source_mapping", "ResourceNotFoundException", UUID=str(mapping))
+        state = response["State"] if response is not None else "deleted"
         now = self._clock()
         step = decide(state, row, outage, now=now, pause_after=self._pause_after)
         if step is Step.PAUSE and outage is not None:
-            self._write(_INTEND, mapping=mapping, opened_at=outage.since, now=now)
+            self._execute(_MARK_PAUSING, mapping=mapping, opened_at=outage.since, now=now)
             if self._switch(mapping, on=False):
-                self._write(_NOTE, mapping=mapping, opened_at=outage.since)
-                done.paused.append(worker)
+                self._execute(_MARK_PAUSED, mapping=mapping, opened_at=outage.since)
+                result.paused.append(worker)
         elif step is Step.NOTE and outage is not None:
-            self._write(_NOTE, mapping=mapping, opened_at=outage.since)
+            self._execute(_MARK_PAUSED, mapping=mapping, opened_at=outage.since)
         elif step is Step.RESUME:
-            if self._resume(worker, mapping, done):
-                self._write(_RELEASE, mapping=mapping, before=now - CALL_UNDER_WAY)
+            if self._resume(worker, mapping, result):
+                self._execute(_MARK_RELEASED, mapping=mapping, before=now - MAX_CALL_DURATION)
         elif step is Step.RELEASE:
-            self._write(_RELEASE, mapping=mapping, before=now - CALL_UNDER_WAY)
+            self._execute(_MARK_RELEASED, mapping=mapping, before=now - MAX_CALL_DURATION)
         if step is not Step.NOTHING:
             logger.warning("An event source mapping is reconciled", worker=worker, state=state, step=step)
 
-    def _resume(self, worker: str, mapping: UUID, done: RunResult) -> bool:
+    def _resume(self, worker: str, mapping: UUID, result: RunResult) -> bool:
         """Enable a mapping, unless a person has paused its queue. Return False if it is being changed."""
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
@@ -251,21 +251,21 @@ class Pauses:
                 return True
             is_enabled = self._switch(mapping, on=True)
         if is_enabled:
-            done.resumed.append(worker)
+            result.resumed.append(worker)
         return is_enabled
 
-    def _write(self, statement: str, **parameters: Any) -> None:
+    def _execute(self, statement: str, **parameters: Any) -> None:
         with self._database.delivery() as connection:
             connection.execute(statement.encode(), parameters)
 
     @staticmethod
     def _switch(mapping: UUID, *, on: bool) -> bool:
         """Enable or disable a mapping. Return False if it is being changed; the next run retries."""
-        busy = ("ResourceInUseException", "ResourceConflictException")
-        return _lambda("update_event_source_mapping", *busy, UUID=str(mapping), Enabled=on) is not None
+        busy_codes = ("ResourceInUseException", "ResourceConflictException")
+        return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=on) is not None
 
 
-def _lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:
+def _call_lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:
     """Return a response of Lambda's API; None if it is rejected with one of these codes.
 
     Raises:
@@ -273,8 +273,8 @@ def _lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | 
     """
     try:
         with aws.translate_errors():
-            answer: dict[str, Any] = getattr(aws.client("lambda"), operation)(**parameters)
-            return answer
+            response: dict[str, Any] = getattr(aws.client("lambda"), operation)(**parameters)
+            return response
     except RejectedRequestError as error:
         cause = error.__cause__
         if isinstance(cause, ClientError) and cause.response["Error"]["Code"] in codes:

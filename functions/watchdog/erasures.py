@@ -33,7 +33,7 @@ def erase(
     clock: Callable[[], datetime],
     time_left: Callable[[], float],
     *,
-    at_once: int = BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
 ) -> dict[str, int]:
     """Run due erasures until time runs out, as counterfoil_maintenance. The next run continues.
 
@@ -47,22 +47,22 @@ def erase(
 
     return run_all(
         {
-            "object_erasure": lambda: _erase_objects(database, clock, _bounded(time_left), at_once),
-            "tenant_erasure": lambda: tenant_erasure.step(database, bucket, clock, _bounded(time_left)),
+            "object_erasure": lambda: _erase_objects(database, clock, _limit_time(time_left), batch_size),
+            "tenant_erasure": lambda: tenant_erasure.step(database, bucket, clock, _limit_time(time_left)),
         }
     )
 
 
-def _bounded(time_left: Callable[[], float]) -> Callable[[], float]:
-    rest = max(0.0, time_left() - RUN_SECONDS)
-    return lambda: time_left() - rest
+def _limit_time(time_left: Callable[[], float]) -> Callable[[], float]:
+    reserved = max(0.0, time_left() - RUN_SECONDS)
+    return lambda: time_left() - reserved
 
 
 def _erase_objects(
-    database: Database, clock: Callable[[], datetime], time_left: Callable[[], float], at_once: int
+    database: Database, clock: Callable[[], datetime], time_left: Callable[[], float], batch_size: int
 ) -> int:
     with maintenance_connection(database) as connection:
-        due = connection.execute(_DUE, [clock(), at_once]).fetchall()
+        due = connection.execute(_DUE, [clock(), batch_size]).fetchall()
     erased = 0
     failed: Exception | None = None
     for id_, bucket, key, version in due:
@@ -91,11 +91,11 @@ def _erase_object(
 ) -> bool:
     """Erase an object, except for versions that documents need. Return whether it is finished."""
     with maintenance_connection(database) as connection:
-        found = connection.execute(_BEGIN, [id_, clock()]).fetchone()
-        if found is None:
+        row = connection.execute(_BEGIN, [id_, clock()]).fetchone()
+        if row is None:
             connection.execute(_DEFER, [clock() + ATTEMPT_WAIT, id_])
             return False
-    before, needed = found
+    before, needed = row
     if None not in needed:
         try:
             objects.erase(bucket, key, time_left, version=version, before=before, kept=needed)

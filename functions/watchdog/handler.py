@@ -29,7 +29,7 @@ KEY_SECONDS = 3.0
 """Timeout for reading the API key of the language model."""
 MIN_SECONDS_LEFT = 5.0
 """Steps with less remaining time are skipped."""
-KEPT: Mapping[str, float] = {
+RESERVED_SECONDS: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
     "measures": 17.0,
@@ -55,40 +55,40 @@ def watchdog() -> dict[str, Step]:
     Notifications come first, before calls to services that may not respond. Metrics follow recovery, so that they show
     only the remaining problems.
     """
-    chosen = settings()
-    database = Database.from_settings(chosen, max_connections=1)
-    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    recovery = Watchdog(chosen, database, outbox, database.now)
-    unsent_after = timedelta(seconds=chosen.outbox_overdue_seconds)
-    breakers = Breakers.from_settings(chosen, database)
-    notifier = Notifier.from_settings(chosen, database, breakers)
-    pauses = _pauses(chosen, database, breakers)
+    config = settings()
+    database = Database.from_settings(config, max_connections=1)
+    outbox = Outbox(database, config.queue_urls, config.retry_queue_urls)
+    recovery = Watchdog(config, database, outbox, database.now)
+    unsent_after = timedelta(seconds=config.outbox_overdue_seconds)
+    breakers = Breakers.from_settings(config, database)
+    notifier = Notifier.from_settings(config, database, breakers)
+    pauses = _pauses(config, database, breakers)
     offers = OffersWatch(database, database.now)
-    uploads_lost_after = timedelta(seconds=chosen.watchdog_upload_after_seconds)
-    inventories = inventories_of(chosen.inventory_bucket, chosen.uploads_bucket)
-    letters_kept = timedelta(days=chosen.dlq_retention_days)
+    uploads_lost_after = timedelta(seconds=config.watchdog_upload_after_seconds)
+    inventories = inventories_of(config.inventory_bucket, config.uploads_bucket)
+    dead_letter_retention = timedelta(days=config.dlq_retention_days)
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
-        "measures": lambda _: measure(database, list(chosen.queue_urls), now=database.now(), unsent_after=unsent_after),
-        "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
+        "measures": lambda _: measure(database, list(config.queue_urls), now=database.now(), unsent_after=unsent_after),
+        "breakers": lambda time_left: {name: len(items) for name, items in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_all(
             {
-                "queues": lambda: update_queues(database, chosen.queues, database.now, time_left),
+                "queues": lambda: update_queues(database, config.queues, database.now, time_left),
                 "rows": lambda: asdict(purge(database, database.now)),
-                "dead_letters": lambda: maintain_dead_letters(database, database.now, letters_kept),
-                "payload": lambda: delete_payloads(database, chosen.uploads_bucket, time_left),  # S3 may be slow
+                "dead_letters": lambda: maintain_dead_letters(database, database.now, dead_letter_retention),
+                "payload": lambda: delete_payloads(database, config.uploads_bucket, time_left),  # S3 may be slow
                 "offers": lambda: offers.run(time_left),
                 "uploads": lambda: reconcile_uploads(
                     database,
-                    chosen.uploads_bucket,
+                    config.uploads_bucket,
                     database.now,
                     time_left,
                     lost_after=uploads_lost_after,
-                    is_queue_empty=lambda: is_empty(chosen.queue_urls.get("acquisition")),
+                    is_queue_empty=lambda: is_empty(config.queue_urls.get("acquisition")),
                     inventories=inventories,
                 ),
-                "erasures": lambda: erase(database, chosen.uploads_bucket, database.now, time_left),
+                "erasures": lambda: erase(database, config.uploads_bucket, database.now, time_left),
             }
         ),
     }
@@ -100,47 +100,47 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
     Raises:
         RuntimeError: steps failed, or were skipped because time ran out. The others ran, and their results are logged.
     """
-    done: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     failed: list[str] = []
     for name, step in watchdog().items():
-        time_left = partial(_time_left, context, KEPT[name])
+        time_left = partial(_time_left, context, RESERVED_SECONDS[name])
         try:
             if time_left() < MIN_SECONDS_LEFT:
                 raise OutOfTimeError("It was skipped because earlier steps took too long")
-            done[name] = step(time_left)
+            results[name] = step(time_left)
         except Exception as error:  # noqa: BLE001  # any error: the other steps must still run
             logger.error("A step of the run failed", step=name, error=safe_message(error))
             failed.append(name)
-    logger.info("round", **done)
+    logger.info("round", **results)
     if failed:
         raise RuntimeError(f"Steps of the watchdog run failed: {', '.join(failed)}")
-    return done
+    return results
 
 
-def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
+def _pauses(config: Settings, database: Database, breakers: Breakers) -> Pauses:
     """Return the step that probes the language model, and pauses dependent queues during an outage."""
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[DependentWorker] = []
-    if chosen.llm_provider is not None:
-        quick = {"llm_total_timeout_seconds": min(PROBE_SECONDS, chosen.llm_total_timeout_seconds)}
-        name = f"llm:{chosen.llm_provider}"
-        probes[name] = partial(_probe, chosen.model_copy(update=quick), database, breakers)
-        dependents = [DependentWorker(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
-    after = timedelta(seconds=chosen.breaker_pause_after_seconds)
-    workers = {mapping: worker for worker, queue in chosen.queues.items() for mapping in queue.mappings}
-    return Pauses(database, breakers, dependents, probes, database.now, pause_after=after, workers=workers)
+    if config.llm_provider is not None:
+        timeouts = {"llm_total_timeout_seconds": min(PROBE_SECONDS, config.llm_total_timeout_seconds)}
+        name = f"llm:{config.llm_provider}"
+        probes[name] = partial(_probe, config.model_copy(update=timeouts), database, breakers)
+        dependents = [DependentWorker(worker, mapping, name) for worker, mapping in config.mappings.items()]
+    pause_after = timedelta(seconds=config.breaker_pause_after_seconds)
+    workers = {mapping: worker for worker, queue in config.queues.items() for mapping in queue.mappings}
+    return Pauses(database, breakers, dependents, probes, database.now, pause_after=pause_after, workers=workers)
 
 
-def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
+def _probe(config: Settings, database: Database, breakers: Breakers) -> None:
     """Probe the language model with its current key. An invalid key fails only the probe."""
     from counterfoil.llm import Llm  # many deployments have no language model
 
-    llm = run_with_deadline(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
+    llm = run_with_deadline(KEY_SECONDS, lambda: Llm.from_settings(config, database, breakers))
     assert llm is not None  # LLM_PROVIDER is set
     llm.probe()
 
 
-def _time_left(context: Any, kept: float) -> float:
+def _time_left(context: Any, reserved: float) -> float:
     """Return the remaining seconds of a step, minus those reserved for the following steps."""
-    left: float = context.get_remaining_time_in_millis() / 1000 - kept
-    return left
+    seconds: float = context.get_remaining_time_in_millis() / 1000 - reserved
+    return seconds

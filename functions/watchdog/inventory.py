@@ -95,13 +95,13 @@ class Inventories:
             InventoryError: its manifest is damaged.
             ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 is unavailable.
         """
-        listed = self._listed(time_left, Prefix=self._folder, Delimiter="/")
-        folders = [found["Prefix"] for found in listed.get("CommonPrefixes", ()) if _FOLDER.search(found["Prefix"])]
+        listing = self._list(time_left, Prefix=self._folder, Delimiter="/")
+        folders = [entry["Prefix"] for entry in listing.get("CommonPrefixes", ()) if _FOLDER.search(entry["Prefix"])]
         for folder in sorted(folders, reverse=True):
             manifest = f"{folder}{MANIFEST}"
             if after is not None and manifest <= after:
                 return None
-            if self._listed(time_left, Prefix=f"{folder}{CHECKSUM}").get("Contents"):  # S3 writes it last
+            if self._list(time_left, Prefix=f"{folder}{CHECKSUM}").get("Contents"):  # S3 writes it last
                 return self.get(manifest, time_left)
         return None
 
@@ -112,21 +112,21 @@ class Inventories:
             InventoryError: the manifest is missing or damaged.
             ServiceUnavailableError, TimeoutError: S3 is unavailable.
         """
-        checksum = self._bytes(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
-        content = self._bytes(manifest, time_left)
+        checksum = self._read_object(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
+        content = self._read_object(manifest, time_left)
         if md5(content, usedforsecurity=False).hexdigest() != checksum:
             raise InventoryError(f"The S3 Inventory manifest {manifest} is damaged: its checksum differs")
         try:
-            read = _Manifest.model_validate_json(content)
+            parsed = _Manifest.model_validate_json(content)
         except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            raise InventoryError(f"The S3 Inventory manifest {manifest} is damaged at {where!r}") from None
-        columns = [column.strip() for column in read.columns.split(",")]
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise InventoryError(f"The S3 Inventory manifest {manifest} is damaged at {field!r}") from None
+        columns = [column.strip() for column in parsed.columns.split(",")]
         if missing := COLUMNS - set(columns):
             raise InventoryError(
                 f"The S3 Inventory {manifest} lacks {', '.join(sorted(missing))}. Deploy the stack again"
             )
-        return Inventory(manifest, checksum, read.begun_at, columns, read.files)
+        return Inventory(manifest, checksum, parsed.begun_at, columns, parsed.files)
 
     def rows(self, inventory: Inventory, number: int, start: int, time_left: TimeLeft) -> list[dict[str, Any]] | None:
         """Return up to `ROWS` rows of data file `number` from row `start`.
@@ -140,38 +140,40 @@ class Inventories:
             ServiceUnavailableError, TimeoutError: S3 is unavailable.
         """
         file = inventory.files[number]
-        if self._open is None or self._open.key != file.key or start < self._open.at:
-            self._open = _OpenFile(file, self._bytes, inventory.columns)
-        opened = self._open
-        opened.time_left = time_left
+        if self._open is None or self._open.key != file.key or start < self._open.first_row:
+            self._open = _OpenFile(file, self._read_object, inventory.columns)
+        open_file = self._open
+        open_file.time_left = time_left
         try:
-            while start >= opened.at + len(opened.batch) and not opened.is_at_end:
+            while start >= open_file.first_row + len(open_file.batch) and not open_file.is_at_end:
                 if time_left() < MIN_SECONDS_LEFT:
                     return None
-                opened.advance()
+                open_file.advance()
         except BaseException:
             self._open = None
             raise
-        return opened.batch[start - opened.at :]
+        return open_file.batch[start - open_file.first_row :]
 
-    def _listed(self, time_left: TimeLeft, **how: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._call(time_left, "list_objects_v2", lambda answer: answer, **how)
-        return answer
+    def _list(self, time_left: TimeLeft, **parameters: str) -> dict[str, Any]:
+        response: dict[str, Any] = self._call(time_left, "list_objects_v2", lambda response: response, **parameters)
+        return response
 
-    def _bytes(self, key: str, time_left: TimeLeft, **how: str) -> bytes:
+    def _read_object(self, key: str, time_left: TimeLeft, **parameters: str) -> bytes:
         """Return the content of an object, or only a range of it."""
 
-        def content(answer: dict[str, Any]) -> bytes:
-            return bytes(answer["Body"].read())
+        def read_content(response: dict[str, Any]) -> bytes:
+            return bytes(response["Body"].read())
 
         try:
-            return bytes(self._call(time_left, "get_object", content, Key=key, **how))
+            return bytes(self._call(time_left, "get_object", read_content, Key=key, **parameters))
         except RejectedRequestError as error:
             raise InventoryError(f"The S3 Inventory file {key} cannot be read: {error}") from error
 
-    def _call(self, time_left: TimeLeft, operation: str, read: Callable[[dict[str, Any]], Any], **how: Any) -> Any:
+    def _call(
+        self, time_left: TimeLeft, operation: str, read: Callable[[dict[str, Any]], Any], **parameters: Any
+    ) -> Any:
         def call() -> Any:
-            return read(getattr(aws.client("s3"), operation)(Bucket=self._bucket, **how))
+            return read(getattr(aws.client("s3"), operation)(Bucket=self._bucket, **parameters))
 
         with aws.translate_errors():
             return run_with_deadline(max(MIN_SECONDS_LEFT, time_left()), call)
@@ -182,20 +184,20 @@ class _OpenFile:
 
     def __init__(self, file: _DataFile, read: Callable[..., bytes], columns: Sequence[str]) -> None:
         self.key = file.key
-        self.at = 0
+        self.first_row = 0
         """Number of the first row of `batch`."""
         self.batch: list[dict[str, Any]] = []
         self.is_at_end = False
         self.time_left: TimeLeft = lambda: 0.0
         self._file = file
         self._columns = columns
-        self._body = _Body(file.size, lambda span: read(file.key, self.time_left, Range=f"bytes={span}"))
+        self._body = _Body(file.size, lambda byte_range: read(file.key, self.time_left, Range=f"bytes={byte_range}"))
         unzipped = gzip.GzipFile(fileobj=io.BufferedReader(self._body, CHUNK))
         self._rows = csv.reader(io.TextIOWrapper(unzipped, "utf-8", newline=""))
 
     def advance(self) -> None:
         """Read the next batch. At the end, verify that the file matches the manifest."""
-        self.at += len(self.batch)
+        self.first_row += len(self.batch)
         try:
             self.batch = [self._row(fields) for fields in islice(self._rows, ROWS)]
         except (CounterfoilError, TimeoutError):
@@ -223,7 +225,7 @@ class _Body(io.RawIOBase):
     def __init__(self, size: int, read: Callable[[str], bytes]) -> None:
         self._size = size
         self._read = read
-        self._at = 0
+        self._position = 0
         self.checksum = md5(usedforsecurity=False)
 
     def readable(self) -> bool:
@@ -232,11 +234,11 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes into `buffer`. Return their number."""
-        end = min(self._at + len(buffer), self._size)
-        if self._at == end:
+        end = min(self._position + len(buffer), self._size)
+        if self._position == end:
             return 0
-        content = self._read(f"{self._at}-{end - 1}")
+        content = self._read(f"{self._position}-{end - 1}")
         buffer[: len(content)] = content
         self.checksum.update(content)
-        self._at += len(content)
+        self._position += len(content)
         return len(content)

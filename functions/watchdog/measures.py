@@ -78,7 +78,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
     if not kinds:
         return {}
     with database.delivery() as connection:
-        work = connection.execute(SQL(" UNION ALL ").join(map(_of, kinds)), values).fetchall()
+        work = connection.execute(SQL(" UNION ALL ").join(map(_work_query, kinds)), values).fetchall()
         unsent = dict(connection.execute(_OUTBOX, values).fetchall())
         ((recent, busiest),) = connection.execute(_RATE, values).fetchall()
         dead_letters = dict(connection.execute(_DEAD_LETTERS, values).fetchall())
@@ -96,7 +96,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
     return measured
 
 
-def _of(kind: WorkKind) -> Composed:
+def _work_query(kind: WorkKind) -> Composed:
     return SQL(_WORK).format(worker=Literal(kind.worker), **kind.names)
 
 
@@ -111,7 +111,7 @@ class OffersWatch:
         """`database` must connect as counterfoil_maintenance."""
         self._database = database
         self._clock = clock
-        self._looked_through: datetime | None = None
+        self._duplicates_checked_at: datetime | None = None
 
     def run(self, time_left: Callable[[], float]) -> dict[str, int]:
         """Measure and emit within `time_left` seconds. Return the values by name.
@@ -121,28 +121,30 @@ class OffersWatch:
         """
         now = self._clock()
         with self._database.delivery() as connection:
-            found = pool_list.current_stats(connection, now)
+            stats = pool_list.current_stats(connection, now)
             incomplete = pool_list.incomplete_percent(connection, now)
             user_seconds = pool_list.user_seconds(connection, now)
         emit(
             {
                 Metric.OFFERS_INCOMPLETE_PERCENT: incomplete,
-                Metric.OFFERS_COMPLETED: found.completed,
-                Metric.OFFERS_PENDING: found.pending,
-                Metric.OFFERS_FAILED: found.failed,
-                Metric.OFFERS_OVERDUE: found.late_users,
+                Metric.OFFERS_COMPLETED: stats.completed,
+                Metric.OFFERS_PENDING: stats.pending,
+                Metric.OFFERS_FAILED: stats.failed,
+                Metric.OFFERS_OVERDUE: stats.late_users,
                 Metric.OFFERS_USER_SECONDS: [] if user_seconds is None else user_seconds,
             }
         )
-        told = {f"offers_{name}": number for name, number in asdict(found).items()}
-        return told if not self._is_hour_over(now) else told | {"offers_twice": self._look_through(now, time_left())}
+        counts = {f"offers_{name}": number for name, number in asdict(stats).items()}
+        if self._is_check_due(now):
+            counts["offers_twice"] = self._count_duplicates(now, time_left())
+        return counts
 
-    def _is_hour_over(self, now: datetime) -> bool:
-        return self._looked_through is None or now - self._looked_through >= EVERY
+    def _is_check_due(self, now: datetime) -> bool:
+        return self._duplicates_checked_at is None or now - self._duplicates_checked_at >= EVERY
 
-    def _look_through(self, now: datetime, seconds: float) -> int:
+    def _count_duplicates(self, now: datetime, seconds: float) -> int:
         with self._database.delivery() as connection:
-            self._looked_through = now  # a slow search must not delay every run
+            self._duplicates_checked_at = now  # a slow search must not delay every run
             number = pool_list.duplicates(connection, now, seconds)
         emit({Metric.DUPLICATE_OFFERS: number})
         return number
@@ -171,8 +173,10 @@ def update_queues(
             return add_up_minutes(connection, clock())
 
     def count_messages() -> int:
-        found = queue_depths({worker: queue.urls for worker, queue in queues.items()})
+        depths = queue_depths({worker: queue.urls for worker, queue in queues.items()})
         with maintenance_connection(database) as connection:
-            return record_depths(connection, list(queues), {of: depth.total for of, depth in found.items()}, clock())
+            return record_depths(
+                connection, list(queues), {worker: depth.total for worker, depth in depths.items()}, clock()
+            )
 
     return run_all({"queue_pause": reconcile, "queue_ends": count_outcomes, "queue_minute_stats": count_messages})

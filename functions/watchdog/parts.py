@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger
 
 from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
 
-AWAY_AFTER = 2
+MAX_DATABASE_FAILURES = 2
 """Skip the rest after this many consecutive parts without a database connection."""
 
 logger = Logger()
@@ -27,21 +27,21 @@ def run_all(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[
         StepsFailedError: some parts failed.
         DatabaseUnavailableError: the database is unavailable, so the remaining parts did not run.
     """
-    done: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     failed: list[str] = []
-    away = 0
+    database_failures = 0
     for name, part in parts.items():
         try:
-            did = part()
-            done |= {name: did} if isinstance(did, int) else did
-            away = 0
+            counts = part()
+            results |= {name: counts} if isinstance(counts, int) else counts
+            database_failures = 0
         except Exception as error:  # no error may stop the other parts
             failed.append(name)
             logger.error("A part of a step failed", part=name, error=safe_message(error))
-            away = away + 1 if isinstance(error, DatabaseUnavailableError) else 0
-            if away == AWAY_AFTER:
+            database_failures = database_failures + 1 if isinstance(error, DatabaseUnavailableError) else 0
+            if database_failures == MAX_DATABASE_FAILURES:
                 raise
     if failed:
-        logger.info("The other parts of the step ran", **done)
+        logger.info("The other parts of the step ran", **results)
         raise StepsFailedError(f"Failed parts: {', '.join(failed)}")
-    return done
+    return results

@@ -29,11 +29,11 @@ RESENDS = 1000
 """Maximum messages resent per run and worker while its queues are empty."""
 BUSY_RESENDS = 100
 """The same while its queues hold messages, because most resends are then duplicates."""
-ROUNDS = 10
+MAX_OUTBOX_QUERIES = 10
 """Maximum outbox queries per run, each for another thousand rows per worker."""
 REQUEST_TIMEOUT_SECONDS = 2.0
 """Timeout for the depth of one queue."""
-ASKING_SECONDS = 4.0
+DEPTHS_TIMEOUT_SECONDS = 4.0
 """Time limit for the depths of all queues."""
 DEPTHS = (
     "ApproximateNumberOfMessages",
@@ -51,11 +51,11 @@ LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision 
     AND o.send_number = t.{send_number}
 CROSS JOIN LATERAL (
     SELECT coalesce(greatest(o.sent_at, t.{claimed_at}, t.{next_attempt_at}, t.{lease_expires_at}), '-infinity') AS at
-) since
+) last_event
 WHERE t.{status} IN ('pending', 'in-progress') AND (o.id IS NULL OR o.sent_at IS NOT NULL)
-  AND since.at <= %(now)s - %(patience)s
-  AND (%(is_empty)s OR since.at <= %(now)s - least(coalesce(o.sent_at - o.scheduled_at, '0'), %(retention)s))
-ORDER BY since.at, t.id LIMIT %(limit)s
+  AND last_event.at <= %(now)s - %(min_age)s
+  AND (%(is_empty)s OR last_event.at <= %(now)s - least(coalesce(o.sent_at - o.scheduled_at, '0'), %(retention)s))
+ORDER BY last_event.at, t.id LIMIT %(limit)s
 """
 
 _RESEND = """
@@ -68,7 +68,7 @@ ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NUL
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveryResult:
     """Result of a run."""
 
     sent: int
@@ -95,21 +95,21 @@ class Watchdog:
         self._outbox = outbox
         self._clock = clock
 
-    def run(self, time_left: TimeLeft | None = None) -> Recovered:
+    def run(self, time_left: TimeLeft | None = None) -> RecoveryResult:
         """Run once. When `time_left` runs out, the rest is left for the next run.
 
         Raises:
             DatabaseUnavailableError: nothing was recovered.
         """
-        asking = None if time_left is None else _first(ASKING_SECONDS, time_left)
+        depth_time_left = None if time_left is None else _limit_time(DEPTHS_TIMEOUT_SECONDS, time_left)
         resent = {
-            kind.worker: self._resend(kind, asking)
+            kind.worker: self._resend(kind, depth_time_left)
             for kind in WORK_KINDS.values()
             if kind.worker in self._settings.queue_urls
         }
         unsent_before = self._clock() - timedelta(seconds=self._settings.outbox_overdue_seconds)
         sent = 0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_OUTBOX_QUERIES):
             if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
                 logger.warning("Out of time: the next run sends the rest", sent=sent)
                 break
@@ -117,9 +117,9 @@ class Watchdog:
             sent += latest
             if latest == 0:
                 break
-        return Recovered(sent, resent)
+        return RecoveryResult(sent, resent)
 
-    def _resend(self, kind: WorkKind, asking: TimeLeft | None) -> int:
+    def _resend(self, kind: WorkKind, depth_time_left: TimeLeft | None) -> int:
         """Enqueue lost messages again, and emit their number.
 
         If the queues are empty, the messages of due work items are lost. They are resent when they were last sent
@@ -135,24 +135,24 @@ class Watchdog:
         """
         now = self._clock()
         retry_url = self._settings.retry_queue_urls.get(kind.worker)
-        queue = self._state(kind.worker, self._settings.queue_urls[kind.worker], asking)
-        retry_queue = None if retry_url is None else self._state(kind.worker, retry_url, asking)
+        queue = self._request_state(kind.worker, self._settings.queue_urls[kind.worker], depth_time_left)
+        retry_queue = None if retry_url is None else self._request_state(kind.worker, retry_url, depth_time_left)
         states = [queue] if retry_url is None else [queue, retry_queue]
         is_empty = all(state is not None and state.depth == 0 for state in states)
-        patience = timedelta(seconds=self._settings.resend_after_seconds)
+        min_age = timedelta(seconds=self._settings.resend_after_seconds)
         if not is_empty:
             visibility = max(LONGEST_VISIBILITY if state is None else state.visibility for state in states)
-            patience = max(patience, VISIBILITY_TIMEOUT_MULTIPLE * visibility)
+            min_age = max(min_age, VISIBILITY_TIMEOUT_MULTIPLE * visibility)
         with self._database.delivery() as connection:
             pause = list_pauses(connection).get(kind.worker)
             if not is_empty and pause is not None and pause.is_paused:
-                patience = QUEUE_RETENTION
+                min_age = QUEUE_RETENTION
             rows = connection.execute(
                 kind.sql(_OVERDUE),
                 {
                     "worker": kind.worker,
                     "now": now,
-                    "patience": patience,
+                    "min_age": min_age,
                     "is_empty": is_empty,
                     "retention": QUEUE_RETENTION,
                     "limit": RESENDS if is_empty else BUSY_RESENDS,
@@ -171,34 +171,38 @@ class Watchdog:
                     },
                 )
         depths = {Metric.QUEUE_DEPTH: queue, Metric.RETRY_QUEUE_DEPTH: retry_queue}
-        known = {metric: state.depth for metric, state in depths.items() if state is not None}
-        emit({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | known, worker=kind.worker)
+        reported = {metric: state.depth for metric, state in depths.items() if state is not None}
+        emit({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | reported, worker=kind.worker)
         return len(rows)
 
     @staticmethod
-    def _state(worker: str, url: str, asking: TimeLeft | None) -> QueueState | None:
+    def _request_state(worker: str, url: str, depth_time_left: TimeLeft | None) -> QueueState | None:
         """Return the depth of a queue; None if it does not respond in time."""
-        if asking is not None and asking() <= 0:
+        if depth_time_left is not None and depth_time_left() <= 0:
             logger.warning("Out of time: the depth of a queue was not requested", worker=worker)
             return None
         sqs = aws.client("sqs")
 
-        def ask() -> dict[str, dict[str, str]]:
+        def request_attributes() -> dict[str, dict[str, str]]:
             names = [*DEPTHS, VISIBILITY]
-            answer: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
-            return answer
+            response: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+            return response
 
         try:
             with aws.translate_errors():
-                answer = ask() if asking is None else run_with_deadline(min(REQUEST_TIMEOUT_SECONDS, asking()), ask)
+                response = (
+                    request_attributes()
+                    if depth_time_left is None
+                    else run_with_deadline(min(REQUEST_TIMEOUT_SECONDS, depth_time_left()), request_attributes)
+                )
         except CounterfoilError as error:
             logger.warning("A queue did not return its depth", worker=worker, error=str(error))
             return None
-        attributes = {name: int(answer["Attributes"][name]) for name in (*DEPTHS, VISIBILITY)}
+        attributes = {name: int(response["Attributes"][name]) for name in (*DEPTHS, VISIBILITY)}
         return QueueState(sum(attributes[name] for name in DEPTHS), timedelta(seconds=attributes[VISIBILITY]))
 
 
-def _first(seconds: float, time_left: TimeLeft) -> TimeLeft:
+def _limit_time(seconds: float, time_left: TimeLeft) -> TimeLeft:
     """Return a timer for the first `seconds` of the remaining time."""
     end = time_left() - seconds
     return lambda: time_left() - end

@@ -25,7 +25,7 @@ OUTBOX_RETENTION = timedelta(days=14)
 """For sent messages. It is longer than the retention of a queue."""
 CALL_RETENTION = timedelta(days=400)
 """For the costs of language model calls: 13 months. The database hides newer rows from the watchdog."""
-TRY_RETENTION = timedelta(days=90)
+ATTEMPT_RETENTION = timedelta(days=90)
 """For attempts. The database prevents earlier deletion."""
 TASK_RETENTION = timedelta(days=90)
 """For succeeded and canceled tasks. The database prevents earlier deletion."""
@@ -45,7 +45,7 @@ SHARDS_AT_ONCE = 20
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
-_TRIES = """
+_ATTEMPTS = """
 DELETE FROM work_attempt WHERE id IN (SELECT id FROM work_attempt WHERE ended_at < %s ORDER BY ended_at LIMIT %s)
 """
 _TASKS = """
@@ -70,7 +70,7 @@ _CLEAR_POOLS = "SELECT clear_expired_pools(%s)"
 
 
 @dataclass(frozen=True)
-class Purged:
+class DeletedRows:
     """Numbers of deleted rows."""
 
     outbox: int
@@ -87,7 +87,7 @@ class Purged:
     """Shards whose people were deleted. The rest of a shard is retained longer."""
 
 
-def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = BATCH_SIZE) -> Purged:
+def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int = BATCH_SIZE) -> DeletedRows:
     """Delete rows whose retention has expired. `database` must connect as counterfoil_maintenance.
 
     Raises:
@@ -95,40 +95,40 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = B
     """
     now = clock()
 
-    def doing(statement: str, before: datetime, at_most: int = at_once) -> Callable[[], int]:
-        def do() -> int:
+    def deletion(statement: str, before: datetime, limit: int = batch_size) -> Callable[[], int]:
+        def delete_rows() -> int:
             with maintenance_connection(database) as connection:
-                return connection.execute(statement.encode(), [before, at_most]).rowcount
+                return connection.execute(statement.encode(), [before, limit]).rowcount
 
-        return do
+        return delete_rows
 
     def clear_expired_pools() -> int:
         with maintenance_connection(database) as connection:
-            ((shards,),) = connection.execute(_CLEAR_POOLS, [min(at_once, SHARDS_AT_ONCE)]).fetchall()
+            ((shards,),) = connection.execute(_CLEAR_POOLS, [min(batch_size, SHARDS_AT_ONCE)]).fetchall()
             return int(shards)
 
     offers_before = now - OFFERS_RETENTION
-    parts = {
-        "outbox": doing(_OUTBOX, now - OUTBOX_RETENTION),
-        "llm_call": doing(_CALLS, now - CALL_RETENTION),
-        "work_attempt": doing(_TRIES, now - TRY_RETENTION),
-        "task": doing(_TASKS, now - TASK_RETENTION),
-        "chat_session": doing(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
-        "matchmaking_jobs": doing(_OFFERS, offers_before, min(at_once, JOBS_AT_ONCE)),
-        "offer_pool": doing(_POOLS, offers_before, min(at_once, SHARDS_AT_ONCE)),
+    deletions = {
+        "outbox": deletion(_OUTBOX, now - OUTBOX_RETENTION),
+        "llm_call": deletion(_CALLS, now - CALL_RETENTION),
+        "work_attempt": deletion(_ATTEMPTS, now - ATTEMPT_RETENTION),
+        "task": deletion(_TASKS, now - TASK_RETENTION),
+        "chat_session": deletion(_SESSIONS, now - SESSION_RETENTION, min(batch_size, SESSIONS_AT_ONCE)),
+        "matchmaking_jobs": deletion(_OFFERS, offers_before, min(batch_size, JOBS_AT_ONCE)),
+        "offer_pool": deletion(_POOLS, offers_before, min(batch_size, SHARDS_AT_ONCE)),
         "offer_shard": clear_expired_pools,
     }
-    return Purged(**run_all(parts))
+    return DeletedRows(**run_all(deletions))
 
 
 PAYLOADS_AT_ONCE = 1000
 """Maximum payloads per run, which is the limit of one S3 call."""
 
-_DUE = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
+_DUE_PAYLOADS = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
 
 
 def delete_payloads(
-    database: Database, bucket: str | None, time_left: Callable[[], float], *, at_once: int = PAYLOADS_AT_ONCE
+    database: Database, bucket: str | None, time_left: Callable[[], float], *, batch_size: int = PAYLOADS_AT_ONCE
 ) -> int:
     """Delete the payloads that are due, oldest first, as counterfoil_maintenance.
 
@@ -140,19 +140,19 @@ def delete_payloads(
         DatabaseUnavailableError: the next run retries the deletions.
     """
     with maintenance_connection(database) as connection:
-        keys = [key for (key,) in connection.execute(_DUE, [at_once])]
+        keys = [key for (key,) in connection.execute(_DUE_PAYLOADS, [batch_size])]
     if not keys:
         return 0
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
     with aws.translate_errors():
-        refused = run_with_deadline(time_left(), partial(payloads.remove, bucket, keys))
-    removed = [key for key in keys if key not in refused]
+        failures = run_with_deadline(time_left(), partial(payloads.remove, bucket, keys))
+    removed = [key for key in keys if key not in failures]
     with maintenance_connection(database) as connection:
         connection.execute("DELETE FROM payload_deletion WHERE key = ANY(%s)", [removed])
-    if refused:
-        codes = ", ".join(sorted(set(refused.values())))
-        raise ServiceUnavailableError(f"S3 did not delete {len(refused)} of {len(keys)} payloads: {codes}")
+    if failures:
+        codes = ", ".join(sorted(set(failures.values())))
+        raise ServiceUnavailableError(f"S3 did not delete {len(failures)} of {len(keys)} payloads: {codes}")
     return len(removed)
 
 
@@ -169,22 +169,22 @@ def maintain_dead_letters(database: Database, clock: Callable[[], datetime], ret
         StepsFailedError, DatabaseUnavailableError: the next run continues. See `run_all`.
     """
 
-    def delete() -> int:
+    def delete_dead_letters() -> int:
         with maintenance_connection(database) as connection:
             return purges.delete(connection, clock(), retention)
 
-    def forget() -> int:
+    def delete_operations() -> int:
         with maintenance_connection(database) as connection:
             return store.delete_expired(connection, clock())
 
-    def add_up() -> int:
+    def add_up_counts() -> int:
         with maintenance_connection(database) as connection:
             return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
 
     return run_all(
         {
-            "dead_letter": delete,
-            "operation": forget,
-            "dead_letter_count": add_up,
+            "dead_letter": delete_dead_letters,
+            "operation": delete_operations,
+            "dead_letter_count": add_up_counts,
         }
     )

@@ -63,7 +63,7 @@ SET manifest = excluded.manifest, checksum = excluded.checksum, files_read = exc
     rows_read = excluded.rows_read, begun_at = excluded.begun_at, is_complete = excluded.is_complete,
     complete_since = CASE WHEN excluded.is_complete THEN excluded.begun_at ELSE i.complete_since END
 """
-_SINCE = "SELECT min(coalesce(complete_since, begun_at)) FROM {} WHERE bucket = %s"
+_COMPLETE_SINCE = "SELECT min(coalesce(complete_since, begun_at)) FROM {} WHERE bucket = %s"
 _ADVANCE = """
 INSERT INTO upload_listing AS l (bucket, prefix, key_marker, version_marker, begun_at, is_complete, complete_since)
 VALUES (%(bucket)s, %(prefix)s, %(key)s, %(version)s, %(begun_at)s, %(is_complete)s,
@@ -72,7 +72,7 @@ ON CONFLICT (bucket, prefix) DO UPDATE
 SET key_marker = excluded.key_marker, version_marker = excluded.version_marker, begun_at = excluded.begun_at,
     is_complete = excluded.is_complete, complete_since = coalesce(excluded.complete_since, l.complete_since)
 """
-_KNOWN = "SELECT id FROM acquisition_job WHERE id = ANY(%s)"
+_EXISTING_JOBS = "SELECT id FROM acquisition_job WHERE id = ANY(%s)"
 _UNSENT = """
 SELECT id, tenant_id, revision, send_number FROM acquisition_job
 WHERE id = ANY(%s) AND status = 'pending' AND attempts = 0 ORDER BY id
@@ -140,10 +140,10 @@ def reconcile_uploads(
     if bucket is None:  # nothing can be uploaded
         return 0
     run = _Run(database, bucket, clock, time_left, lost_after)
-    listed = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
-    read = {one.prefix: partial(run.read_inventory, one) for one in inventories}
+    listings = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
+    readers = {source.prefix: partial(run.read_inventory, source) for source in inventories}
     try:
-        return sum(run_all(read or listed).values())
+        return sum(run_all(readers or listings).values())
     finally:
         age = run.age("upload_inventory" if inventories else "upload_listing")
         without_event = run.count_without_event(is_queue_empty())
@@ -192,7 +192,7 @@ class _Run:
     def age(self, table: str) -> float:
         """Return the seconds since the start of the last complete listing or inventory; 0 before the first."""
         with self._database.delivery() as connection:
-            ((since,),) = connection.execute(SQL(_SINCE).format(Identifier(table)), [self._bucket]).fetchall()
+            ((since,),) = connection.execute(SQL(_COMPLETE_SINCE).format(Identifier(table)), [self._bucket]).fetchall()
         return 0 if since is None else (self._clock() - since).total_seconds()
 
     def count_without_event(self, is_queue_empty: bool) -> int:
@@ -217,7 +217,7 @@ class _Run:
 
     def list_pages(self, prefix: str) -> int:
         """List the next pages of `prefix` until time runs out. Return the number of created jobs."""
-        self._begin()
+        self._start_time_limit()
         created = 0
         for _ in range(PAGES):
             if self._time_left() < MIN_SECONDS_LEFT:
@@ -233,18 +233,18 @@ class _Run:
 
         An inventory is read to the end even if a newer one exists, unless one of its files is damaged.
         """
-        self._begin()
+        self._start_time_limit()
         prefix = inventories.prefix
         with self._database.delivery() as connection:
             row = connection.execute(_INVENTORY, [self._bucket, prefix]).fetchone()
         last = _Progress(None, None, 0, 0, self._clock(), is_complete=True) if row is None else _Progress(*row)
         if row is None:
-            self._save(prefix, last)
+            self._save_progress(prefix, last)
         try:
             return self._read_rows(inventories, last)
         except InventoryError:
             if (newer := inventories.newest(self._time_left, after=last.manifest)) is not None:
-                self._save(prefix, self._start(newer))
+                self._save_progress(prefix, self._start_inventory(newer))
             raise
 
     def _read_rows(self, inventories: Inventories, last: _Progress) -> int:
@@ -252,75 +252,75 @@ class _Run:
             newer = inventories.newest(self._time_left, after=last.manifest)
             if newer is None:
                 return 0
-            inventory, progress = newer, self._start(newer)
+            inventory, progress = newer, self._start_inventory(newer)
         else:
             inventory = inventories.get(last.manifest, self._time_left)
-            progress = last if inventory.checksum == last.checksum else self._start(inventory)
+            progress = last if inventory.checksum == last.checksum else self._start_inventory(inventory)
         created = 0
         while not progress.is_complete and self._time_left() >= MIN_SECONDS_LEFT:
             if progress.files_read == len(inventory.files):
                 progress = replace(progress, is_complete=True)
-                self._save(inventories.prefix, progress)
+                self._save_progress(inventories.prefix, progress)
                 break
             rows = inventories.rows(inventory, progress.files_read, progress.rows_read, self._time_left)
             if rows is None:
                 break
             if rows:
-                lost, done = self._lost(rows)
-                progress = replace(progress, rows_read=progress.rows_read + done)
+                lost, checked = self._find_lost(rows)
+                progress = replace(progress, rows_read=progress.rows_read + checked)
             else:
                 lost = []
                 progress = replace(progress, files_read=progress.files_read + 1, rows_read=0)
-            created += self._save(inventories.prefix, progress, lost)
+            created += self._save_progress(inventories.prefix, progress, lost)
         return created
 
     @staticmethod
-    def _start(inventory: Inventory) -> _Progress:
+    def _start_inventory(inventory: Inventory) -> _Progress:
         return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.begun_at, is_complete=False)
 
-    def _save(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
+    def _save_progress(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
         """Create the jobs of `lost` and store the progress. Return the number of created jobs."""
         with self._database.delivery() as connection:
             created = self._create_jobs(connection, lost, self._clock())
             connection.execute(_ADVANCE_INVENTORY, {"bucket": self._bucket, "prefix": prefix, **asdict(progress)})
         return created
 
-    def _lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
+    def _find_lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
         """Return the uploads in `rows` that need a job, and the number of checked rows.
 
         An inventory may contain objects that were deleted later, so each key without a job is listed.
         """
         before = self._clock() - self._lost_after
         old = [row for row in rows if row["LastModified"] <= before and not row["IsDeleteMarker"]]
-        missing = {(upload.key, upload.version): upload for upload in self._without_job(old, set())} if old else {}
-        existing: dict[str, set[str]] = {}
+        missing = {(upload.key, upload.version): upload for upload in self._find_without_job(old, set())} if old else {}
+        versions_by_key: dict[str, set[str]] = {}
         lost: list[Upload] = []
         for number, row in enumerate(rows):
             upload = missing.get((row["Key"], row["VersionId"]))
             if upload is None:
                 continue
-            if upload.key not in existing:
+            if upload.key not in versions_by_key:
                 if self._time_left() < MIN_SECONDS_LEFT:
                     return lost, number
-                existing[upload.key] = self._existing(upload.key)
-            if upload.version in existing[upload.key]:
+                versions_by_key[upload.key] = self._list_versions(upload.key)
+            if upload.version in versions_by_key[upload.key]:
                 lost.append(upload)
         return lost, len(rows)
 
-    def _existing(self, key: str) -> set[str]:
+    def _list_versions(self, key: str) -> set[str]:
         """Return the version ids of `key`; none if its newest version is a delete marker."""
-        found: set[str] = set()
+        version_ids: set[str] = set()
         marker: dict[str, str] = {}
         while True:
-            page = self._versions(key, MaxKeys=PAGE, **marker)
-            if key in self._deleted(page, None):
+            page = self._request_versions(key, MaxKeys=PAGE, **marker)
+            if key in self._deleted_keys(page, None):
                 return set()
-            found |= {version["VersionId"] for version in page.get("Versions", ()) if version["Key"] == key}
+            version_ids |= {version["VersionId"] for version in page.get("Versions", ()) if version["Key"] == key}
             if not page["IsTruncated"] or page["NextKeyMarker"] != key:
-                return found
+                return version_ids
             marker = {"KeyMarker": key, "VersionIdMarker": page["NextVersionIdMarker"]}
 
-    def _begin(self) -> None:
+    def _start_time_limit(self) -> None:
         """Start the time limit of the next prefix."""
         end = self._run_time_left() - PREFIX_SECONDS
         self._time_left = lambda: min(self._run_time_left(), self._run_time_left() - end)
@@ -329,7 +329,7 @@ class _Run:
         """List one page. Return the number of created jobs, and whether it is the last page."""
         now = self._clock()
         with self._database.delivery() as connection:
-            last = self._listing(connection, prefix)
+            last = self._load_listing(connection, prefix)
         if last is not None and last.is_complete and now - last.begun_at < EVERY:
             return 0, True
         listing = _Listing(None, None, now, is_complete=False, complete_since=None) if last is None else last
@@ -338,9 +338,9 @@ class _Run:
         marker = {} if listing.key_marker is None else {"KeyMarker": listing.key_marker}
         if listing.version_marker is not None:
             marker["VersionIdMarker"] = listing.version_marker
-        page = self._versions(prefix, MaxKeys=PAGE, **marker)
+        page = self._request_versions(prefix, MaxKeys=PAGE, **marker)
         old = [version for version in page.get("Versions", ()) if version["LastModified"] <= now - self._lost_after]
-        lost = self._without_job(old, self._deleted(page, listing.key_marker)) if old else []
+        lost = self._find_without_job(old, self._deleted_keys(page, listing.key_marker)) if old else []
         is_truncated = bool(page["IsTruncated"])
         progress = {
             "bucket": self._bucket,
@@ -355,36 +355,36 @@ class _Run:
             connection.execute(_ADVANCE, progress)
         return created, not is_truncated
 
-    def _listing(self, connection: Connection, prefix: str) -> _Listing | None:
+    def _load_listing(self, connection: Connection, prefix: str) -> _Listing | None:
         row = connection.execute(_LISTING, [self._bucket, prefix]).fetchone()
         return None if row is None else _Listing(*row)
 
-    def _versions(self, prefix: str, **how: Any) -> dict[str, Any]:
-        call = partial(aws.client("s3").list_object_versions, Bucket=self._bucket, Prefix=prefix, **how)
+    def _request_versions(self, prefix: str, **parameters: Any) -> dict[str, Any]:
+        call = partial(aws.client("s3").list_object_versions, Bucket=self._bucket, Prefix=prefix, **parameters)
         with aws.translate_errors():
-            answer: dict[str, Any] = run_with_deadline(max(MIN_SECONDS_LEFT, self._time_left()), call)
-        return answer
+            response: dict[str, Any] = run_with_deadline(max(MIN_SECONDS_LEFT, self._time_left()), call)
+        return response
 
-    def _without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:
+    def _find_without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:
         """Return the uploads without a job, except for keys in `deleted`."""
-        found = {
+        uploads = {
             upload.job_id: upload
             for version in versions
             if version["VersionId"] != UNVERSIONED and version["Key"] not in deleted
             for upload in [Upload(self._bucket, version["Key"], None, version["Size"], version["VersionId"])]
         }
         with self._database.delivery() as connection:
-            known: set[UUID] = {id_ for (id_,) in connection.execute(_KNOWN, [list(found)])}
-        return [upload for id_, upload in found.items() if id_ not in known]
+            existing: set[UUID] = {id_ for (id_,) in connection.execute(_EXISTING_JOBS, [list(uploads)])}
+        return [upload for id_, upload in uploads.items() if id_ not in existing]
 
-    def _deleted(self, page: Mapping[str, Any], before: str | None) -> set[str]:
+    def _deleted_keys(self, page: Mapping[str, Any], before: str | None) -> set[str]:
         """Return the keys of a page whose newest version is a delete marker.
 
         S3 returns the versions of a key newest first. The key `before`, with which the last page ended, may continue on
         this page, so its newest version is looked up.
         """
-        newest = [page] if before is None else [page, self._versions(before, MaxKeys=1)]
-        return {marker["Key"] for answer in newest for marker in answer.get("DeleteMarkers", ()) if marker["IsLatest"]}
+        pages = [page] if before is None else [page, self._request_versions(before, MaxKeys=1)]
+        return {marker["Key"] for result in pages for marker in result.get("DeleteMarkers", ()) if marker["IsLatest"]}
 
     @staticmethod
     def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:

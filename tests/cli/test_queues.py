@@ -42,7 +42,7 @@ def cloud(api: None, lambda_: FakeLambda, queue: FakeSqs, monkeypatch: pytest.Mo
     monkeypatch.setattr(aws, "client", lambda service: clients[service])
     monkeypatch.setenv("QUEUES", json.dumps(QUEUES))
     settings.cache_clear()
-    for cached in (routes._depths, routes._alarms):
+    for cached in (routes._cached_depths, routes._cached_alarms):
         cached.cache_clear()
 
 

@@ -90,7 +90,7 @@ def test_delivery_without_a_slot_loses_no_attempt(
 ):
     world = World(database, admin, clock, tenant)
     limiter = DestinationLimiter(seconds := Seconds())
-    world.dependencies = replace(world.dependencies, lanes=limiter)
+    world.dependencies = replace(world.dependencies, limiter=limiter)
     with Server() as slow, Server() as quick, ExitStack() as open_slots:
         world.webhook(slow.url, "slow")
         world.webhook(quick.url, "quick")

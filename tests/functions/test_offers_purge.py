@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.errors import RejectedStatementError
-from functions.watchdog.retention import OFFERS_RETENTION, Purged, purge
+from functions.watchdog.retention import OFFERS_RETENTION, DeletedRows, purge
 from tests.delivery.harness import rows
 from tests.factories import make_profile, make_tenant
 from tests.offers.harness import pin
@@ -45,7 +45,7 @@ def row_counts(admin: Connection) -> dict[str, int]:
     return {table: len(rows(admin, table)) for table in tables}
 
 
-def numbers(purged: Purged) -> tuple[int, int, int]:
+def numbers(purged: DeletedRows) -> tuple[int, int, int]:
     return purged.matchmaking_jobs, purged.offer_pool, purged.offer_shard
 
 
@@ -63,9 +63,9 @@ def test_old_offers_are_deleted_with_their_pools(maintenance_database: Database,
 def test_old_offers_are_deleted_in_steps(maintenance_database: Database, admin: Connection, people: list[UUID]):
     serve(admin, people, OLD)
 
-    assert numbers(purge(maintenance_database, lambda: NOW, at_once=3))[0] == 3
+    assert numbers(purge(maintenance_database, lambda: NOW, batch_size=3))[0] == 3
     assert row_counts(admin)["offers"] == 3
-    assert numbers(purge(maintenance_database, lambda: NOW, at_once=3))[0] == 1
+    assert numbers(purge(maintenance_database, lambda: NOW, batch_size=3))[0] == 1
 
 
 def test_wrong_watchdog_clock_deletes_no_recent_offers(
@@ -81,7 +81,7 @@ def test_profiles_are_deleted_after_a_week(maintenance_database: Database, admin
     for day in (week, less):
         serve(admin, people, day)
 
-    assert numbers(purge(maintenance_database, lambda: NOW, at_once=1)) == (0, 0, 1)
+    assert numbers(purge(maintenance_database, lambda: NOW, batch_size=1)) == (0, 0, 1)
     assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 1)
     assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 0)
 

@@ -134,11 +134,11 @@ def test_run_deletes_a_limited_number_oldest_first(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
     keys = [make_task("succeeded", LONG_AGO) for _ in range(3)]
-    run(at_once=0)
+    run(batch_size=0)
     for age, key in enumerate(keys):
         admin.execute("UPDATE payload_deletion SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
 
-    assert run(at_once=2) == 2
+    assert run(batch_size=2) == 2
     assert set(s3.objects) == {keys[0]}
 
 
@@ -156,7 +156,7 @@ def test_idle_run_makes_no_s3_request(
 
 def test_missing_bucket_is_reported(make_task: Callable[..., str], run: Run, maintenance_database: Database) -> None:
     make_task("succeeded", LONG_AGO)
-    run(at_once=0)
+    run(batch_size=0)
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
         delete_payloads(maintenance_database, None, lambda: 30.0)
 

@@ -12,12 +12,12 @@ from counterfoil.db import Connection, Database
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import SessionNotFoundError
 from functions.watchdog.retention import (
+    ATTEMPT_RETENTION,
     CALL_RETENTION,
     OUTBOX_RETENTION,
     SESSION_RETENTION,
     TASK_RETENTION,
-    TRY_RETENTION,
-    Purged,
+    DeletedRows,
     purge,
 )
 from tests.delivery.harness import rows
@@ -52,7 +52,7 @@ def add_llm_calls(admin: Connection, at: datetime, *tenants: object) -> None:
         )
 
 
-NOTHING = Purged(*[0] * len(fields(Purged)))
+NOTHING = DeletedRows(*[0] * len(fields(DeletedRows)))
 
 
 def add_attempt(admin: Connection, at: datetime, tenant: UUID | None) -> None:
@@ -86,12 +86,12 @@ def test_llm_calls_are_retained_for_thirteen_months(maintenance_database: Databa
 
 def test_attempts_are_retained_for_three_months(maintenance_database: Database, admin: Connection) -> None:
     for owner in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
-        for at in (NOW - TRY_RETENTION - A_DAY, NOW - TRY_RETENTION + A_DAY):
+        for at in (NOW - ATTEMPT_RETENTION - A_DAY, NOW - ATTEMPT_RETENTION + A_DAY):
             add_attempt(admin, at, owner)
 
     assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # wrong clock
 
-    assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - TRY_RETENTION + A_DAY}
+    assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - ATTEMPT_RETENTION + A_DAY}
 
 
 def test_wrong_watchdog_clock_deletes_no_recent_call(maintenance_database: Database, admin: Connection) -> None:
@@ -107,9 +107,9 @@ def test_long_backlog_is_purged_in_limited_steps(maintenance_database: Database,
     for _ in range(7):
         add_llm_calls(admin, long_ago)
 
-    assert purge(maintenance_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=5, llm_call=5)
+    assert purge(maintenance_database, lambda: NOW, batch_size=5) == replace(NOTHING, outbox=5, llm_call=5)
     assert send_times(admin) == {NOW - OUTBOX_RETENTION - A_DAY}
-    assert purge(maintenance_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=2, llm_call=2)
+    assert purge(maintenance_database, lambda: NOW, batch_size=5) == replace(NOTHING, outbox=2, llm_call=2)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_unfinished_failed_and_recent_tasks_are_retained(maintenance_database: D
     kept = {task(admin, tenant, "succeeded", young), task(admin, tenant, None, young)}
     kept |= {task(admin, tenant, status, at) for status in ("pending", "in-progress", "failed") for at in (old, None)}
 
-    assert purge(maintenance_database, lambda: NOW, at_once=1) == replace(NOTHING, task=1)
+    assert purge(maintenance_database, lambda: NOW, batch_size=1) == replace(NOTHING, task=1)
     assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, task=1)
     assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == kept
     assert gone.isdisjoint(kept)
@@ -185,8 +185,8 @@ def test_conversations_are_retained_after_their_last_message(maintenance_databas
         gone |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
         send_times |= {session(admin, tenant, young), session(admin, tenant, old, "pending")}
 
-    assert purge(maintenance_database, lambda: NOW + 9 * A_DAY, at_once=3) == replace(NOTHING, chat_session=3)
-    assert purge(maintenance_database, lambda: NOW, at_once=3) == replace(NOTHING, chat_session=1)
+    assert purge(maintenance_database, lambda: NOW + 9 * A_DAY, batch_size=3) == replace(NOTHING, chat_session=3)
+    assert purge(maintenance_database, lambda: NOW, batch_size=3) == replace(NOTHING, chat_session=1)
 
     for column in ("id FROM chat_session", "session_id FROM chat_message"):
         assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == send_times

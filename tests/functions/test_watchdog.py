@@ -14,7 +14,7 @@ from counterfoil.delivery.outbox import CALL_TIMEOUT_SECONDS, MAX_DELAY, Outbox
 from counterfoil.delivery.work import Message, enqueue, start_revision
 from counterfoil.kinds import WORK_KINDS
 from functions.watchdog import recovery
-from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
+from functions.watchdog.recovery import DEPTHS_TIMEOUT_SECONDS, QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.factories import make_task
 
@@ -197,7 +197,7 @@ def test_depth_requests_stop_at_the_time_limit(
 
     def ask(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         requested_urls.append(QueueUrl)
-        left[0] -= ASKING_SECONDS / 2
+        left[0] -= DEPTHS_TIMEOUT_SECONDS / 2
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)

@@ -129,12 +129,12 @@ def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
     steps = list(handler.watchdog())
     (row,) = (row for row in WORKERS if row.name == "watchdog")
 
-    assert list(handler.KEPT) == steps
-    assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.MIN_SECONDS_LEFT
+    assert list(handler.RESERVED_SECONDS) == steps
+    assert row.timeout - handler.RESERVED_SECONDS["notifications"] >= notifier.MARGIN_SECONDS + handler.MIN_SECONDS_LEFT
     for step, behind in pairwise(steps[:-1]):  # the last step can wait for the next run
-        assert handler.KEPT[step] - handler.KEPT[behind] >= handler.MIN_SECONDS_LEFT
+        assert handler.RESERVED_SECONDS[step] - handler.RESERVED_SECONDS[behind] >= handler.MIN_SECONDS_LEFT
     needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_TIMEOUT_SECONDS)
-    assert handler.KEPT["measures"] - handler.KEPT["breakers"] >= needed
+    assert handler.RESERVED_SECONDS["measures"] - handler.RESERVED_SECONDS["breakers"] >= needed
     assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
 
 
@@ -142,7 +142,7 @@ def test_step_without_time_left_is_named(handler: ModuleType, monkeypatch: pytes
     monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
 
     with pytest.raises(RuntimeError, match=r"run failed: notifications$"):
-        handler.handle({}, Context(left=handler.KEPT["notifications"] + handler.MIN_SECONDS_LEFT - 1))
+        handler.handle({}, Context(left=handler.RESERVED_SECONDS["notifications"] + handler.MIN_SECONDS_LEFT - 1))
 
 
 def test_unresponsive_queues_block_only_sending(

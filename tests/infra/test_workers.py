@@ -25,7 +25,7 @@ from infra.worker_table import (
 ROOT = Path(__file__).parents[2]
 SOURCE = WorkerSpec(
     name="source",
-    does="feeds another worker",
+    description="feeds another worker",
     fed_by=Trigger.OUTBOX,
     timeout=60,
     memory=512,
@@ -36,7 +36,9 @@ SOURCE = WorkerSpec(
     alarms=(Alarm.DEAD_LETTERS,),
 )
 SINK = replace(SOURCE, name="sink")
-CLOCK = WorkerSpec(name="clock", does="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1)
+CLOCK = WorkerSpec(
+    name="clock", description="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1
+)
 DLQ_CONSUMER = replace(
     SOURCE,
     name="dlq_consumer",

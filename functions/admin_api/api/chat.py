@@ -74,11 +74,13 @@ def list_chat_sessions(
     if row is None:
         return ChatSessionPage(sessions=[], next_cursor=None)
     with request.database.tenant(row[0]) as connection:
-        found = chat.list_sessions(connection, request.caller.subject, after=after, limit=limit + 1)
-    shown, following = http.split_page(found, limit, lambda one: (one.created_at, one.id))
+        rows = chat.list_sessions(connection, request.caller.subject, after=after, limit=limit + 1)
+    page, next_cursor = http.split_page(rows, limit, lambda session: (session.created_at, session.id))
     return ChatSessionPage(
-        sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
-        next_cursor=following,
+        sessions=[
+            ChatSession.model_validate({**vars(session), "session_id": session.id, "tenant": slug}) for session in page
+        ],
+        next_cursor=next_cursor,
     )
 
 
@@ -91,7 +93,7 @@ def list_chat_sessions(
 def show_chat_session(
     request: Request,
     session_id: Id,
-    behind: Annotated[
+    after: Annotated[
         int, Query(alias="after", ge=0, le=LARGEST, description="Number of the last message of the previous page.")
     ] = 0,
     limit: Annotated[
@@ -99,14 +101,14 @@ def show_chat_session(
     ] = MESSAGES_PAGE,
 ) -> ChatTranscript:
     """Return the messages of one of the caller's own conversations, or those after `after`."""
-    id_, tenant_id, slug = _owned(request, session_id)
+    id_, tenant_id, slug = _find_owned_session(request, session_id)
     with request.database.tenant(tenant_id) as connection:
-        said = chat.transcript(connection, id_, request.caller.subject, after=behind, limit=limit)
+        transcript = chat.transcript(connection, id_, request.caller.subject, after=after, limit=limit)
     return ChatTranscript(
         session_id=id_,
         tenant=slug,
-        messages=list(said.entries),
-        next_cursor=said.entries[-1].number if said.is_cut else None,
+        messages=list(transcript.entries),
+        next_cursor=transcript.entries[-1].number if transcript.is_cut else None,
     )
 
 
@@ -121,7 +123,7 @@ def show_chat_session(
 )
 def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
     """Delete one of the caller's own conversations with its messages."""
-    id_, tenant_id, slug = _owned(request, session_id)
+    id_, tenant_id, slug = _find_owned_session(request, session_id)
     user = request.caller.subject
     with request.database.tenant(tenant_id) as connection:
         chat.lock_session(connection, id_, user)  # do not reveal that another user's session exists
@@ -131,7 +133,7 @@ def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
     return Response(204)
 
 
-def _owned(request: Request, session_id: str) -> tuple[UUID, UUID, str]:
+def _find_owned_session(request: Request, session_id: str) -> tuple[UUID, UUID, str]:
     """Return the id of a conversation, and the id and slug of its tenant."""
     tenant_id, slug, id_ = request.owned(session_id, _SESSION, str(SessionNotFoundError()))
     if not request.caller.subject:

@@ -18,7 +18,7 @@ from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.three_way_match.model import unit_name
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
-from functions.admin_api.api.documents import LONGEST_TEXT, owned
+from functions.admin_api.api.documents import LONGEST_TEXT, owned_document
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import NotFoundError, responses
@@ -71,14 +71,14 @@ def list_clusters(  # a query is this many parameters
         statuses = tuple(ClusterStatus)
     else:
         statuses = clusters.OPEN if status == "open" else (ClusterStatus(status),)
-    wanted = ClusterFilter(statuses, supplier, number, sort)
+    filters = ClusterFilter(statuses, supplier, number, sort)
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = clusters.page(connection, tenant_id, wanted, limit=limit, after=after)
+        page = clusters.page(connection, tenant_id, filters, limit=limit, after=after)
         counts = clusters.counts(connection, tenant_id)
     return ClusterPage(
-        clusters=list(found.clusters),
-        next_cursor=http.encode_cursor(found.next_cursor),
+        clusters=list(page.clusters),
+        next_cursor=http.encode_cursor(page.next_cursor),
         counts=counts,
     )
 
@@ -192,14 +192,14 @@ class Cluster(BaseModel):
 def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Cluster:
     """Return linked documents and their comparison, by the id of the cluster or of any document in it."""
     after = http.decode_cursor(cursor)
-    tenant_id, slug, id_ = owned(request, cluster_id)
+    tenant_id, slug, id_ = owned_document(request, cluster_id)
     with request.database.tenant(tenant_id) as connection:
-        found = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
-    if found is None:
+        cluster = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
+    if cluster is None:
         raise NotFoundError("This document has no cluster, because it has not been matched.")
-    record: dict[str, Any] = {
-        **found._asdict(),
+    fields: dict[str, Any] = {
+        **cluster._asdict(),
         "tenant": slug,
-        "next_cursor": http.encode_cursor(found.next_cursor),
+        "next_cursor": http.encode_cursor(cluster.next_cursor),
     }
-    return Cluster.model_validate(record)
+    return Cluster.model_validate(fields)

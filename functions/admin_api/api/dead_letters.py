@@ -59,23 +59,23 @@ from functions.admin_api.endpoint import (
 )
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
 
-DEEPEST = 10_000
+MAX_PAGED = 10_000
 """Maximum dead letters that page numbers reach. Cursors have no limit."""
-LAST_EVENTS = 100
+MAX_EVENTS = 100
 """Events of each kind in a timeline. With errors of maximum length, they fit into a Lambda response of 6 MB."""
-LAST_DEATHS = 50
+MAX_PREVIOUS_FAILURES = 50
 """Earlier failures of a dead letter in a response."""
-NO_LETTER = "There is no such dead letter."
+NO_DEAD_LETTER = "There is no such dead letter."
 
 routes = Routes()
 Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to hidden values.")]
-States = Annotated[
+StatusFilter = Annotated[
     list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
 ]
 TaskType = Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)]
-DiedFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")]
-DiedBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")]
-Words = Annotated[
+DeadLetteredFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")]
+DeadLetteredBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")]
+SearchText = Annotated[
     PrintableText | None,
     Query(
         min_length=1,
@@ -83,29 +83,29 @@ Words = Annotated[
         description="Words of the error message or file name, or an id.",
     ),
 ]
-OfGroup = Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")]
+GroupFingerprint = Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")]
 
 
-def hide_secrets(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
+def hide_secrets(fields: dict[str, Any], caller: Caller) -> dict[str, Any]:
     """Return fields as the caller may see them. `redacted_paths` lists hidden values.
 
     Only admins see tracebacks.
     """
     if caller.role >= Role.ADMIN:
-        return {**kept, "redacted_paths": []}
-    found = redact(without_traceback(kept))
-    return {**found.value, "redacted_paths": found.pointers}
+        return {**fields, "redacted_paths": []}
+    redacted = redact(without_traceback(fields))
+    return {**redacted.value, "redacted_paths": redacted.pointers}
 
 
-def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
+def _find_owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
     """Return the tenant and id of a dead letter that the caller may view."""
-    id_ = item_id(job_id, NO_LETTER)
+    id_ = item_id(job_id, NO_DEAD_LETTER)
     with request.database.delivery() as connection:
-        found = search.owners(connection, [id_])
-    for tenant_id, slug in found:
+        owners = search.owners(connection, [id_])
+    for tenant_id, slug in owners:
         if request.caller.has_role(Role.VIEWER, slug or UNASSIGNED):
             return Scope(tenant_id, slug or UNASSIGNED), id_
-    raise NotFoundError(NO_LETTER)
+    raise NotFoundError(NO_DEAD_LETTER)
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -231,19 +231,19 @@ class DeadLetterStats(DeadLetterCounts):
 
 def summary(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> DeadLetterSummary:
     """Return a dead letter of a tenant as the caller may see it."""
-    return DeadLetterSummary.model_validate(_visible(dead_letter, slug, caller))
+    return DeadLetterSummary.model_validate(_visible_fields(dead_letter, slug, caller))
 
 
-_KEPT = ("payload", "metadata", "resolution", "previous_failures", "file_name")
+_EXTERNAL_TEXT_FIELDS = ("payload", "metadata", "resolution", "previous_failures", "file_name")
 """Fields with external text, which may contain secrets."""
 
 
-def _visible(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[str, Any]:
+def _visible_fields(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[str, Any]:
     fields = vars(dead_letter)
     return {
         **fields,
         "tenant": slug,
-        **hide_secrets({name: fields[name] for name in _KEPT if name in fields}, caller),
+        **hide_secrets({name: fields[name] for name in _EXTERNAL_TEXT_FIELDS if name in fields}, caller),
     }
 
 
@@ -256,21 +256,22 @@ def _visible(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> dict[st
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
     tenant: TenantOrUnassigned = None,
-    status: States = None,
+    status: StatusFilter = None,
     task_type: TaskType = None,
-    from_date: DiedFrom = None,
-    to_date: DiedBefore = None,
-    text: Words = None,
-    fingerprint: OfGroup = None,
+    from_date: DeadLetteredFrom = None,
+    to_date: DeadLetteredBefore = None,
+    text: SearchText = None,
+    fingerprint: GroupFingerprint = None,
     page: Annotated[
-        int, Query(ge=1, le=DEEPEST, description=f"Page number, up to {DEEPEST} dead letters. Use `cursor` for more.")
+        int,
+        Query(ge=1, le=MAX_PAGED, description=f"Page number, up to {MAX_PAGED} dead letters. Use `cursor` for more."),
     ] = 1,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> DeadLetterPage:
     """Return a page of a tenant's dead letters."""
     after = http.decode_cursor(cursor)
-    wanted = DeadLetterFilter(
+    filters = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
         from_date=from_date,
@@ -283,20 +284,20 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     scope = request.scope(tenant)
     with scope.transaction(request.database) as connection:
         offset = (page - 1) * limit
-        found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after, offset=offset)
+        matches = search.page(connection, scope.tenant_id, filters, limit=limit, after=after, offset=offset)
     return DeadLetterPage(
-        dead_letters=[summary(one, scope.slug, request.caller) for one in found.entries],
-        next_cursor=http.encode_cursor(found.next_cursor),
+        dead_letters=[summary(dead_letter, scope.slug, request.caller) for dead_letter in matches.entries],
+        next_cursor=http.encode_cursor(matches.next_cursor),
     )
 
 
-def _check_page(deep: int, cursor: str | None, text: str | None) -> None:
+def _check_page(depth: int, cursor: str | None, text: str | None) -> None:
     if cursor is not None:
         raise RejectedRequestError("`page` and `cursor` are mutually exclusive.")
     if text is not None:
         raise RejectedRequestError("A search does not support `page`. Use `next_cursor` of a page as `cursor`.")
-    if deep > DEEPEST:
-        raise RejectedRequestError(f"`page` reaches {DEEPEST} dead letters. Use `next_cursor` of a page as `cursor`.")
+    if depth > MAX_PAGED:
+        raise RejectedRequestError(f"`page` reaches {MAX_PAGED} dead letters. Use `next_cursor` of a page as `cursor`.")
 
 
 @routes.get(
@@ -309,9 +310,10 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> D
     """Count a tenant's dead letters by task type and status."""
     scope = request.scope(tenant)
     with scope.transaction(request.database) as connection:
-        found = groups.stats(connection, scope.tenant_id)
+        by_status = groups.stats(connection, scope.tenant_id)
     by_type = {
-        task_type: {status: found[task_type].get(status, 0) for status in STATUSES} for task_type in sorted(found)
+        task_type: {status: by_status[task_type].get(status, 0) for status in STATUSES}
+        for task_type in sorted(by_status)
     }
     total = {status: sum(counts[status] for counts in by_type.values()) for status in STATUSES}
     types = [{**counts, "count": sum(counts.values()), "task_type": name} for name, counts in by_type.items()]
@@ -329,30 +331,30 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> D
 def list_groups(
     request: Request,
     tenant: TenantOrUnassigned = None,
-    status: States = None,
+    status: StatusFilter = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> DeadLetterGroupPage:
     """Return a page of groups that have dead letters in one of the statuses."""
     after = http.decode_cursor(cursor, str)
     scope = request.scope(tenant)
-    wanted = tuple(status or STATUSES)
+    statuses = tuple(status or STATUSES)
     with scope.transaction(request.database) as connection:
-        found = groups.page(connection, scope.tenant_id, wanted, request.now, limit=limit + 1, after=after)
-    shown, following = http.split_page(found, limit, lambda one: (one.last_seen, one.fingerprint))
+        rows = groups.page(connection, scope.tenant_id, statuses, request.now, limit=limit + 1, after=after)
+    page, next_cursor = http.split_page(rows, limit, lambda group: (group.last_seen, group.fingerprint))
     return DeadLetterGroupPage(
         groups=[
             DeadLetterGroup.model_validate(
                 {
-                    **vars(one),
-                    "count": one.count,
-                    "state": one.state,
-                    **hide_secrets({"message": one.message}, request.caller),
+                    **vars(group),
+                    "count": group.count,
+                    "state": group.state,
+                    **hide_secrets({"message": group.message}, request.caller),
                 }
             )
-            for one in shown
+            for group in page
         ],
-        next_cursor=following,
+        next_cursor=next_cursor,
     )
 
 
@@ -385,10 +387,10 @@ def find_named(
 ) -> NamedThings:
     """Find resources that the caller may view by a part of their id, as shown in tables."""
     with request.database.delivery() as connection:
-        found = search.find_by_end(connection, kind, part, request.visible_tenants())
+        matches = search.find_by_end(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
-        found = [(id_, slug) for id_, slug in found if _owns_task(request, UUID(str(id_)))]
-    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found[:2]])
+        matches = [(id_, slug) for id_, slug in matches if _owns_task(request, UUID(str(id_)))]
+    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in matches[:2]])
 
 
 def _owns_task(request: Request, job_id: UUID) -> bool:
@@ -423,33 +425,35 @@ class DeadLetter(DeadLetterSummary):
 
     payload: dict[str, JsonValue]
     previous_failures: list[PreviousFailure] = Field(
-        description=f"The last {LAST_DEATHS} earlier failures at most, oldest first."
+        description=f"The last {MAX_PREVIOUS_FAILURES} earlier failures at most, oldest first."
     )
 
 
-_LETTER = responses(
+_DETAIL_RESPONSES = responses(
     {200: (DeadLetter, "The dead letter."), 304: (None, "Unchanged: `If-None-Match` contains the current ETag.")},
     *(404, 422),
 )
-_LETTER[200]["headers"] = VERSIONED
+_DETAIL_RESPONSES[200]["headers"] = VERSIONED
 
 
-@routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
-def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) -> Response[DeadLetter | None]:
+@routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_DETAIL_RESPONSES)
+def show_dead_letter(request: Request, job_id: Id, if_none_match: IfNoneMatch = None) -> Response[DeadLetter | None]:
     """Return one dead letter with its payload and its earlier failures."""
-    scope, id_ = _owned(request, job_id)
+    scope, id_ = _find_owned(request, job_id)
     with scope.transaction(request.database) as connection:
-        dead_letter = _existing(connection, scope, id_)
-    shown = replace(dead_letter, previous_failures=dead_letter.previous_failures[-LAST_DEATHS:])
+        dead_letter = _load(connection, scope, id_)
+    shown = replace(dead_letter, previous_failures=dead_letter.previous_failures[-MAX_PREVIOUS_FAILURES:])
     return answer_if_changed(
-        known, DeadLetter.model_validate(_visible(shown, scope.slug, request.caller)), dead_letter.version
+        if_none_match,
+        DeadLetter.model_validate(_visible_fields(shown, scope.slug, request.caller)),
+        dead_letter.version,
     )
 
 
-def _existing(connection: Connection, scope: Scope, id_: UUID) -> DeadLetterDetails:
+def _load(connection: Connection, scope: Scope, id_: UUID) -> DeadLetterDetails:
     dead_letter = search.show(connection, scope.tenant_id, id_)
     if dead_letter is None:  # purged concurrently
-        raise NotFoundError(NO_LETTER)
+        raise NotFoundError(NO_DEAD_LETTER)
     return dead_letter
 
 
@@ -497,7 +501,7 @@ class DeadLetterTimeline(BaseModel):
 
     job_id: UUID
     tenant: str
-    events: list[DeadLetterEvent] = Field(description=f"At most the last {LAST_EVENTS} events of each kind.")
+    events: list[DeadLetterEvent] = Field(description=f"At most the last {MAX_EVENTS} events of each kind.")
     redacted_paths: Pointers
 
 
@@ -509,25 +513,25 @@ class DeadLetterTimeline(BaseModel):
 )
 def show_timeline(request: Request, job_id: Id) -> DeadLetterTimeline:
     """Return the attempts of a dead letter's work item, its failures and its changes."""
-    scope, id_ = _owned(request, job_id)
+    scope, id_ = _find_owned(request, job_id)
     with scope.transaction(request.database) as connection:
-        dead_letter = _existing(connection, scope, id_)
-        events = history.events(connection, scope.tenant_id, dead_letter, limit=LAST_EVENTS)
-    found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
-    at_aws = console(environ)
-    for event, shown in zip(events, found["events"], strict=True):  # these links contain no external text
-        shown["log"] = _log(event, dead_letter, at_aws)
-        shown["trace_url"] = trace_url(event.trace_id, at_aws)
-    return DeadLetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
+        dead_letter = _load(connection, scope, id_)
+        events = history.events(connection, scope.tenant_id, dead_letter, limit=MAX_EVENTS)
+    redacted = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
+    console_url = console(environ)
+    for event, fields in zip(events, redacted["events"], strict=True):  # these links contain no external text
+        fields["log"] = _event_log(event, dead_letter, console_url)
+        fields["trace_url"] = trace_url(event.trace_id, console_url)
+    return DeadLetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **redacted})
 
 
-def _log(event: history.Event, dead_letter: DeadLetterDetails, console: str | None) -> AttemptLog | None:
+def _event_log(event: history.Event, dead_letter: DeadLetterDetails, console_url: str | None) -> AttemptLog | None:
     if event.kind != "attempt" or dead_letter.work_id is None or event.revision is None or event.started_at is None:
         return None
-    return attempt_log(dead_letter.worker, dead_letter.work_id, event.revision, event.started_at, event.at, console)
+    return attempt_log(dead_letter.worker, dead_letter.work_id, event.revision, event.started_at, event.at, console_url)
 
 
-AROUND = timedelta(minutes=1)
+LOG_MARGIN = timedelta(minutes=1)
 """Margin around an attempt. Its log line is written shortly after settlement, and clocks differ."""
 _DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
 """Domains of the AWS console in other AWS partitions, by region prefix."""
@@ -538,7 +542,9 @@ def console(environment: Mapping[str, str]) -> str | None:
     region = environment.get("AWS_REGION")
     if region is None or "AWS_ENDPOINT_URL" in environment:
         return None
-    domain = next((found for begins, found in _DOMAINS.items() if region.startswith(begins)), "console.aws.amazon.com")
+    domain = next(
+        (domain for prefix, domain in _DOMAINS.items() if region.startswith(prefix)), "console.aws.amazon.com"
+    )
     return f"https://{region}.{domain}/cloudwatch/home?region={region}"
 
 
@@ -549,23 +555,23 @@ def attempt_log(
 
     Each attempt logs a line with the id and revision of its work item and its X-Ray trace.
     """
-    found = AttemptLog(
+    log = AttemptLog(
         group=f"/aws/lambda/counterfoil-{worker}",
         filter=f'{{ $.work_id = "{work_id}" && $.revision = {revision} }}',
-        since=started_at - AROUND,
-        until=ended_at + AROUND,
+        since=started_at - LOG_MARGIN,
+        until=ended_at + LOG_MARGIN,
         url=None,
     )
-    return found if console is None else found.model_copy(update={"url": _url(console, found)})
+    return log if console is None else log.model_copy(update={"url": _log_url(console, log)})
 
 
-def _url(console: str, log: AttemptLog) -> str:
-    asked = {"filterPattern": log.filter, "start": _milliseconds(log.since), "end": _milliseconds(log.until)}
-    parameters = "$26".join(f"{name}$3D{_twice(value)}" for name, value in asked.items())
-    return f"{console}#logsV2:log-groups/log-group/{_twice(log.group)}/log-events$3F{parameters}"
+def _log_url(console: str, log: AttemptLog) -> str:
+    query = {"filterPattern": log.filter, "start": _milliseconds(log.since), "end": _milliseconds(log.until)}
+    parameters = "$26".join(f"{name}$3D{_encode_twice(value)}" for name, value in query.items())
+    return f"{console}#logsV2:log-groups/log-group/{_encode_twice(log.group)}/log-events$3F{parameters}"
 
 
-def _twice(text: str) -> str:
+def _encode_twice(text: str) -> str:
     """Encode like the console's own URLs: twice, with a dollar sign for each percent sign."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
@@ -637,55 +643,55 @@ class DeadLetterPayload(BaseModel):
 
 
 _FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
-_CHANGED = responses({200: (DeadLetterChange, "The dead letter is closed.")}, *_FAILURES)
-_EDITED = responses({200: (DeadLetterChange, "The payload is changed.")}, *_FAILURES, 428)
-for _answers in (_CHANGED, _EDITED):
-    _answers[200]["headers"] = VERSIONED
-IfMatchSent = Annotated[
+_CHANGE_RESPONSES = responses({200: (DeadLetterChange, "The dead letter is closed.")}, *_FAILURES)
+_EDIT_RESPONSES = responses({200: (DeadLetterChange, "The payload is changed.")}, *_FAILURES, 428)
+for _documented in (_CHANGE_RESPONSES, _EDIT_RESPONSES):
+    _documented[200]["headers"] = VERSIONED
+OptionalIfMatch = Annotated[
     str | None, Header(alias="If-Match", description="ETag of the dead letter. The change fails if it is outdated.")
 ]
 
 
-def _admit(
-    request: Request, job_id: str, note: str | None, if_match: str | None, doing: str, *, edits: bool = False
+def _admit_change(
+    request: Request, job_id: str, note: str | None, if_match: str | None, action: str, *, is_edit: bool = False
 ) -> tuple[Scope, ChangeRequest]:
     """Check the operator role for a change of a dead letter, and charge it to the rate limit."""
-    scope, id_ = _owned(request, job_id)
-    if edits:
+    scope, id_ = _find_owned(request, job_id)
+    if is_edit:
         _check_editor(request.caller, scope)
-    request.admit_in(doing, scope)
-    version = required_version(if_match) if edits else sent_version(if_match)
+    request.admit_in(action, scope)
+    version = required_version(if_match) if is_edit else sent_version(if_match)
     return scope, ChangeRequest(id_, version, request.caller.require_subject(), request.now, note)
 
 
-def _changed(scope: Scope, request: ChangeRequest, status: Status, done: ChangeResult) -> Response[Any]:
-    return versioned(DeadLetterChange(job_id=request.job_id, tenant=scope.slug, status=status, version=done.version))
+def _change_response(scope: Scope, change: ChangeRequest, status: Status, result: ChangeResult) -> Response[Any]:
+    return versioned(DeadLetterChange(job_id=change.job_id, tenant=scope.slug, status=status, version=result.version))
 
 
-@routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGED)
+@routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGE_RESPONSES)
 def retry_dead_letter(
     request: Request,
     job_id: Id,
     asked: Annotated[DeadLetterRetry | None, Body()] = None,
-    condition: IfMatchSent = None,
+    if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Retry the failed work item of a dead letter."""
-    scope, wish = _admit(request, job_id, asked.notes if asked else None, condition, "Retrying")
-    done = actions.retry(request.database, scope.tenant_id, wish, bucket=settings().uploads_bucket)
-    request.send(done.sends)
-    return _changed(scope, wish, "retried", done)
+    scope, change = _admit_change(request, job_id, asked.notes if asked else None, if_match, "Retrying")
+    result = actions.retry(request.database, scope.tenant_id, change, bucket=settings().uploads_bucket)
+    request.send(result.sends)
+    return _change_response(scope, change, "retried", result)
 
 
-@routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
+@routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGE_RESPONSES)
 def resolve_dead_letter(
-    request: Request, job_id: Id, asked: Annotated[DeadLetterResolution, Body()], condition: IfMatchSent = None
+    request: Request, job_id: Id, body: Annotated[DeadLetterResolution, Body()], if_match: OptionalIfMatch = None
 ) -> Response[DeadLetterChange]:
     """Close a dead letter whose failure was handled in another way."""
-    scope, wish = _admit(request, job_id, asked.notes, condition, "Resolving")
-    return _changed(scope, wish, "resolved", actions.resolve(request.database, scope.tenant_id, wish))
+    scope, change = _admit_change(request, job_id, body.notes, if_match, "Resolving")
+    return _change_response(scope, change, "resolved", actions.resolve(request.database, scope.tenant_id, change))
 
 
-@routes.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGED)
+@routes.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGE_RESPONSES)
 def ignore_dead_letter(
     request: Request,
     job_id: Id,
@@ -693,14 +699,14 @@ def ignore_dead_letter(
     reason: Annotated[
         Note | None, Query(description="Reason. Required here or in the body. If it is in both, it must be the same.")
     ] = None,
-    condition: IfMatchSent = None,
+    if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Close a dead letter without further action."""
-    in_body = asked.reason if asked else None
-    if in_body is not None and reason is not None and in_body != reason:
+    body_reason = asked.reason if asked else None
+    if body_reason is not None and reason is not None and body_reason != reason:
         raise RejectedRequestError("The body and the URL contain different reasons. Omit one of them.")
-    scope, wish = _admit(request, job_id, reason if in_body is None else in_body, condition, "Ignoring")
-    return _changed(scope, wish, "ignored", actions.ignore(request.database, scope.tenant_id, wish))
+    scope, change = _admit_change(request, job_id, reason if body_reason is None else body_reason, if_match, "Ignoring")
+    return _change_response(scope, change, "ignored", actions.ignore(request.database, scope.tenant_id, change))
 
 
 @routes.get(
@@ -711,37 +717,39 @@ def ignore_dead_letter(
 )
 def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
     """Return the original and the edited payload of a dead letter's task."""
-    scope, id_ = _owned(request, job_id)
+    scope, id_ = _find_owned(request, job_id)
     _check_editor(request.caller, scope)
-    found = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
+    stored = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
     return versioned(
         DeadLetterPayload(
             job_id=id_,
             tenant=scope.slug,
-            task_type=found.type.name,
-            original=found.original,
-            edited=found.edited,
-            edits=list(found.edits),
-            version=found.version,
+            task_type=stored.type.name,
+            original=stored.original,
+            edited=stored.edited,
+            edits=list(stored.edits),
+            version=stored.version,
         )
     )
 
 
-@routes.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_EDITED)
+@routes.patch(
+    "/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_EDIT_RESPONSES
+)
 def edit_payload(
-    request: Request, job_id: Id, asked: Annotated[DeadLetterEdit, Body()], condition: IfMatch = None
+    request: Request, job_id: Id, body: Annotated[DeadLetterEdit, Body()], if_match: IfMatch = None
 ) -> Response[DeadLetterChange]:
     """Replace the payload of a failed task for its next attempt."""
-    scope, wish = _admit(request, job_id, asked.notes, condition, "Editing", edits=True)
-    done = actions.edit_payload(
+    scope, change = _admit_change(request, job_id, body.notes, if_match, "Editing", is_edit=True)
+    result = actions.edit_payload(
         request.database,
         _editable(scope),
-        wish,
-        asked.payload,
+        change,
+        body.payload,
         bucket=settings().uploads_bucket,
         settings=settings(),
     )
-    return _changed(scope, wish, "pending", done)
+    return _change_response(scope, change, "pending", result)
 
 
 def _check_editor(caller: Caller, scope: Scope) -> None:
@@ -813,13 +821,13 @@ def list_audit(
 ) -> AuditPage:
     """Return a page of the audit trail of a tenant, or of the unassigned audit trail."""
     tenant_id, _ = scope = request.scope(tenant)
-    about = None if target is None else str(target)
+    target_id = None if target is None else str(target)
     with scope.transaction(request.database) as connection:
         head = audit.chain_head(connection, tenant_id)
-        found = audit.page(connection, tenant_id, limit=limit + 1, before=cursor, target=about)
+        rows = audit.page(connection, tenant_id, limit=limit + 1, before=cursor, target=target_id)
     return AuditPage(
         tenant_id=tenant_id,
         head=None if head is None else AuditHead(number=head[0], hash=head[1].hex()),
-        entries=[AuditRecord.model_validate(one) for one in found[:limit]],
-        next_cursor=found[limit - 1].number if len(found) > limit else None,
+        entries=[AuditRecord.model_validate(entry) for entry in rows[:limit]],
+        next_cursor=rows[limit - 1].number if len(rows) > limit else None,
     )

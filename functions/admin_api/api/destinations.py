@@ -90,9 +90,9 @@ def list_destinations(request: Request, tenant: TenantPath) -> Response[Destinat
     """List the active destinations of a tenant, without secrets."""
     tenant_id, slug = request.tenant(tenant, Role.ADMIN)
     with request.database.tenant(tenant_id) as connection:
-        found = destinations.list_active(connection, tenant_id)
-    shown = [Destination.model_validate(destination) for destination in found]
-    return answer(200, DestinationList(tenant=slug, destinations=shown))
+        active = destinations.list_active(connection, tenant_id)
+    summaries = [Destination.model_validate(destination) for destination in active]
+    return answer(200, DestinationList(tenant=slug, destinations=summaries))
 
 
 @routes.post(
@@ -102,11 +102,11 @@ def list_destinations(request: Request, tenant: TenantPath) -> Response[Destinat
     responses=responses({201: (AddedDestination, "The destination is added.")}, *_FAILURES),
 )
 def add_destination(
-    request: Request, tenant: TenantPath, asked: Annotated[DestinationForm, Body()]
+    request: Request, tenant: TenantPath, body: Annotated[DestinationForm, Body()]
 ) -> Response[AddedDestination]:
     """Add a webhook or an export. New results are delivered to it."""
     change = request.setup("Adding a destination", tenant)
-    return answer(201, request.commit(change.tenant_id, lambda connection: add(connection, change, asked, request)))
+    return answer(201, request.commit(change.tenant_id, lambda connection: add(connection, change, body, request)))
 
 
 @routes.delete(

@@ -45,7 +45,7 @@ HIGHEST_PAGE = 10_000
 NO_DOCUMENT = "There is no such document."
 
 routes = Routes()
-AtStage = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)}):({'|'.join(STATES)})$")]
+StageAndState = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)}):({'|'.join(STATES)})$")]
 """A stage and its state, such as `matching:failed`."""
 
 
@@ -80,7 +80,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     request: Request,
     tenant: OneTenant = None,
     type_: Annotated[DocumentType | None, Query(alias="type")] = None,
-    state: Annotated[AtStage | None, Query(description="A stage and its state, such as matching:failed.")] = None,
+    state: Annotated[StageAndState | None, Query(description="A stage and its state, such as matching:failed.")] = None,
     text: Annotated[
         PrintableText | None,
         Query(
@@ -98,14 +98,14 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
 ) -> DocumentPage:
     """Return a page of a tenant's documents."""
     after = http.decode_cursor(cursor)
-    at = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
-    wanted = DocumentFilter(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
+    stage_and_state = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
+    filters = DocumentFilter(type=type_ and type_.value, since=since, until=until, **stage_and_state)  # type: ignore[arg-type]
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = document_list.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
+        page = document_list.page(connection, tenant_id, filters, text=text, limit=limit, after=after)
     return DocumentPage(
-        documents=list(found.documents),
-        next_cursor=http.encode_cursor(found.next_cursor),
+        documents=list(page.documents),
+        next_cursor=http.encode_cursor(page.next_cursor),
     )
 
 
@@ -117,12 +117,12 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
 )
 def show_document(request: Request, document_id: Id) -> Document:
     """Return one document with its fields, the progress of its processing and its matches."""
-    tenant_id, _, id_ = owned(request, document_id)
+    tenant_id, _, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
-        found = document_detail.show(connection, tenant_id, id_)
-    if found is None:  # removed concurrently
+        document = document_detail.show(connection, tenant_id, id_)
+    if document is None:  # removed concurrently
         raise NotFoundError(NO_DOCUMENT)
-    return found
+    return document
 
 
 @routes.get(
@@ -133,7 +133,7 @@ def show_document(request: Request, document_id: Id) -> Document:
 )
 def show_document_timeline(request: Request, document_id: Id) -> DocumentTimeline:
     """Return the attempts to process a document, the decisions about it, and their results."""
-    tenant_id, slug, id_ = owned(request, document_id)
+    tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         events = document_detail.history(connection, tenant_id, id_)
     return DocumentTimeline(id=id_, tenant=slug, events=events)
@@ -173,41 +173,42 @@ class QuestionList(BaseModel):
 )
 def list_questions(request: Request, document_id: Id) -> QuestionList:
     """Return the questions about a document's matches, with all inputs required to repeat them."""
-    tenant_id, slug, id_ = owned(request, document_id)
+    tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
-        found = judge.stored_answers(connection, id_)
-        summaries = review.summaries(connection, judge.candidates(found))
-    return QuestionList(id=id_, tenant=slug, questions=[_question(one, summaries) for one in found])
+        exchanges = judge.stored_answers(connection, id_)
+        summaries = review.summaries(connection, judge.candidates(exchanges))
+    return QuestionList(id=id_, tenant=slug, questions=[_question(exchange, summaries) for exchange in exchanges])
 
 
-def _question(said: judge.JudgeExchange, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
+def _question(exchange: judge.JudgeExchange, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
     return Question(
-        question=said.question.hex(),
-        asked_at=said.at,
-        prompt=said.prompt,
-        model=said.model,
-        temperature=said.temperature,
-        input_tokens=said.input_tokens,
-        output_tokens=said.output_tokens,
-        candidates={label: summaries[id_] for label, (id_, _) in said.offered.items() if id_ in summaries},
-        answer=said.answer,
-        system=said.system,
-        user=said.user,
+        question=exchange.question.hex(),
+        asked_at=exchange.at,
+        prompt=exchange.prompt,
+        model=exchange.model,
+        temperature=exchange.temperature,
+        input_tokens=exchange.input_tokens,
+        output_tokens=exchange.output_tokens,
+        candidates={label: summaries[id_] for label, (id_, _) in exchange.offered.items() if id_ in summaries},
+        answer=exchange.answer,
+        system=exchange.system,
+        user=exchange.user,
     )
 
 
-def owned(request: Request, document_id: str) -> Owned:
+def owned_document(request: Request, document_id: str) -> Owned:
     """Return the tenant and id of a document that the caller may view."""
     return request.owned(document_id, "document", NO_DOCUMENT)
 
 
 _FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document WHERE id = %s"
-_PICTURE: dict[int, Any] = {
+_PAGE_IMAGE_RESPONSES: dict[int, Any] = {
     **responses({304: (None, "Unchanged: `If-None-Match` contains the current ETag.")}, 404, 422),
     200: {
         "description": "An image of the page.",
         "content": {
-            form: {"schema": {"type": "string", "contentMediaType": form}} for form in ("image/png", "image/jpeg")
+            media_type: {"schema": {"type": "string", "contentMediaType": media_type}}
+            for media_type in ("image/png", "image/jpeg")
         },
         "headers": {**VERSIONED, "X-Pages": {"description": "Pages in the file.", "schema": {"type": "integer"}}},
     },
@@ -218,34 +219,34 @@ _PICTURE: dict[int, Any] = {
     "/api/admin/documents/<document_id>/pages/<number>",
     summary="Show a page of a document",
     tags=["documents"],
-    responses=_PICTURE,
+    responses=_PAGE_IMAGE_RESPONSES,
 )
 def show_page(
     request: Request,
     document_id: Id,
     number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="Page number, from 1.")],
-    known: IfNoneMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response[str | None]:
     """Return an image of a page of the document's file."""
-    tenant_id, _, id_ = owned(request, document_id)
+    tenant_id, _, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         row = connection.execute(_FILE, [id_]).fetchone()
     if row is None:  # removed concurrently
         raise NotFoundError(NO_DOCUMENT)
     *file, content_hash = row
     tag = f"{content_hash}-{number}-{page_images.VERSION}"
-    response: Response[str | None] = answer_if_changed(known, None, tag)
-    if response.status_code == 304:
-        return response
+    not_modified: Response[str | None] = answer_if_changed(if_none_match, None, tag)
+    if not_modified.status_code == 304:
+        return not_modified
     try:
         content = files.read(File(*file))
     except (InvalidDocumentError, RejectedRequestError):
         raise NotFoundError("The document's file no longer exists.") from None
     try:
-        picture = page_images.render_page(content, number)
+        image = page_images.render_page(content, number)
     except page_images.PageNotFoundError as error:
         raise NotFoundError(str(error)) from None
-    headers = {**private(tag), "X-Pages": str(picture.pages)}
-    found = Response[str | None](200, picture.media_type, base64.b64encode(picture.content).decode(), headers)
-    found.base64_encoded = True  # otherwise, Powertools validates the bytes as text
-    return found
+    headers = {**private(tag), "X-Pages": str(image.pages)}
+    response = Response[str | None](200, image.media_type, base64.b64encode(image.content).decode(), headers)
+    response.base64_encoded = True  # otherwise, Powertools validates the bytes as text
+    return response

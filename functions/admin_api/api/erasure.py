@@ -69,10 +69,10 @@ class Confirmation:
 
     confirm: str | None
     """The tenant's slug, as the caller typed it."""
-    condition: str | None
+    if_match: str | None
     """If-Match: the number of documents in the preview."""
 
-    def check(self, slug: str, number: int) -> None:
+    def check(self, slug: str, count: int) -> None:
         """Check the tenant's slug, and that the number of documents is the one in the preview.
 
         Raises:
@@ -81,10 +81,10 @@ class Confirmation:
         """
         if self.confirm != slug:
             raise RejectedRequestError("confirm must be the slug of the tenant to erase.")
-        shown = required_version(self.condition)
-        if shown != number:
+        expected = required_version(self.if_match)
+        if expected != count:
             raise VersionConflictError(
-                f"Nothing was erased: the preview showed {shown:,} documents, and there are now {number:,}."
+                f"Nothing was erased: the preview showed {expected:,} documents, and there are now {count:,}."
             )
 
 
@@ -92,36 +92,40 @@ Confirm = Annotated[
     str | None,
     Query(max_length=63, description="The tenant's slug. Without it, the response is a preview and nothing is erased."),
 ]
-Condition = Annotated[str | None, Header(alias="If-Match", description="ETag of the preview. Required with `confirm`.")]
+PlanIfMatch = Annotated[
+    str | None, Header(alias="If-Match", description="ETag of the preview. Required with `confirm`.")
+]
 _FAILURES = (404, 412, 413, 422, 428, 429)
-_DOCUMENT = responses({200: (ErasurePlan | ErasedDocument, "The preview, or the result.")}, *_FAILURES)
-_DOCUMENT[200]["headers"] = VERSIONED
-_TENANT_ANSWERS = responses(
+_DOCUMENT_RESPONSES = responses({200: (ErasurePlan | ErasedDocument, "The preview, or the result.")}, *_FAILURES)
+_DOCUMENT_RESPONSES[200]["headers"] = VERSIONED
+_TENANT_RESPONSES = responses(
     {
         200: (ErasurePlan, "The preview."),
         202: (TenantErasureStatus, "The erasure is accepted, and continues in the background."),
     },
     *_FAILURES,
 )
-_TENANT_ANSWERS[200]["headers"] = VERSIONED
+_TENANT_RESPONSES[200]["headers"] = VERSIONED
 
 
-def _planned(plan: ErasurePlan) -> Response[Any]:
+def _plan_response(plan: ErasurePlan) -> Response[Any]:
     return answer(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
 
 
-_EVER = "(SELECT id, tenant_id FROM document UNION ALL SELECT document_id, tenant_id FROM document_deletion)"
-_DOCUMENTS = """
+_CURRENT_OR_DELETED = (
+    "(SELECT id, tenant_id FROM document UNION ALL SELECT document_id, tenant_id FROM document_deletion)"
+)
+_COUNT_DOCUMENTS = """
 SELECT count(*) FROM (
     SELECT FROM document WHERE id = %(id)s OR parent_id = %(id)s
     UNION ALL
     SELECT FROM document_deletion WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
-) AS found
+) AS document
 """
 
 
 @routes.delete(
-    "/api/admin/documents/<document_id>", summary="Erase a document", tags=["documents"], responses=_DOCUMENT
+    "/api/admin/documents/<document_id>", summary="Erase a document", tags=["documents"], responses=_DOCUMENT_RESPONSES
 )
 def erase_document(
     request: Request,
@@ -131,64 +135,64 @@ def erase_document(
         PrintableText | None,
         Query(min_length=1, max_length=2000, description="Reason. Only its hash is stored, in the audit trail."),
     ] = None,
-    condition: Condition = None,
+    if_match: PlanIfMatch = None,
 ) -> Response[ErasurePlan | ErasedDocument]:
     """Erase a document, its parts, and all versions of its files that no other document needs.
 
     Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """
-    confirmation = Confirmation(confirm, condition)
-    tenant_id, slug, id_ = request.owned(document_id, _EVER, NO_DOCUMENT)
+    confirmation = Confirmation(confirm, if_match)
+    tenant_id, slug, id_ = request.owned(document_id, _CURRENT_OR_DELETED, NO_DOCUMENT)
     request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
 
-    def once() -> ErasurePlan | Erasure | None:
+    def plan_or_erase() -> ErasurePlan | Erasure | None:
         with request.database.tenant(tenant_id) as connection:
-            ((number,),) = connection.execute(_DOCUMENTS, {"id": id_}).fetchall()
-            if number == 0:
+            ((count,),) = connection.execute(_COUNT_DOCUMENTS, {"id": id_}).fetchall()
+            if count == 0:
                 return None
             if confirmation.confirm is None:
-                return ErasurePlan(tenant=slug, documents=number, tasks=None, dead_letters=None, confirm=slug)
-            confirmation.check(slug, number)
-            return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=reason)
+                return ErasurePlan(tenant=slug, documents=count, tasks=None, dead_letters=None, confirm=slug)
+            confirmation.check(slug, count)
+            return erasure.erase(connection, tenant_id, id_, request.now, by=actor, reason=reason)
 
-    done = retry_on_conflict(once)
-    if done is None:
+    result = retry_on_conflict(plan_or_erase)
+    if result is None:
         raise NotFoundError(NO_DOCUMENT)
-    if isinstance(done, ErasurePlan):
-        return _planned(done)
+    if isinstance(result, ErasurePlan):
+        return _plan_response(result)
     erased = ErasedDocument(
         tenant=slug,
-        documents=list(done.removal.documents),
-        retained_documents=list(done.removal.kept),
-        rematched=done.removal.rematched,
-        files=done.files,
-        retained_files=done.retained_files,
+        documents=list(result.removal.documents),
+        retained_documents=list(result.removal.kept),
+        rematched=result.removal.rematched,
+        files=result.files,
+        retained_files=result.retained_files,
     )
     return answer(200, erased)
 
 
-_TENANT = "SELECT id FROM tenant WHERE slug = %s"
+_TENANT_ID = "SELECT id FROM tenant WHERE slug = %s"
 _COUNTS = """
 SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*) FROM task WHERE tenant_id = %(id)s),
        (SELECT count(*) FROM dead_letter WHERE tenant_id = %(id)s)
 """
 
 
-@routes.delete("/api/admin/tenants/<tenant>", summary="Erase a tenant", tags=["about"], responses=_TENANT_ANSWERS)
+@routes.delete("/api/admin/tenants/<tenant>", summary="Erase a tenant", tags=["about"], responses=_TENANT_RESPONSES)
 def erase_tenant(
-    request: Request, tenant: TenantPath, confirm: Confirm = None, condition: Condition = None
+    request: Request, tenant: TenantPath, confirm: Confirm = None, if_match: PlanIfMatch = None
 ) -> Response[ErasurePlan | TenantErasureStatus]:
     """Erase a tenant: all rows and all versions of all objects. This cannot be undone.
 
     Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """
-    confirmation = Confirmation(confirm, condition)
+    confirmation = Confirmation(confirm, if_match)
     request.admit_for_all("Erasing a tenant")
 
-    def once() -> ErasurePlan | TenantErasure | None:
+    def plan_or_request() -> ErasurePlan | TenantErasure | None:
         with request.database.delivery() as connection:
-            row = connection.execute(_TENANT, [tenant]).fetchone()
+            row = connection.execute(_TENANT_ID, [tenant]).fetchone()
             if row is None:
                 return None
             ((documents, tasks, dead_letters),) = connection.execute(_COUNTS, {"id": row[0]}).fetchall()
@@ -199,10 +203,10 @@ def erase_tenant(
             confirmation.check(tenant, documents)
             return tenant_erasure.request(connection, tenant, request.now, by=request.caller.subject)
 
-    done = retry_on_conflict(once)
-    if done is None:
+    result = retry_on_conflict(plan_or_request)
+    if result is None:
         raise NotFoundError(NO_TENANT)
-    return _planned(done) if isinstance(done, ErasurePlan) else answer(202, _status(tenant, done))
+    return _plan_response(result) if isinstance(result, ErasurePlan) else answer(202, _status(tenant, result))
 
 
 @routes.get(
@@ -215,11 +219,11 @@ def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureSt
     """Return the progress of an erasure, for 15 days after it has finished."""
     request.check(Role.ADMIN, ALL_TENANTS, "Showing an erasure")
     with request.database.delivery() as connection:
-        found = tenant_erasure.find(connection, tenant)
-    if found is None:
+        progress = tenant_erasure.find(connection, tenant)
+    if progress is None:
         raise NotFoundError(NO_ERASURE)
-    return _status(tenant, found)
+    return _status(tenant, progress)
 
 
-def _status(slug: str, found: TenantErasure) -> TenantErasureStatus:
-    return TenantErasureStatus.model_validate({"tenant": slug, **vars(found)})
+def _status(slug: str, progress: TenantErasure) -> TenantErasureStatus:
+    return TenantErasureStatus.model_validate({"tenant": slug, **vars(progress)})

@@ -22,7 +22,7 @@ from counterfoil.operations import store
 from counterfoil.operations.store import OperationStateError
 from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
-from functions.admin_api.api.operations import OperationProgress, owned, progress
+from functions.admin_api.api.operations import OperationProgress, owned_operation, progress
 from functions.admin_api.auth import Request, Role
 from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answer, versioned
 from functions.admin_api.http import ForbiddenError, NotFoundError, responses
@@ -43,20 +43,20 @@ class ExportLink(BaseModel):
     url_expires_at: datetime
 
 
-_EXPORTED = responses(
+_EXPORT_RESPONSES = responses(
     {
         200: (None, "The file, if it is small enough for a response."),
         202: (OperationProgress, "The operation that writes the file, if it is too large for a response."),
     },
     *(404, 409, 422),
 )
-_EXPORTED[200]["content"] = {
+_EXPORT_RESPONSES[200]["content"] = {
     media_type.partition(";")[0]: {"schema": {"type": "string"}} for media_type in MEDIA_TYPES.values()
 }
-_EXPORTED[202]["headers"] = VERSIONED
+_EXPORT_RESPONSES[202]["headers"] = VERSIONED
 
 
-@routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORTED)
+@routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORT_RESPONSES)
 def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
     file_format: Annotated[Format, Query(alias="format", description="File format. `json` means JSON Lines.")],
@@ -78,7 +78,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
     fingerprint: Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")] = None,
 ) -> Response[Any]:
     """Export a tenant's dead letters as JSON Lines, or as CSV with formulas escaped."""
-    wanted = DeadLetterFilter(
+    filters = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
         from_date=from_date,
@@ -87,9 +87,9 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         fingerprint=fingerprint,
     )
     tenant_id, slug = request.tenant(tenant)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     file = ExportFile(file_format, redacted=request.caller.role < Role.ADMIN)
-    content = _content(request, tenant_id, slug, wanted, file, by)
+    content = _small_file(request, tenant_id, slug, filters, file, actor)
     if content is not None:
         name = export.file_name(slug, file_format, request.now)
         headers = {
@@ -101,27 +101,31 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         response.base64_encoded = True  # JSON would escape quotation marks, so the size would be unknown
         return response
     with request.database.tenant(tenant_id) as connection:
-        operation = export.request(connection, tenant_id, wanted, file, by=by, now=request.now)
-    stored = versioned(progress(operation, slug, request.caller), 202)
-    stored.headers["Location"] = f"/api/admin/operations/{operation.id}"
-    return stored
+        operation = export.request(connection, tenant_id, filters, file, by=actor, now=request.now)
+    accepted = versioned(progress(operation, slug, request.caller), 202)
+    accepted.headers["Location"] = f"/api/admin/operations/{operation.id}"
+    return accepted
 
 
-def _content(
-    request: Request, tenant_id: UUID, slug: str, wanted: DeadLetterFilter, file: ExportFile, by: str
+def _small_file(
+    request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, actor: str
 ) -> bytes | None:
     """Return a small file and record it in the audit trail; None if it is too large for a response."""
-    until = request.time_left() - AT_ONCE_SECONDS
+    min_time_left = request.time_left() - AT_ONCE_SECONDS
     content, dead_letters = bytearray(export.head(file.format)), 0
-    for batch in export.iter_batches(lambda: request.database.tenant(tenant_id), tenant_id, wanted.before(request.now)):
+    for batch in export.iter_batches(
+        lambda: request.database.tenant(tenant_id), tenant_id, filters.before(request.now)
+    ):
         content += export.encode(batch.dead_letters, slug, file.format, hides=file.redacted)
         dead_letters += len(batch.dead_letters)
-        if len(content) > AT_ONCE_BYTES or request.time_left() < until:
+        if len(content) > AT_ONCE_BYTES or request.time_left() < min_time_left:
             return None
     written = replace(file, bytes=len(content))
     request.commit(
         tenant_id,
-        lambda connection: export.record_taken(connection, tenant_id, wanted, written, dead_letters, by, request.now),
+        lambda connection: export.record_taken(
+            connection, tenant_id, filters, written, dead_letters, actor, request.now
+        ),
     )
     return bytes(content)
 
@@ -138,18 +142,20 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     Only admins and the caller who requested the export can get the link. If the file contains secrets, only admins can.
     The audit trail records the first link of each caller.
     """
-    tenant_id, slug, id_ = owned(request, operation_id)
-    by = request.caller.require_subject()
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
+    actor = request.caller.require_subject()
     with request.database.tenant(tenant_id) as connection:
         operation = store.show(connection, id_)
     if operation.action != "export" or request.now >= operation.requested_at + export.KEPT:
         raise NotFoundError(NO_FILE)
-    is_own = operation.requested_by == by and ExportFile.of(operation).redacted
+    is_own = operation.requested_by == actor and ExportFile.of(operation).redacted
     if not is_own and not request.caller.has_role(Role.ADMIN, slug):
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":
         raise OperationStateError(f"The export is {operation.state}. Retry when it is done.")
-    request.commit(tenant_id, lambda connection: export.record_download(connection, operation, by=by, now=request.now))
+    request.commit(
+        tenant_id, lambda connection: export.record_download(connection, operation, by=actor, now=request.now)
+    )
     bucket = settings().uploads_bucket
     assert bucket is not None  # the file is in it
     link = ExportLink(

@@ -84,9 +84,9 @@ def list_mail(
     tenant_id, slug = request.tenant(tenant)
     after = http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
-        found = holds.page(connection, tenant_id, hold, after, limit + 1)
-    shown, following = http.split_page(found, limit, lambda mail: (mail.received_at, mail.id))
-    return HeldMailPage(tenant=slug, mails=list(shown), next_cursor=following)
+        rows = holds.page(connection, tenant_id, hold, after, limit + 1)
+    page, next_cursor = http.split_page(rows, limit, lambda mail: (mail.received_at, mail.id))
+    return HeldMailPage(tenant=slug, mails=list(page), next_cursor=next_cursor)
 
 
 @routes.get(
@@ -109,32 +109,36 @@ def show_mail_policy(request: Request, tenant: OneTenant = None) -> MailPolicy:
     responses=responses({200: (MailPolicy, "The policy is stored.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def change_mail_policy(
-    request: Request, asked: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None
+    request: Request, body: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None
 ) -> MailPolicy:
     """Change a tenant's policy for mail that fails DMARC. It applies to mail processed from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
-    by = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:LONGEST_ACTOR]
     if not request.commit(
         tenant_id,
         lambda connection: holds.set_policy(
-            connection, tenant_id, asked.dmarc_policy, asked.previous, by=by, at=request.now
+            connection, tenant_id, body.dmarc_policy, body.previous, by=actor, at=request.now
         ),
     ):
         raise ConflictError("Someone else changed the policy first. Read it again, then decide.")
-    return MailPolicy(tenant=slug, dmarc_policy=asked.dmarc_policy)
+    return MailPolicy(tenant=slug, dmarc_policy=body.dmarc_policy)
 
 
-_DECIDED = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION_RESPONSES = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
 
 
-@routes.post("/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECIDED)
+@routes.post(
+    "/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECISION_RESPONSES
+)
 def release_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Release a held mail: process its attachments."""
     return _decide(request, mail_id, asked, "released", holds.release)
 
 
-@routes.post("/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECIDED)
+@routes.post(
+    "/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECISION_RESPONSES
+)
 def reject_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Reject a held mail: ignore its attachments."""
     return _decide(request, mail_id, asked, "rejected", holds.reject)
@@ -143,17 +147,17 @@ def reject_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | N
 def _decide(
     request: Request,
     mail_id: str,
-    asked: MailDecision | None,
+    body: MailDecision | None,
     hold: Hold,
     decide: Callable[[Connection, UUID, Decision], list[OutboxMessage] | None],
 ) -> MailDecided:
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
     decision = Decision(
-        id_, request.caller.require_subject()[:LONGEST_ACTOR], request.now, asked.reason if asked else None
+        id_, request.caller.require_subject()[:LONGEST_ACTOR], request.now, body.reason if body else None
     )
-    sends = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
-    if sends is None:
+    messages = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
+    if messages is None:
         raise ConflictError("The mail is no longer on hold: it was already released or rejected.")
-    request.send(sends)
+    request.send(messages)
     return MailDecided(id=id_, tenant=slug, hold=hold)

@@ -120,12 +120,12 @@ def list_pools(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> OfferPoolPage:
     """Return a page of a tenant's pools and their progress. A pool is for one date in one time zone."""
-    wanted = PoolFilter(since, until, timezone, state, http.decode_cursor(cursor))
+    filters = PoolFilter(since, until, timezone, state, http.decode_cursor(cursor))
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
-    shown, following = http.split_page(found, limit, lambda pool: (pool.offered_at, pool.id))
-    return OfferPoolPage(pools=list(shown), next_cursor=following)
+        rows = pool_list.page(connection, tenant_id, filters, request.now, limit + 1)
+    page, next_cursor = http.split_page(rows, limit, lambda pool: (pool.offered_at, pool.id))
+    return OfferPoolPage(pools=list(page), next_cursor=next_cursor)
 
 
 @routes.post(
@@ -134,20 +134,20 @@ def list_pools(  # a query has this many parameters
     tags=["offers"],
     responses=responses({202: (OffersQueued, "The offers are being queued.")}, 400, 404, 413, 415, 422, 429),
 )
-def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
+def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
     """Queue the missing offers of a date. Repeating the request has no effect."""
     tenant = None
-    if asked.tenant is None and ALL_TENANTS in request.caller.tenants:
+    if body.tenant is None and ALL_TENANTS in request.caller.tenants:
         request.admit_for_all("Queueing the offers of all tenants")
     else:
-        tenant = request.slug(asked.tenant)
+        tenant = request.slug(body.tenant)
         request.admit("Queueing offers", tenant)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     try:
-        found = requested(asked.timezone, asked.date, request.now)
+        due = requested(body.timezone, body.date, request.now)
     except (UnknownZoneError, NoSuchDateError, NotDueError) as error:
         raise RejectedRequestError(f"{error}.") from error
-    event = {"date": f"{found.date}", "timezone": found.zone, "by": by} | ({"tenant": tenant} if tenant else {})
+    event = {"date": f"{due.date}", "timezone": due.zone, "by": actor} | ({"tenant": tenant} if tenant else {})
     with aws.translate_errors():
         # Lambda queues the event, and repeats the invocation if the scheduler fails or is busy.
         aws.client("lambda").invoke(
@@ -155,7 +155,7 @@ def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> R
             InvocationType="Event",
             Payload=json.dumps(event).encode(),
         )
-    return answer(202, OffersQueued(date=found.date, timezone=found.zone, tenant=tenant))
+    return answer(202, OffersQueued(date=due.date, timezone=due.zone, tenant=tenant))
 
 
 @routes.get(
@@ -180,9 +180,9 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     """Return a page of the users of a pool whose offers failed, with the reasons."""
     after = http.decode_cursor(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
-        found = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
-    shown, following = http.split_page(found, limit, lambda one: (pool.offered_at, one.user_id))
-    return FailedUsers(users=list(shown), next_cursor=following)
+        rows = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
+    page, next_cursor = http.split_page(rows, limit, lambda user: (pool.offered_at, user.user_id))
+    return FailedUsers(users=list(page), next_cursor=next_cursor)
 
 
 @routes.get(
@@ -194,18 +194,18 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
 def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
     """Return one user's job for a date: its shard, attempts, hash of inputs, and offers."""
     with _pool(request, pool_id) as (connection, tenant_id, pool):
-        found = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
-    if found is None:
+        job = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
+    if job is None:
         raise NotFoundError(NO_USER)
-    facts = {name: value for name, value in vars(found).items() if name not in {"offers", "withdrawn", "letter"}}
+    fields = {name: value for name, value in vars(job).items() if name not in {"offers", "withdrawn", "letter"}}
     return OfferJob(
-        **facts,
+        **fields,
         tenant=pool.tenant,
         pool_id=pool.id,
         date=pool.date,
         timezone=pool.timezone,
-        offers=[Offer(**one, isWithdrawn=one["userId"] in found.withdrawn) for one in found.offers],
-        dead_letter=found.letter,
+        offers=[Offer(**offer, isWithdrawn=offer["userId"] in job.withdrawn) for offer in job.offers],
+        dead_letter=job.letter,
     )
 
 

@@ -213,7 +213,7 @@ class OperationChange(BaseModel):
     )
 
 
-DOING: dict[LetterAction, str] = {"retry": "Retrying", "resolve": "Resolving", "ignore": "Ignoring"}
+ACTION_NAMES: dict[LetterAction, str] = {"retry": "Retrying", "resolve": "Resolving", "ignore": "Ignoring"}
 
 
 @dataclass(frozen=True)
@@ -222,12 +222,12 @@ class _ResolvedSelection:
 
     tenant_id: UUID
     slug: str
-    selection: DeadLetterFilter | None
+    filter: DeadLetterFilter | None
     job_ids: Sequence[UUID]
 
 
-def _bulk(
-    action: LetterAction, wanted: BulkRetry | BulkResolution | BulkIgnoring, request: Request
+def _start_bulk(
+    action: LetterAction, body: BulkRetry | BulkResolution | BulkIgnoring, request: Request
 ) -> BulkPreview | OperationProgress:
     """Start a bulk operation, or return its preview for a dry run.
 
@@ -235,34 +235,35 @@ def _bulk(
         RejectedRequestError: the selection or its tenant is missing, none is pending, or a note is missing.
         NotFoundError: the caller may not view any of the dead letters.
     """
-    if (wanted.job_ids is None) == (wanted.filter is None):
+    if (body.job_ids is None) == (body.filter is None):
         raise RejectedRequestError("Give either `job_ids` or `filter` to select dead letters.")
-    meant = _meant(action, wanted, request)
-    if wanted.dry_run:
-        with request.database.tenant(meant.tenant_id) as connection:
-            found = bulk.preview(connection, meant.tenant_id, meant.selection, meant.job_ids, request.now)
-        sample = [summary(dead_letter, meant.slug, request.caller) for dead_letter in found.sample]
-        return BulkPreview(tenant=meant.slug, count=found.count, is_exact=found.is_exact, sample=sample)
-    by = request.caller.require_subject()
-    note = wanted.reason if isinstance(wanted, BulkIgnoring) else wanted.notes
-    canary = wanted.canary if isinstance(wanted, BulkRetry) else None
-    selection = None if meant.selection is None else meant.selection.stored
-    new = NewOperation(action, selection, by, request.now, note=note, rate=wanted.rate, canary=canary)
+    selection = _resolve_selection(action, body, request)
+    if body.dry_run:
+        with request.database.tenant(selection.tenant_id) as connection:
+            preview = bulk.preview(connection, selection.tenant_id, selection.filter, selection.job_ids, request.now)
+        sample = [summary(dead_letter, selection.slug, request.caller) for dead_letter in preview.sample]
+        return BulkPreview(tenant=selection.slug, count=preview.count, is_exact=preview.is_exact, sample=sample)
+    actor = request.caller.require_subject()
+    note = body.reason if isinstance(body, BulkIgnoring) else body.notes
+    canary = body.canary if isinstance(body, BulkRetry) else None
+    stored_filter = None if selection.filter is None else selection.filter.stored
+    new_operation = NewOperation(action, stored_filter, actor, request.now, note=note, rate=body.rate, canary=canary)
     operation = request.commit(
-        meant.tenant_id, lambda connection: bulk.request(connection, meant.tenant_id, new, meant.job_ids)
+        selection.tenant_id,
+        lambda connection: bulk.request(connection, selection.tenant_id, new_operation, selection.job_ids),
     )
-    return progress(operation, meant.slug, request.caller)
+    return progress(operation, selection.slug, request.caller)
 
 
-def _meant(action: LetterAction, wanted: BulkRequestBody, request: Request) -> _ResolvedSelection:
-    if wanted.filter is not None:
-        slug = request.slug(wanted.filter.tenant)
-        tenant_id = request.admit(DOING[action], slug)
-        return _ResolvedSelection(tenant_id, slug, _pending(wanted.filter), ())
-    ids = wanted.job_ids or []
+def _resolve_selection(action: LetterAction, body: BulkRequestBody, request: Request) -> _ResolvedSelection:
+    if body.filter is not None:
+        slug = request.slug(body.filter.tenant)
+        tenant_id = request.admit(ACTION_NAMES[action], slug)
+        return _ResolvedSelection(tenant_id, slug, _pending_filter(body.filter), ())
+    ids = body.job_ids or []
     with request.database.delivery() as connection:
-        found = search.owners(connection, ids)
-    visible = [(owner, name) for owner, name in found if request.caller.has_role(Role.VIEWER, name or UNASSIGNED)]
+        owners = search.owners(connection, ids)
+    visible = [(owner, name) for owner, name in owners if request.caller.has_role(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
     if len(visible) > 1:
@@ -270,24 +271,24 @@ def _meant(action: LetterAction, wanted: BulkRequestBody, request: Request) -> _
     ((owner, name),) = visible
     if owner is None or name is None:
         raise RejectedRequestError(f"Unassigned dead letters {ONE_BY_ONE}.")
-    request.admit(DOING[action], name, owner)
+    request.admit(ACTION_NAMES[action], name, owner)
     return _ResolvedSelection(owner, name, None, ids)
 
 
-def _pending(wanted: BulkFilter) -> DeadLetterFilter:
-    if "pending" not in wanted.status:
+def _pending_filter(body: BulkFilter) -> DeadLetterFilter:
+    if "pending" not in body.status:
         raise RejectedRequestError("Bulk operations change only pending dead letters. Include `pending` in `status`.")
-    return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
+    return DeadLetterFilter(**body.model_dump(exclude={"tenant", "status"}))
 
 
-def owned(request: Request, operation_id: str) -> Owned:
+def owned_operation(request: Request, operation_id: str) -> Owned:
     """Return an operation that the caller may view, by its id."""
     return request.owned(operation_id, "operation", NO_OPERATION)
 
 
 def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
     """Return an operation as the API shows it to a caller."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
         "tenant": slug,
@@ -299,7 +300,7 @@ def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgre
         "selected": operation.selected if operation.selection_complete else None,
         "remaining": operation.selected - operation.processed,
     }
-    return OperationProgress.model_validate(told)
+    return OperationProgress.model_validate(fields)
 
 
 def _restorable_until(operation: Operation) -> datetime | None:
@@ -310,81 +311,87 @@ def _restorable_until(operation: Operation) -> datetime | None:
 
 # -- requests on dead letters -----------------------------------------------------------------------------------------
 
-_ASKED = responses(
+_BULK_RESPONSES = responses(
     {
         200: (BulkPreview, "The preview, for a dry run."),
         202: (OperationProgress, "The operation is accepted, and starts within a minute."),
     },
     *(400, 404, 413, 415, 422, 429),
 )
-_ASKED[202]["headers"] = VERSIONED
-
-
-@routes.post("/api/admin/dlq/bulk-retry", summary="Retry many dead letters", tags=["dead letters"], responses=_ASKED)
-def retry_dead_letters(
-    request: Request, asked: Annotated[BulkRetry, Body()]
-) -> Response[BulkPreview | OperationProgress]:
-    """Retry many dead letters at a bounded rate."""
-    return _asked(_bulk("retry", asked, request))
+_BULK_RESPONSES[202]["headers"] = VERSIONED
 
 
 @routes.post(
-    "/api/admin/dlq/bulk-resolve", summary="Resolve many dead letters", tags=["dead letters"], responses=_ASKED
+    "/api/admin/dlq/bulk-retry", summary="Retry many dead letters", tags=["dead letters"], responses=_BULK_RESPONSES
+)
+def retry_dead_letters(
+    request: Request, body: Annotated[BulkRetry, Body()]
+) -> Response[BulkPreview | OperationProgress]:
+    """Retry many dead letters at a bounded rate."""
+    return _bulk_response(_start_bulk("retry", body, request))
+
+
+@routes.post(
+    "/api/admin/dlq/bulk-resolve", summary="Resolve many dead letters", tags=["dead letters"], responses=_BULK_RESPONSES
 )
 def resolve_dead_letters(
-    request: Request, asked: Annotated[BulkResolution, Body()]
+    request: Request, body: Annotated[BulkResolution, Body()]
 ) -> Response[BulkPreview | OperationProgress]:
     """Close many dead letters whose failures were handled in another way."""
-    return _asked(_bulk("resolve", asked, request))
+    return _bulk_response(_start_bulk("resolve", body, request))
 
 
-@routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
+@routes.post(
+    "/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_BULK_RESPONSES
+)
 def ignore_dead_letters(
-    request: Request, asked: Annotated[BulkIgnoring, Body()]
+    request: Request, body: Annotated[BulkIgnoring, Body()]
 ) -> Response[BulkPreview | OperationProgress]:
     """Close many dead letters without further action."""
-    return _asked(_bulk("ignore", asked, request))
+    return _bulk_response(_start_bulk("ignore", body, request))
 
 
-def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
+def _bulk_response(body: BulkPreview | OperationProgress) -> Response[Any]:
     return versioned(body, 202) if isinstance(body, OperationProgress) else answer(200, body)
 
 
 # -- purges -----------------------------------------------------------------------------------------------------------
 
-_UNLESS_SAID: list[ClosedStatus] = ["resolved", "ignored"]
+_DEFAULT_STATUSES: list[ClosedStatus] = ["resolved", "ignored"]
 """Default statuses. Retried dead letters are excluded, because their history is useful if they fail again."""
-_PURGED = responses(
+_PURGE_RESPONSES = responses(
     {
         200: (PurgePlan | OperationProgress, "The preview, or the completed purge."),
         202: (OperationProgress, "The purge is in progress."),
     },
     *(404, 412, 413, 422, 428, 429),
 )
-_PURGED[200]["headers"] = _PURGED[202]["headers"] = VERSIONED
-_RESTORED = responses(
+_PURGE_RESPONSES[200]["headers"] = _PURGE_RESPONSES[202]["headers"] = VERSIONED
+_RESTORE_RESPONSES = responses(
     {
         200: (OperationProgress, "All dead letters are restored."),
         202: (OperationProgress, "The restoration is in progress."),
     },
     *(404, 409, 412, 413, 422, 428, 429),
 )
-_RESTORED[200]["headers"] = _RESTORED[202]["headers"] = VERSIONED
+_RESTORE_RESPONSES[200]["headers"] = _RESTORE_RESPONSES[202]["headers"] = VERSIONED
 
 
-@routes.delete("/api/admin/dlq/purge", summary="Purge closed dead letters", tags=["dead letters"], responses=_PURGED)
+@routes.delete(
+    "/api/admin/dlq/purge", summary="Purge closed dead letters", tags=["dead letters"], responses=_PURGE_RESPONSES
+)
 def purge_dead_letters(
     request: Request,
     before_date: Annotated[Moment, Query(description=f"Dead-lettered before this time. {IN_UTC}")],
     status: Annotated[
         list[ClosedStatus], Query(min_length=1, description="One or more statuses, repeated or separated by commas.")
-    ] = _UNLESS_SAID,
+    ] = _DEFAULT_STATUSES,
     tenant: OneTenant = None,
     confirm: Annotated[
         str | None,
         Query(max_length=63, description="The tenant's slug. Without it, the response is a preview."),
     ] = None,
-    condition: Annotated[
+    if_match: Annotated[
         str | None,
         Header(alias="If-Match", description="ETag of the preview. Required with `confirm`."),
     ] = None,
@@ -395,7 +402,7 @@ def purge_dead_letters(
     """
     slug = request.slug(tenant)
     tenant_id = _admit_purge(slug, request)
-    statuses = [one for one in purges.CLOSED_STATUSES if one in status]
+    statuses = [closed_status for closed_status in purges.CLOSED_STATUSES if closed_status in status]
     before = min(before_date, request.now)
     if confirm is None:
         with request.database.tenant(tenant_id) as connection:
@@ -404,34 +411,37 @@ def purge_dead_letters(
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
         raise RejectedRequestError("`confirm` must be the slug of the tenant.")
-    shown = required_version(condition)
+    expected = required_version(if_match)
 
-    def once() -> Operation:
+    def purge() -> Operation:
         with request.database.tenant(tenant_id) as connection:
             count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
-            if count != shown:
+            if count != expected:
                 raise VersionConflictError(
-                    f"Nothing was purged: the preview showed {shown:,} dead letters, and there are now {count:,}."
+                    f"Nothing was purged: the preview showed {expected:,} dead letters, and there are now {count:,}."
                 )
-            by = request.caller.subject
-            return purges.request(connection, tenant_id, before, statuses, by=by, now=request.now)
+            actor = request.caller.subject
+            return purges.request(connection, tenant_id, before, statuses, by=actor, now=request.now)
 
-    return _stepped(retry_on_conflict(once), slug, request)
+    return _run_first_step(retry_on_conflict(purge), slug, request)
 
 
 @routes.post(
-    "/api/admin/operations/<operation_id>/restore", summary="Undo a purge", tags=["operations"], responses=_RESTORED
+    "/api/admin/operations/<operation_id>/restore",
+    summary="Undo a purge",
+    tags=["operations"],
+    responses=_RESTORE_RESPONSES,
 )
-def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def restore_purge(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
     """Restore the dead letters of a purge, within a week. Their messages in SQS are not restored."""
-    tenant_id, slug, id_ = owned(request, operation_id)
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
     _admit_purge(slug, request, tenant_id)
-    version = required_version(condition)
-    by = request.caller.subject
+    version = required_version(if_match)
+    actor = request.caller.subject
     operation = request.commit(
-        tenant_id, lambda connection: purges.restore(connection, id_, version=version, by=by, now=request.now)
+        tenant_id, lambda connection: purges.restore(connection, id_, version=version, by=actor, now=request.now)
     )
-    return _stepped(operation, slug, request)
+    return _run_first_step(operation, slug, request)
 
 
 def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> UUID:
@@ -440,7 +450,7 @@ def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> 
     return tenant_id
 
 
-def _stepped(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
+def _run_first_step(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
     """Run the first step, which usually completes the operation. The worker runs the remaining steps."""
     try:
         engine.step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
@@ -453,34 +463,36 @@ def _stepped(operation: Operation, slug: str, request: Request) -> Response[Oper
 
 # -- operations -------------------------------------------------------------------------------------------------------
 
-_STORED = responses(
+_REPROCESS_RESPONSES = responses(
     {202: (OperationProgress, "The operation is accepted, and starts within a minute.")}, 400, 404, 413, 415, 422, 429
 )
-_STORED[202]["headers"] = VERSIONED
-_SHOWN = responses({200: (OperationProgress, "The progress of the operation.")}, 404, 422)
-_SHOWN[200]["headers"] = VERSIONED
-_STEERED = responses({200: (OperationProgress, "The new state.")}, 404, 409, 412, 413, 422, 428, 429)
-_STEERED[200]["headers"] = VERSIONED
-_RATE_CHANGED = responses({200: (OperationProgress, "The new rate.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
-_RATE_CHANGED[200]["headers"] = VERSIONED
+_REPROCESS_RESPONSES[202]["headers"] = VERSIONED
+_DETAIL_RESPONSES = responses({200: (OperationProgress, "The progress of the operation.")}, 404, 422)
+_DETAIL_RESPONSES[200]["headers"] = VERSIONED
+_COMMAND_RESPONSES = responses({200: (OperationProgress, "The new state.")}, 404, 409, 412, 413, 422, 428, 429)
+_COMMAND_RESPONSES[200]["headers"] = VERSIONED
+_RATE_RESPONSES = responses({200: (OperationProgress, "The new rate.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
+_RATE_RESPONSES[200]["headers"] = VERSIONED
 
 
-@routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
-def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
+@routes.post(
+    "/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_REPROCESS_RESPONSES
+)
+def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
     """Extract or match a tenant's documents again, at a bounded rate."""
-    slug = request.slug(asked.tenant)
+    slug = request.slug(body.tenant)
     tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
-    by = request.caller.require_subject()
+    actor = request.caller.require_subject()
     operation = request.commit(
         tenant_id,
         lambda connection: reprocess.request(
             connection,
             tenant_id,
-            asked.action,
-            received_from=asked.received_from,
-            received_until=asked.received_until,
-            rate=asked.rate,
-            by=by,
+            body.action,
+            received_from=body.received_from,
+            received_until=body.received_until,
+            rate=body.rate,
+            by=actor,
             now=request.now,
         ),
     )
@@ -506,15 +518,22 @@ def list_operations(
     after = None if cursor is None else http.decode_cursor(cursor)
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
-    shown, following = http.split_page(found, limit, lambda one: (one.requested_at, one.id))
-    return OperationPage(operations=[progress(one, slug, request.caller) for one in shown], next_cursor=following)
+        rows = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
+    page, next_cursor = http.split_page(rows, limit, lambda operation: (operation.requested_at, operation.id))
+    return OperationPage(
+        operations=[progress(operation, slug, request.caller) for operation in page], next_cursor=next_cursor
+    )
 
 
-@routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
+@routes.get(
+    "/api/admin/operations/<operation_id>",
+    summary="Show an operation",
+    tags=["operations"],
+    responses=_DETAIL_RESPONSES,
+)
 def show_operation(request: Request, operation_id: Id) -> Response[OperationProgress]:
     """Return the progress of an operation."""
-    tenant_id, slug, id_ = owned(request, operation_id)
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         return versioned(progress(store.show(connection, id_), slug, request.caller))
 
@@ -533,84 +552,87 @@ def list_operation_items(
     limit: Limit = PAGE,
 ) -> OperationItemPage:
     """Return a page of the dead letters of an operation with their results. Reprocessing has no items."""
-    tenant_id, _, id_ = owned(request, operation_id)
+    tenant_id, _, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
-        found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
-    page = found[:limit]
+        rows = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
+    page = rows[:limit]
     return OperationItemPage(
         operation_id=id_,
         items=page,
-        next_cursor=page[-1].number if len(found) > limit else None,
+        next_cursor=page[-1].number if len(rows) > limit else None,
     )
 
 
 @routes.post(
-    "/api/admin/operations/<operation_id>/pause", summary="Pause an operation", tags=["operations"], responses=_STEERED
+    "/api/admin/operations/<operation_id>/pause",
+    summary="Pause an operation",
+    tags=["operations"],
+    responses=_COMMAND_RESPONSES,
 )
-def pause_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def pause_operation(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
     """Pause an operation. Items that have started are completed."""
-    return _steered(request, operation_id, "pause", condition)
+    return _run_command(request, operation_id, "pause", if_match)
 
 
 @routes.post(
     "/api/admin/operations/<operation_id>/resume",
     summary="Resume an operation",
     tags=["operations"],
-    responses=_STEERED,
+    responses=_COMMAND_RESPONSES,
 )
-def resume_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def resume_operation(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
     """Resume a paused operation."""
-    return _steered(request, operation_id, "resume", condition)
+    return _run_command(request, operation_id, "resume", if_match)
 
 
 @routes.post(
     "/api/admin/operations/<operation_id>/cancel",
     summary="Cancel an operation",
     tags=["operations"],
-    responses=_STEERED,
+    responses=_COMMAND_RESPONSES,
 )
-def cancel_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def cancel_operation(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
     """Cancel an operation permanently. Items that have started are completed."""
-    return _steered(request, operation_id, "cancel", condition)
+    return _run_command(request, operation_id, "cancel", if_match)
 
 
 @routes.patch(
     "/api/admin/operations/<operation_id>",
     summary="Change the rate of an operation",
     tags=["operations"],
-    responses=_RATE_CHANGED,
+    responses=_RATE_RESPONSES,
 )
 def change_operation(
-    request: Request, operation_id: Id, asked: Annotated[OperationChange, Body()], condition: IfMatch = None
+    request: Request, operation_id: Id, body: Annotated[OperationChange, Body()], if_match: IfMatch = None
 ) -> Response[OperationProgress]:
     """Change the rate of the remaining items. For reprocessing, this requires the admin role."""
-    tenant_id, slug, id_ = owned(request, operation_id)
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         action = store.show(connection, id_).action
     role = Role.ADMIN if action in REPROCESSING else Role.OPERATOR
     request.admit("Changing the rate", slug, tenant_id, role=role)
-    by = request.caller.require_subject()
-    version = required_version(condition)
+    actor = request.caller.require_subject()
+    version = required_version(if_match)
     operation = request.commit(
         tenant_id,
-        lambda connection: store.change_rate(connection, id_, asked.rate, version=version, actor=by, now=request.now),
+        lambda connection: store.change_rate(connection, id_, body.rate, version=version, actor=actor, now=request.now),
     )
     return versioned(progress(operation, slug, request.caller))
 
 
-_STEERING: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Canceling"}
+_COMMAND_NAMES: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Canceling"}
 
 
-def _steered(
-    request: Request, operation_id: str, how: OperationCommand, condition: str | None
+def _run_command(
+    request: Request, operation_id: str, command: OperationCommand, if_match: str | None
 ) -> Response[OperationProgress]:
     """Pause, resume or cancel an operation."""
-    tenant_id, slug, id_ = owned(request, operation_id)
-    request.admit(_STEERING[how], slug, tenant_id)
-    by = request.caller.require_subject()
-    version = required_version(condition)
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
+    request.admit(_COMMAND_NAMES[command], slug, tenant_id)
+    actor = request.caller.require_subject()
+    version = required_version(if_match)
     operation = request.commit(
         tenant_id,
-        lambda connection: store.change_state(connection, id_, how, version=version, actor=by, now=request.now),
+        lambda connection: store.change_state(connection, id_, command, version=version, actor=actor, now=request.now),
     )
     return versioned(progress(operation, slug, request.caller))

@@ -146,36 +146,36 @@ class QueuesOverview(BaseModel):
 class CachedValue(Generic[T]):
     """Cached value. Only one thread at a time refreshes it."""
 
-    def __init__(self, ask: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
+    def __init__(self, load: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._load = load
         self._seconds = seconds
         self._clock = clock
         self._lock = Lock()
-        self._known: tuple[float, T] | None = None
+        self._cached: tuple[float, T] | None = None
 
     def get(self) -> T:
         """Return the cached value. Refresh it when its TTL has expired."""
         with self._lock:
-            if self._known is None or self._clock() - self._known[0] >= self._seconds:
-                self._known = (self._clock(), self._ask())
-            return self._known[1]
+            if self._cached is None or self._clock() - self._cached[0] >= self._seconds:
+                self._cached = (self._clock(), self._load())
+            return self._cached[1]
 
 
-def _whole(database: Database, now: datetime) -> QueuesOverview:
+def _overview_of_all(database: Database, now: datetime) -> QueuesOverview:
     workers = list(settings().queues)
     with database.delivery() as connection:
         last = last_recorded_at(connection, workers, now)
-        hour = last_hour(connection, workers, now, last=last, tenant_id=None)
+        histories = last_hour(connection, workers, now, last=last, tenant_id=None)
         running = running_counts(connection, workers)
-        known = list_pauses(connection)
-        breakers = _breakers(connection)
-    depths, alarms = _depths().get(), _alarms().get()
+        pauses = list_pauses(connection)
+        breakers = _open_breakers(connection)
+    depths, alarms = _cached_depths().get(), _cached_alarms().get()
     return QueuesOverview(
         tenant=None,
         measured_at=last,
         queues=[
-            _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
-                update=_of_all(known.get(worker), queue, depths.get(worker))
+            _queue_overview(worker, histories[worker], running.get(worker, 0), now).model_copy(
+                update=_global_values(pauses.get(worker), queue, depths.get(worker))
             )
             for worker, queue in settings().queues.items()
         ],
@@ -184,20 +184,20 @@ def _whole(database: Database, now: datetime) -> QueuesOverview:
     )
 
 
-def _of_tenant(database: Database, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
+def _overview_of_tenant(database: Database, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
     workers = list(settings().queues)
     with database.delivery() as connection:
         last = last_recorded_at(connection, workers, now)
-        known = list_pauses(connection)
+        pauses = list_pauses(connection)
     with database.tenant(tenant_id) as connection:
-        hour = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
+        histories = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
         running = running_counts(connection, workers)
     return QueuesOverview(
         tenant=slug,
         measured_at=last,
         queues=[
-            _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
-                update={"is_paused": worker in known and known[worker].is_paused}
+            _queue_overview(worker, histories[worker], running.get(worker, 0), now).model_copy(
+                update={"is_paused": worker in pauses and pauses[worker].is_paused}
             )
             for worker in workers
         ],
@@ -206,15 +206,15 @@ def _of_tenant(database: Database, tenant_id: UUID, slug: str, now: datetime) ->
     )
 
 
-def _by(pause: QueuePause) -> PauseInfo | None:
+def _pause_info(pause: QueuePause) -> PauseInfo | None:
     return PauseInfo(by=pause.changed_by, reason=pause.reason, at=pause.changed_at) if pause.is_paused else None
 
 
-def _of_all(pause: QueuePause | None, queue: QueueSettings, depth: Depth | None) -> dict[str, object]:
+def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth | None) -> dict[str, object]:
     """Return the values for callers with all tenants."""
     return {
         "is_paused": pause is not None and pause.is_paused,
-        "paused": None if pause is None else _by(pause),
+        "paused": None if pause is None else _pause_info(pause),
         "is_applied": True if pause is None else pause.is_applied,
         "version": 0 if pause is None else pause.version,
         "concurrency_limit": queue.gate,
@@ -224,7 +224,7 @@ def _of_all(pause: QueuePause | None, queue: QueueSettings, depth: Depth | None)
     }
 
 
-def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> QueueOverview:
+def _queue_overview(worker: str, history: QueueHistory, running: int, now: datetime) -> QueueOverview:
     """Return the values for one tenant, or for all."""
     return QueueOverview(
         worker=worker,
@@ -234,19 +234,19 @@ def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> Que
         version=None,
         running=running,
         concurrency_limit=None,
-        pending=found.waiting and found.waiting.pending,
-        oldest_seconds=found.waiting and found.waiting.oldest_seconds,
-        dead_letters=found.waiting and found.waiting.dead_letters,
+        pending=history.waiting and history.waiting.pending,
+        oldest_seconds=history.waiting and history.waiting.oldest_seconds,
+        dead_letters=history.waiting and history.waiting.dead_letters,
         approximate_visible=None,
         approximate_delayed=None,
         approximate_in_flight=None,
         minutes=QueueMinutes(
-            begins_at=first_minute(now), **{name: list(values) for name, values in vars(found.series).items()}
+            begins_at=first_minute(now), **{name: list(values) for name, values in vars(history.series).items()}
         ),
     )
 
 
-def _breakers(connection: Connection) -> list[BreakerState]:
+def _open_breakers(connection: Connection) -> list[BreakerState]:
     """Return the breakers that are not closed, without those of tenants' destinations."""
     rows = connection.execute(
         "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
@@ -257,21 +257,21 @@ def _breakers(connection: Connection) -> list[BreakerState]:
 
 
 @cache
-def _depths() -> CachedValue[Any]:
+def _cached_depths() -> CachedValue[Any]:
     urls = {worker: queue.urls for worker, queue in settings().queues.items()}
     return CachedValue(lambda: queue_depths(urls), DEPTHS_SECONDS)
 
 
 @cache
-def _alarms() -> CachedValue[Any]:
+def _cached_alarms() -> CachedValue[Any]:
     return CachedValue(firing_alarms, ALARMS_SECONDS)
 
 
 routes = Routes()
 
 Worker = Annotated[str, Path(description="Name of the worker.")]
-_SWITCHED = responses({200: (QueueState, "The new state.")}, 400, 404, 412, 413, 415, 422, 428, 429)
-_SWITCHED[200]["headers"] = VERSIONED
+_SWITCH_RESPONSES = responses({200: (QueueState, "The new state.")}, 400, 404, 412, 413, 415, 422, 428, 429)
+_SWITCH_RESPONSES[200]["headers"] = VERSIONED
 
 
 @routes.get(
@@ -283,8 +283,8 @@ _SWITCHED[200]["headers"] = VERSIONED
 def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     """Return depths and work items of all queues: totals for callers with all tenants, else one tenant's."""
     if tenant is None and request.caller.has_role(Role.VIEWER, ALL_TENANTS):
-        return _whole(request.database, request.now)
-    return _of_tenant(request.database, *request.tenant(tenant), request.now)
+        return _overview_of_all(request.database, request.now)
+    return _overview_of_tenant(request.database, *request.tenant(tenant), request.now)
 
 
 @routes.get(
@@ -297,49 +297,58 @@ def list_paused_queues(request: Request) -> PausedQueues:
     """List the queues that people have paused. Requires any role."""
     sees_all = request.visible_tenants() is None
     with request.database.delivery() as connection:
-        known = list_pauses(connection)
+        pauses = list_pauses(connection)
     return PausedQueues(
         queues=[
             PausedQueue(
-                worker=worker, since=pause.changed_at, reason=pause.reason, paused=_by(pause) if sees_all else None
+                worker=worker,
+                since=pause.changed_at,
+                reason=pause.reason,
+                paused=_pause_info(pause) if sees_all else None,
             )
-            for worker, pause in known.items()
+            for worker, pause in pauses.items()
             if pause.is_paused and worker in settings().queues
         ]
     )
 
 
-@routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCHED)
+@routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCH_RESPONSES)
 def pause_queue(
-    request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
+    request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
     """Stop receiving from a worker's queue until it is resumed. Waiting messages lose no attempt."""
-    return _switch(request, worker, asked, condition, is_paused=True)
+    return _switch(request, worker, body, if_match, is_paused=True)
 
 
-@routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
+@routes.post(
+    "/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCH_RESPONSES
+)
 def resume_queue(
-    request: Request, worker: Worker, asked: Annotated[PauseBody, Body()], condition: IfMatch = None
+    request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
     """Receive from a worker's queue again."""
-    return _switch(request, worker, asked, condition, is_paused=False)
+    return _switch(request, worker, body, if_match, is_paused=False)
 
 
 def _switch(
-    request: Request, worker: str, asked: PauseBody, condition: str | None, *, is_paused: bool
+    request: Request, worker: str, body: PauseBody, if_match: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
     """Pause or resume a worker's queue. Even an unchanged state is applied to Lambda again."""
-    by = request.admit_for_all("Pausing" if is_paused else "Resuming")
+    actor = request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:
         raise NotFoundError("There is no such queue.")
-    version = required_version(condition)
-    pause = request_pause(request.database, PauseRequest(worker, is_paused, asked.reason, by, request.now, version))
+    version = required_version(if_match)
+    pause = request_pause(request.database, PauseRequest(worker, is_paused, body.reason, actor, request.now, version))
     if pause is None:
         return versioned(QueueState(worker=worker, is_paused=False, paused=None, is_applied=True, version=0))
     is_applied = apply_pause(request.database, worker, queue.mappings)
     return versioned(
         QueueState(
-            worker=worker, is_paused=pause.is_paused, paused=_by(pause), is_applied=is_applied, version=pause.version
+            worker=worker,
+            is_paused=pause.is_paused,
+            paused=_pause_info(pause),
+            is_applied=is_applied,
+            version=pause.version,
         )
     )

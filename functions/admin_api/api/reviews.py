@@ -82,7 +82,7 @@ class Split(DecisionBody):
     document: UUID
 
 
-_Figure = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20})?$")]
+_DecimalText = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20})?$")]
 """Decimal number as a string, because clients may round JSON numbers."""
 
 
@@ -100,8 +100,8 @@ class VarianceDecisionBody(DecisionBody):
         max_length=1000,
         description="Line item; null for all line items, unless `expected` and `actual` are given.",
     )
-    expected: _Figure | None = None
-    actual: _Figure | None = None
+    expected: _DecimalText | None = None
+    actual: _DecimalText | None = None
 
 
 class Candidate(BaseModel):
@@ -204,7 +204,7 @@ def list_reviews(  # a query has this many parameters
     if tenant is not None:
         request.check(Role.VIEWER, tenant, "Reading")
     slugs = request.visible_tenants() if tenant is None else [tenant]
-    wanted = ReviewFilter(
+    filters = ReviewFilter(
         state=state,
         kind=None if document_type is None else document_type.value,
         min_probability=min_probability,
@@ -213,12 +213,12 @@ def list_reviews(  # a query has this many parameters
         tenants=None if slugs is None else frozenset(slugs),
     )
     with request.database.delivery() as connection:
-        places = review.places(connection, wanted, limit + 1)
-    shown, following = http.split_page(places, limit, lambda place: (place.opened_at, place.document_id))
-    found = review.items(request.database, shown)
+        positions = review.places(connection, filters, limit + 1)
+    page, next_cursor = http.split_page(positions, limit, lambda position: (position.opened_at, position.document_id))
+    reviews = review.items(request.database, page)
     return ReviewPage(
-        reviews=[Review.model_validate(item.record) for item in found],
-        next_cursor=following,
+        reviews=[Review.model_validate(item.record) for item in reviews],
+        next_cursor=next_cursor,
     )
 
 
@@ -231,97 +231,126 @@ def list_reviews(  # a query has this many parameters
 def show_review(request: Request, document_id: Id) -> Review:
     """Return one document that needs review, with its candidates and their evidence."""
     tenant_id, slug, id_ = request.owned(document_id, "document", NO_REVIEW)
-    found = review.item(request.database, tenant_id, slug, id_)
-    if found is None:
+    item = review.item(request.database, tenant_id, slug, id_)
+    if item is None:
         raise NotFoundError(NO_REVIEW)
-    return Review.model_validate(found.record)
+    return Review.model_validate(item.record)
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
-_DECISION = responses({200: (DecisionOutcome, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
-_WORD = responses({200: (VarianceDecisionResult, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION_RESPONSES = responses({200: (DecisionOutcome, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_VARIANCE_RESPONSES = responses(
+    {200: (VarianceDecisionResult, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429
+)
 
 
-@routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
-def merge(request: Request, asked: Annotated[Merge, Body()]) -> DecisionOutcome:
+@routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION_RESPONSES)
+def merge(request: Request, body: Annotated[Merge, Body()]) -> DecisionOutcome:
     """Merge the clusters of two documents."""
-    one, other = asked.documents
-    return _change(
+    first, second = body.documents
+    return _decide_match(
         request,
-        one,
-        asked,
-        lambda c, tenant, who: review.merge(c, tenant, one, other, request.now, who, exact=asked.exact),
+        first,
+        body,
+        lambda connection, tenant_id, context: review.merge(
+            connection, tenant_id, first, second, request.now, context, exact=body.exact
+        ),
     )
 
 
-@routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
-def split(request: Request, asked: Annotated[Split, Body()]) -> DecisionOutcome:
+@routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION_RESPONSES)
+def split(request: Request, body: Annotated[Split, Body()]) -> DecisionOutcome:
     """Remove a document from its cluster."""
-    id_ = asked.document
-    return _change(request, id_, asked, lambda c, tenant, who: review.split(c, tenant, id_, request.now, who))
-
-
-@routes.post("/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_WORD)
-def accept(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Accept differences. Without a selection, accept all open differences of the cluster."""
-    return _settle(request, "accepted", asked)
-
-
-@routes.post("/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_WORD)
-def dispute(request: Request, asked: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Dispute differences. Without a selection, dispute all differences of the cluster."""
-    return _settle(request, "disputed", asked)
+    id_ = body.document
+    return _decide_match(
+        request,
+        id_,
+        body,
+        lambda connection, tenant_id, context: review.split(connection, tenant_id, id_, request.now, context),
+    )
 
 
 @routes.post(
-    "/api/admin/reviews/<document_id>/confirm", summary="Confirm a candidate", tags=["reviews"], responses=_DECISION
+    "/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
-def confirm(request: Request, document_id: Id, asked: Annotated[Confirm, Body()]) -> DecisionOutcome:
+def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
+    """Accept differences. Without a selection, accept all open differences of the cluster."""
+    return _decide_variances(request, "accepted", body)
+
+
+@routes.post(
+    "/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
+)
+def dispute(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
+    """Dispute differences. Without a selection, dispute all differences of the cluster."""
+    return _decide_variances(request, "disputed", body)
+
+
+@routes.post(
+    "/api/admin/reviews/<document_id>/confirm",
+    summary="Confirm a candidate",
+    tags=["reviews"],
+    responses=_DECISION_RESPONSES,
+)
+def confirm(request: Request, document_id: Id, body: Annotated[Confirm, Body()]) -> DecisionOutcome:
     """Confirm the link between a document and a candidate."""
     id_ = item_id(document_id, NO_REVIEW)
-    return _change(
-        request, id_, asked, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, request.now, who)
+    return _decide_match(
+        request,
+        id_,
+        body,
+        lambda connection, tenant_id, context: review.confirm(
+            connection, tenant_id, id_, body.document, request.now, context
+        ),
     )
 
 
 @routes.post(
-    "/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION
+    "/api/admin/reviews/<document_id>/reject",
+    summary="Reject candidates",
+    tags=["reviews"],
+    responses=_DECISION_RESPONSES,
 )
-def reject(request: Request, document_id: Id, asked: Annotated[Reject, Body()]) -> DecisionOutcome:
+def reject(request: Request, document_id: Id, body: Annotated[Reject, Body()]) -> DecisionOutcome:
     """Reject links between a document and other documents."""
     id_ = item_id(document_id, NO_REVIEW)
-    return _change(
-        request, id_, asked, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, request.now, who)
-    )
-
-
-def _change(
-    request: Request, id_: UUID, asked: DecisionBody, decide: Callable[[Connection, UUID, DecisionContext], Answer]
-) -> DecisionOutcome:
-    slug, answer = _decide(request, id_, asked, decide)
-    return DecisionOutcome.model_validate({"tenant": slug, **answer.record})
-
-
-def _settle(request: Request, word: Word, asked: VarianceDecisionBody) -> VarianceDecisionResult:
-    if (asked.expected is None) is not (asked.actual is None):
-        raise RejectedRequestError("expected and actual must be given together.")
-    figures = (
-        None if asked.expected is None or asked.actual is None else (Decimal(asked.expected), Decimal(asked.actual))
-    )
-    which = VarianceSelector(asked.document, asked.code, asked.line, figures)
-    slug, said = _decide(
+    return _decide_match(
         request,
-        asked.cluster,
-        asked,
-        lambda c, tenant, who: differences.say(c, tenant, asked.cluster, which, word, request.now, who),
+        id_,
+        body,
+        lambda connection, tenant_id, context: review.reject(
+            connection, tenant_id, id_, body.documents, request.now, context
+        ),
+    )
+
+
+def _decide_match(
+    request: Request, id_: UUID, body: DecisionBody, decide: Callable[[Connection, UUID, DecisionContext], Answer]
+) -> DecisionOutcome:
+    slug, result = _decide(request, id_, body, decide)
+    return DecisionOutcome.model_validate({"tenant": slug, **result.record})
+
+
+def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBody) -> VarianceDecisionResult:
+    if (body.expected is None) is not (body.actual is None):
+        raise RejectedRequestError("expected and actual must be given together.")
+    values = None if body.expected is None or body.actual is None else (Decimal(body.expected), Decimal(body.actual))
+    selector = VarianceSelector(body.document, body.code, body.line, values)
+    slug, result = _decide(
+        request,
+        body.cluster,
+        body,
+        lambda connection, tenant_id, context: differences.say(
+            connection, tenant_id, body.cluster, selector, decision, request.now, context
+        ),
     )
     return VarianceDecisionResult(
         tenant=slug,
-        cluster=asked.cluster,
-        verdict=said.word,
-        differences=list(said.sentences),
-        open=list(said.left),
+        cluster=body.cluster,
+        verdict=result.word,
+        differences=list(result.sentences),
+        open=list(result.left),
     )
 
 
@@ -331,7 +360,7 @@ _Result = TypeVar("_Result", DecisionApplied, DecisionResult)
 def _decide(
     request: Request,
     id_: UUID,
-    asked: DecisionBody,
+    body: DecisionBody,
     decide: Callable[[Connection, UUID, DecisionContext], _Result | DecisionRejected],
 ) -> tuple[str, _Result]:
     """Decide about a document in a transaction; return the tenant's slug and the result.
@@ -342,9 +371,9 @@ def _decide(
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
-    who = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", asked.reason, asked.overrides)
-    answer = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, who))
-    if isinstance(answer, DecisionRejected):
-        raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.message)
-    request.send(answer.sends)
-    return slug, answer
+    context = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", body.reason, body.overrides)
+    result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
+    if isinstance(result, DecisionRejected):
+        raise (NotFoundError if result.why == "gone" else ConflictError)(result.message)
+    request.send(result.sends)
+    return slug, result

@@ -23,7 +23,7 @@ from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Rou
 from functions.admin_api.http import NotFoundError, responses
 
 LONGEST_TYPE = 100
-LAST_TRIES = 200
+MAX_ATTEMPTS_SHOWN = 200
 """Attempts of a task in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
 
@@ -57,7 +57,9 @@ class TaskHistory(Task):
     """A task with its attempts and its dead letter."""
 
     dead_letter: Annotated[UUID | None, Field(description="`job_id` of the dead letter, if the task failed.")]
-    timeline: Annotated[list[TaskAttempt], Field(description=f"The last {LAST_TRIES} attempts at most, oldest first.")]
+    timeline: Annotated[
+        list[TaskAttempt], Field(description=f"The last {MAX_ATTEMPTS_SHOWN} attempts at most, oldest first.")
+    ]
 
 
 class TaskPage(BaseModel):
@@ -79,21 +81,21 @@ class TaskPage(BaseModel):
         *(400, 404, 409, 413, 415, 422, 429),
     ),
 )
-def submit_task(request: Request, order: Annotated[TaskBody, Body()]) -> Response[Task]:
+def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response[Task]:
     """Submit a task. Requests with the same `idempotency_key` create only one task."""
-    slug = request.slug(order.tenant)
+    slug = request.slug(body.tenant)
     tenant_id = request.admit("Submitting", slug)
-    wanted = store.build_request(
-        enabled_type(order.task_type, settings()),
-        order.payload,
-        max_retry=order.max_retry,
-        idempotency_key=order.idempotency_key,
+    new_task = store.build_request(
+        enabled_type(body.task_type, settings()),
+        body.payload,
+        max_retry=body.max_retry,
+        idempotency_key=body.idempotency_key,
         user_id=request.caller.require_subject(),
         settings=settings(),
     )
-    done = store.submit(request.database, tenant_id, wanted, request.now, bucket=settings().uploads_bucket)
-    request.send(done.sends)
-    return answer(202 if done.is_new else 200, done.task)
+    submission = store.submit(request.database, tenant_id, new_task, request.now, bucket=settings().uploads_bucket)
+    request.send(submission.sends)
+    return answer(202 if submission.is_new else 200, submission.task)
 
 
 @routes.get(
@@ -121,10 +123,10 @@ def list_tasks(  # a query has this many parameters
     tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.tenant(tenant_id) as connection:
-        wanted = TaskFilter(status, task_type, created_from, created_until, user, after)
-        found = store.page(connection, wanted, limit + 1)
-    shown, following = http.split_page(found, limit, lambda task: (task.created_at, task.job_id))
-    return TaskPage(tasks=list(shown), next_cursor=following)
+        filters = TaskFilter(status, task_type, created_from, created_until, user, after)
+        rows = store.page(connection, filters, limit + 1)
+    page, next_cursor = http.split_page(rows, limit, lambda task: (task.created_at, task.job_id))
+    return TaskPage(tasks=list(page), next_cursor=next_cursor)
 
 
 @routes.get(
@@ -137,8 +139,8 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     """Return one task: its status, result and attempts."""
     tenant_id, _, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
-        task = _visible(store.show(connection, id_), request.caller)
-        attempts = store.list_attempts(connection, id_, limit=LAST_TRIES)
+        task = _visible_task(store.show(connection, id_), request.caller)
+        attempts = store.list_attempts(connection, id_, limit=MAX_ATTEMPTS_SHOWN)
         dead_letter = store.dead_letter(connection, id_)
     return TaskHistory(**vars(task), dead_letter=dead_letter, timeline=attempts)
 
@@ -153,20 +155,20 @@ def cancel_task(request: Request, job_id: Id) -> Task:
     """Cancel an unfinished task. No further attempt starts, and a running attempt has no effect."""
     tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
-        _visible(store.show(connection, id_), request.caller)
+        _visible_task(store.show(connection, id_), request.caller)
     request.admit("Canceling", slug, tenant_id)
     # enqueues the next message of a conversation, which may be claimed concurrently
-    found = request.commit(
+    canceled = request.commit(
         tenant_id, lambda connection: store.cancel(connection, id_, request.now, request.caller.subject or "unknown")
     )
-    if found is None:
+    if canceled is None:
         raise NotFoundError(NO_TASK)
-    task, sends = found
-    request.send(sends)
+    task, messages = canceled
+    request.send(messages)
     return task
 
 
-def _visible(task: Task | None, caller: Caller) -> Task:
+def _visible_task(task: Task | None, caller: Caller) -> Task:
     """Return a task if the caller may view it: their own task, or any task for an admin.
 
     Private results of other users are removed.

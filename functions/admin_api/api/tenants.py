@@ -130,10 +130,10 @@ def list_tenants(
         raise ForbiddenError("Listing tenants requires the viewer role for a tenant. Ask an admin.")
     visible = None if ALL_TENANTS in caller.tenants else sorted(caller.tenants)
     with all_tenants(request.database) as connection:
-        found = tenants.page(connection, visible, cursor or "", limit + 1)
-    shown = [TenantSummary.model_validate(tenant) for tenant in found[:limit]]
-    following = shown[-1].slug if len(found) > limit else None
-    return answer(200, TenantPage(tenants=shown, unassigned=visible is None, next_cursor=following))
+        rows = tenants.page(connection, visible, cursor or "", limit + 1)
+    page = [TenantSummary.model_validate(tenant) for tenant in rows[:limit]]
+    next_cursor = page[-1].slug if len(rows) > limit else None
+    return answer(200, TenantPage(tenants=page, unassigned=visible is None, next_cursor=next_cursor))
 
 
 @routes.post(
@@ -144,26 +144,31 @@ def list_tenants(
         {201: (AddedTenant, "The tenant is added."), 200: (AddedTenant, "The tenant already existed.")}, *FAILURES
     ),
 )
-def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
+def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
     """Add a tenant with its setup, all or nothing. Missing parts are added to an existing tenant."""
-    by = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
 
-    def once() -> AddedTenant:
+    def add() -> AddedTenant:
         with all_tenants(request.database) as connection:
-            change, is_new = tenants.add(connection, asked.slug, asked.name, asked.organization, by, request.now)
-            addresses = tenants.change_addresses(connection, change, asked.addresses)
-            admins = tenants.change_admins(connection, change, asked.admins)
-            known = {(one.name, one.kind, one.address) for one in list_active(connection, change.tenant_id)}
-            added = [
+            change, is_new = tenants.add(connection, body.slug, body.name, body.organization, actor, request.now)
+            addresses = tenants.change_addresses(connection, change, body.addresses)
+            admins = tenants.change_admins(connection, change, body.admins)
+            existing = {
+                (destination.name, destination.kind, destination.address)
+                for destination in list_active(connection, change.tenant_id)
+            }
+            added_destinations = [
                 destinations.add(connection, change, form, request)
-                for form in asked.destinations
-                if (form.name, form.kind, form.address) not in known
+                for form in body.destinations
+                if (form.name, form.kind, form.address) not in existing
             ]
             tenant = tenants.find(connection, change.tenant_id)
-        return AddedTenant(**vars(tenant), addresses=addresses, admins=admins, is_new=is_new, destinations=added)
+        return AddedTenant(
+            **vars(tenant), addresses=addresses, admins=admins, is_new=is_new, destinations=added_destinations
+        )
 
-    done = retry_on_conflict(once)
-    return answer(201 if done.is_new else 200, done)
+    result = retry_on_conflict(add)
+    return answer(201 if result.is_new else 200, result)
 
 
 @routes.get(
@@ -184,21 +189,21 @@ def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
     responses=responses({200: (TenantDetail, "The change is stored.")}, *FAILURES),
 )
 def change_tenant(
-    request: Request, tenant: TenantPath, asked: Annotated[TenantChange, Body()]
+    request: Request, tenant: TenantPath, body: Annotated[TenantChange, Body()]
 ) -> Response[TenantDetail]:
     """Change a tenant's full name, and disable or enable it."""
-    by = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
     tenant_id = request.tenant(tenant, Role.ADMIN).id
 
-    def once() -> None:
+    def apply() -> None:
         with request.database.tenant(tenant_id) as connection:
-            change = Change(tenant_id, by, request.now)
-            if asked.name is not None:
-                tenants.rename(connection, change, asked.name)
-            if asked.is_disabled is not None:
-                tenants.set_disabled(connection, change, is_disabled=asked.is_disabled)
+            change = Change(tenant_id, actor, request.now)
+            if body.name is not None:
+                tenants.rename(connection, change, body.name)
+            if body.is_disabled is not None:
+                tenants.set_disabled(connection, change, is_disabled=body.is_disabled)
 
-    retry_on_conflict(once)
+    retry_on_conflict(apply)
     return answer(200, _detail(request, tenant_id))
 
 
@@ -209,47 +214,45 @@ def _detail(request: Request, tenant_id: UUID) -> TenantDetail:
     return TenantDetail(**vars(tenant), addresses=addresses, admins=admins)
 
 
-_CHANGED = responses({200: (AddressList, "The addresses after the change.")}, *FAILURES)
+_ADDRESS_RESPONSES = responses({200: (AddressList, "The addresses after the change.")}, *FAILURES)
 
 
 @routes.patch(
     "/api/admin/tenants/<tenant>/addresses",
     summary="Change a tenant's mail addresses",
     tags=["tenants"],
-    responses=_CHANGED,
+    responses=_ADDRESS_RESPONSES,
 )
 def change_addresses(
-    request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
+    request: Request, tenant: TenantPath, body: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
     """Add and remove addresses that receive a tenant's mail.
 
     Mail that arrived before its address was added is an unassigned dead letter. Retry it to assign it to the tenant.
     """
-    return _change_list(request, tenant, asked, "Changing mail addresses", tenants.change_addresses)
+    return _change_list(request, tenant, body, "Changing mail addresses", tenants.change_addresses)
 
 
 @routes.patch(
     "/api/admin/tenants/<tenant>/admins",
     summary="Change a tenant's admins",
     tags=["tenants"],
-    responses=_CHANGED,
+    responses=_ADDRESS_RESPONSES,
 )
 def change_admins(
-    request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
+    request: Request, tenant: TenantPath, body: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
     """Add and remove e-mail addresses that are notified of a tenant's failures. They grant no access."""
-    return _change_list(request, tenant, asked, "Changing admins", tenants.change_admins)
+    return _change_list(request, tenant, body, "Changing admins", tenants.change_admins)
 
 
 def _change_list(
     request: Request,
     tenant: str,
-    asked: AddressChange,
-    doing: str,
+    body: AddressChange,
+    action: str,
     apply: Callable[[Connection, Change, Sequence[str], Sequence[str]], list[str]],
 ) -> Response[AddressList]:
-    change = request.setup(doing, tenant)
-    addresses = request.commit(
-        change.tenant_id, lambda connection: apply(connection, change, asked.added, asked.removed)
-    )
+    change = request.setup(action, tenant)
+    addresses = request.commit(change.tenant_id, lambda connection: apply(connection, change, body.added, body.removed))
     return answer(200, AddressList(tenant=tenant, addresses=addresses))

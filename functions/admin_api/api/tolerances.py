@@ -120,7 +120,7 @@ class SuggestionList(BaseModel):
 
 routes = Routes()
 _PATH = "/api/admin/tenants/<tenant>/tolerances"
-_CHANGED = responses(
+_CHANGE_RESPONSES = responses(
     {200: (Recompared, "The change is stored. Clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
 )
 
@@ -135,40 +135,38 @@ def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceL
     """List a tenant's tolerances and the defaults. Only the most specific tolerance applies."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = tolerances.entries(connection, tenant_id)
-    shown = [
+        rows = tolerances.entries(connection, tenant_id)
+    entries = [
         ToleranceEntry(
-            **_limits(entry.tolerance.key, entry.tolerance.limits),
+            **_limit_fields(entry.tolerance.key, entry.tolerance.limits),
             supplier=entry.tolerance.supplier,
             article=entry.tolerance.article,
             set_by=entry.set_by,
             reason=entry.reason,
             evidence=None if entry.evidence is None else dict(entry.evidence),
         )
-        for entry in found
+        for entry in rows
     ]
-    defaults = [DefaultTolerance(**_limits(key, limits)) for key, limits in DEFAULTS.items()]
-    return answer(200, ToleranceList(tenant=slug, tolerances=shown, defaults=defaults))
+    defaults = [DefaultTolerance(**_limit_fields(key, limits)) for key, limits in DEFAULTS.items()]
+    return answer(200, ToleranceList(tenant=slug, tolerances=entries, defaults=defaults))
 
 
-def _limits(key: Key, limits: Limits) -> dict[str, Any]:
+def _limit_fields(key: Key, limits: Limits) -> dict[str, Any]:
     return {"key": key, "text": limits.words, **as_json(limits)}
 
 
-@routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGED)
-def set_tolerance(
-    request: Request, tenant: TenantPath, asked: Annotated[ToleranceForm, Body()]
-) -> Response[Recompared]:
+@routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)
+def set_tolerance(request: Request, tenant: TenantPath, body: Annotated[ToleranceForm, Body()]) -> Response[Recompared]:
     """Set a tolerance. It replaces the tolerance with the same key, supplier and article."""
-    named = asked.model_dump(include=set(LimitsBody.model_fields))
-    limits = Limits(**{name: None if text is None else Decimal(text) for name, text in named.items()})
-    wanted = Tolerance(asked.key, limits, asked.supplier, asked.article)
+    limit_texts = body.model_dump(include=set(LimitsBody.model_fields))
+    limits = Limits(**{name: None if text is None else Decimal(text) for name, text in limit_texts.items()})
+    tolerance = Tolerance(body.key, limits, body.supplier, body.article)
     change = request.setup("Setting a tolerance", tenant)
-    request.commit(change.tenant_id, lambda connection: tolerances.put(connection, change, wanted, asked.reason))
+    request.commit(change.tenant_id, lambda connection: tolerances.put(connection, change, tolerance, body.reason))
     return answer(200, _recompare(request, change, tenant, None))
 
 
-@routes.delete(_PATH, summary="Remove a tolerance", tags=["tolerances"], responses=_CHANGED)
+@routes.delete(_PATH, summary="Remove a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)
 def remove_tolerance(
     request: Request,
     tenant: TenantPath,
@@ -178,14 +176,16 @@ def remove_tolerance(
     reason: Annotated[Note | None, Query()] = None,
 ) -> Response[Recompared]:
     """Remove a tolerance. A more general tolerance or the default applies again."""
-    unwanted = Tolerance(key, DEFAULTS[key], supplier, article)
+    tolerance = Tolerance(key, DEFAULTS[key], supplier, article)
     change = request.setup("Removing a tolerance", tenant)
-    if not request.commit(change.tenant_id, lambda connection: tolerances.remove(connection, change, unwanted, reason)):
+    if not request.commit(
+        change.tenant_id, lambda connection: tolerances.remove(connection, change, tolerance, reason)
+    ):
         raise NotFoundError(f"There is no tolerance for {key} with this supplier and article.")
     return answer(200, _recompare(request, change, tenant, None))
 
 
-@routes.post(f"{_PATH}/recompare", summary="Compare clusters again", tags=["tolerances"], responses=_CHANGED)
+@routes.post(f"{_PATH}/recompare", summary="Compare clusters again", tags=["tolerances"], responses=_CHANGE_RESPONSES)
 def recompare_clusters(
     request: Request,
     tenant: TenantPath,
@@ -205,25 +205,25 @@ def list_suggestions(request: Request, tenant: TenantPath) -> Response[Suggestio
     """List tolerances suggested by accepted and disputed differences, and reasons for missing suggestions."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
-    proposals = [
-        Suggestion(title=tolerances.title(one), sentences=tolerances.sentences(one), proposal=one.record)
-        for one in found
-        if isinstance(one, ToleranceSuggestion)
+        results: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
+    suggestions = [
+        Suggestion(title=tolerances.title(result), sentences=tolerances.sentences(result), proposal=result.record)
+        for result in results
+        if isinstance(result, ToleranceSuggestion)
     ]
     withheld = [
-        WithheldSuggestion(title=tolerances.title(one), why=one.why)
-        for one in found
-        if not isinstance(one, ToleranceSuggestion)
+        WithheldSuggestion(title=tolerances.title(result), why=result.why)
+        for result in results
+        if not isinstance(result, ToleranceSuggestion)
     ]
-    return answer(200, SuggestionList(tenant=slug, proposals=proposals, withheld=withheld))
+    return answer(200, SuggestionList(tenant=slug, proposals=suggestions, withheld=withheld))
 
 
 @routes.post(
     f"{_PATH}/suggestions/<suggestion_id>/accept",
     summary="Accept a suggested tolerance",
     tags=["tolerances"],
-    responses=_CHANGED,
+    responses=_CHANGE_RESPONSES,
 )
 def accept_suggestion(
     request: Request,
@@ -247,9 +247,9 @@ def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None)
     """Enqueue comparisons in short transactions until all are enqueued or time runs out."""
     count, after = 0, cursor
     while True:
-        act = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)
-        ids, sends = request.commit(change.tenant_id, act)
-        request.send(sends)
+        enqueue_batch = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)
+        ids, messages = request.commit(change.tenant_id, enqueue_batch)
+        request.send(messages)
         count += len(ids)
         after = ids[-1] if len(ids) == tolerances.MOST_AT_ONCE else None
         if after is None or request.time_left() < SECONDS_LEFT:

@@ -53,26 +53,28 @@ class UploadRequest(BaseModel):
     tags=["uploads"],
     responses=responses({201: (UploadForm, "A form for uploading the file to S3.")}, 400, 404, 413, 415, 422, 429),
 )
-def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) -> Response[UploadForm]:
+def create_upload(request: Request, body: Annotated[UploadRequest, Body()]) -> Response[UploadForm]:
     """Return a form for uploading one file to S3."""
     bucket = settings().uploads_bucket
     assert bucket is not None  # the stack sets it
-    if wanted.tenant is None:
-        if wanted.replaces is not None:
+    if body.tenant is None:
+        if body.replaces is not None:
             raise RejectedRequestError("`replaces` requires `tenant`.")
         request.admit_in("Uploading without a tenant", Scope(None, UNASSIGNED))
-        return answer(201, files.upload_form(bucket, None, wanted.file_name, request.now))
-    tenant_id = request.admit("Uploading", wanted.tenant)
-    form = files.upload_form(bucket, wanted.tenant, wanted.file_name, request.now)
-    if wanted.replaces is not None:
-        _replace(request, tenant_id, wanted.replaces, File(bucket, form.key, None), wanted.reason)
+        return answer(201, files.upload_form(bucket, None, body.file_name, request.now))
+    tenant_id = request.admit("Uploading", body.tenant)
+    form = files.upload_form(bucket, body.tenant, body.file_name, request.now)
+    if body.replaces is not None:
+        _replace(request, tenant_id, body.replaces, File(bucket, form.key, None), body.reason)
     return answer(201, form)
 
 
 def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:
-    by = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:LONGEST_ACTOR]
     with request.database.tenant(tenant_id) as connection:
-        if not removal.request_replacement(connection, tenant_id, document_id, file, request.now, by=by, reason=reason):
+        if not removal.request_replacement(
+            connection, tenant_id, document_id, file, request.now, by=actor, reason=reason
+        ):
             raise NotFoundError(NO_DOCUMENT)
 
 
@@ -110,33 +112,33 @@ def list_uploads(
     if key is not None:
         if tenant is not None or cursor is not None:
             raise RejectedRequestError("`key` cannot be combined with `tenant` or `cursor`.")
-        return UploadPage(uploads=_of_key(request, key), next_cursor=None)
+        return UploadPage(uploads=_find_by_key(request, key), next_cursor=None)
     after = http.decode_cursor(cursor)
     tenant_id, slug = request.scope(tenant)
     if tenant_id is None:
         with request.database.delivery() as connection:
-            found = upload_list.unassigned(connection, limit=limit, after=after)
+            page = upload_list.unassigned(connection, limit=limit, after=after)
     else:
         with request.database.tenant(tenant_id) as connection:
-            found = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
+            page = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
     return UploadPage(
-        uploads=list(found.uploads),
-        next_cursor=http.encode_cursor(found.next_cursor),
+        uploads=list(page.uploads),
+        next_cursor=http.encode_cursor(page.next_cursor),
     )
 
 
-def _of_key(request: Request, key: str) -> list[Upload]:
+def _find_by_key(request: Request, key: str) -> list[Upload]:
     """Return the documents of a file, of all tenants that the caller may view."""
     bucket, visible = settings().uploads_bucket, request.visible_tenants()
     assert bucket is not None  # the stack sets it
     with request.database.delivery() as connection:
         owners = upload_list.owners(connection, bucket, [key])
-    found = []
+    uploads = []
     for owner in owners:
         if visible is None or owner.tenant in visible:
             with request.database.tenant(owner.tenant_id) as connection:
-                found += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+                uploads += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
     if visible is None:
         with request.database.delivery() as connection:
-            found += upload_list.unassigned(connection, limit=PAGE, key=key).uploads
-    return found
+            uploads += upload_list.unassigned(connection, limit=PAGE, key=key).uploads
+    return uploads

@@ -40,13 +40,13 @@ LONGEST_REACH = 20_100
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def _written_out(value: object) -> object:
+def _require_date(value: object) -> object:
     if not isinstance(value, date) and not (isinstance(value, str) and _DAY.fullmatch(value)):
         raise ValueError("should be a date, such as 2026-01-31")
     return value
 
 
-Day = Annotated[date, BeforeValidator(_written_out)]
+Day = Annotated[date, BeforeValidator(_require_date)]
 """Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Number in a body; rejects text and NaN."""
@@ -143,25 +143,25 @@ class BlockedUsers(BaseModel):
 
 
 routes = Routes()
-_STORED = responses(
+_PUT_RESPONSES = responses(
     {201: (UserProfile, "The profile was created."), 200: (UserProfile, "The profile was replaced.")},
     *(400, 404, 412, 413, 415, 422, 428, 429),
 )
-_STORED[200]["headers"] = _STORED[201]["headers"] = VERSIONED
-_SHOWN = responses(
+_PUT_RESPONSES[200]["headers"] = _PUT_RESPONSES[201]["headers"] = VERSIONED
+_GET_RESPONSES = responses(
     {200: (UserProfile, "The profile."), 304: (None, "Unchanged: `If-None-Match` contains the current ETag.")}, 404, 422
 )
-_SHOWN[200]["headers"] = VERSIONED
-_BLOCK = "/api/users/<user_id>/blocks/<blocked_id>"
+_GET_RESPONSES[200]["headers"] = VERSIONED
+_BLOCK_PATH = "/api/users/<user_id>/blocks/<blocked_id>"
 
 
-@routes.put("/api/users/<user_id>/profile", summary="Store a user's profile", tags=["users"], responses=_STORED)
+@routes.put("/api/users/<user_id>/profile", summary="Store a user's profile", tags=["users"], responses=_PUT_RESPONSES)
 def put_profile(
     request: Request,
     user_id: Id,
-    form: Annotated[ProfileBody, Body()],
+    body: Annotated[ProfileBody, Body()],
     tenant: OneTenant = None,
-    condition: Annotated[
+    if_match: Annotated[
         str | None,
         Header(alias="If-Match", description="ETag of the profile to replace. Default: any version."),
     ] = None,
@@ -169,40 +169,40 @@ def put_profile(
     """Create or replace a profile. The user is offered to others from the next 9:00 in their time zone."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing a profile", slug)
-    id_ = _id_of(user_id)
+    id_ = _parse_user_id(user_id)
     profile = profiles.Profile(
-        **{name: getattr(form, name) for name in ProfileBody.model_fields}, updated_at=request.now
+        **{name: getattr(body, name) for name in ProfileBody.model_fields}, updated_at=request.now
     )
     profiles.check(profile, request.now)
-    version = None if condition is None else required_version(condition)
+    version = None if if_match is None else required_version(if_match)
 
-    def once() -> tuple[bool, profiles.Profile | None]:
+    def put() -> tuple[bool, profiles.Profile | None]:
         with request.database.tenant(tenant_id) as connection:
             is_new = profiles.put(
                 connection, tenant_id, id_, profile, by=request.caller.require_subject(), seen=version
             )
             return is_new, profiles.show(connection, tenant_id, id_)
 
-    is_new, stored = retry_on_conflict(once)
+    is_new, stored = retry_on_conflict(put)
     assert stored is not None  # it was written in this transaction
     return answer(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
 
 
-@routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_SHOWN)
+@routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_GET_RESPONSES)
 def show_profile(
-    request: Request, user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = None
+    request: Request, user_id: Id, tenant: OneTenant = None, if_none_match: IfNoneMatch = None
 ) -> Response[UserProfile | None]:
     """Return a stored profile."""
     tenant_id, slug = request.tenant(tenant)
-    id_ = _id_of(user_id)
+    id_ = _parse_user_id(user_id)
     with request.database.tenant(tenant_id) as connection:
-        found = profiles.show(connection, tenant_id, id_)
-    if found is None:
+        profile = profiles.show(connection, tenant_id, id_)
+    if profile is None:
         raise NotFoundError(NO_USER)
-    headers = {"ETag": etag(found.version)}
-    if is_current(known, found.version):
+    headers = {"ETag": etag(profile.version)}
+    if is_current(if_none_match, profile.version):
         return Response(304, headers=headers)
-    return answer(200, _profile(id_, slug, found), headers)
+    return answer(200, _profile(id_, slug, profile), headers)
 
 
 @routes.delete(
@@ -219,7 +219,7 @@ def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> R
 
 
 @routes.put(
-    _BLOCK,
+    _BLOCK_PATH,
     summary="Block a user",
     tags=["users"],
     responses=responses({204: (None, "The users are no longer offered to each other.")}, 400, 404, 413, 415, 422, 429),
@@ -230,7 +230,7 @@ def block_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant 
 
 
 @routes.delete(
-    _BLOCK,
+    _BLOCK_PATH,
     summary="Unblock a user",
     tags=["users"],
     responses=responses({204: (None, "The block no longer exists.")}, *(400, 404, 413, 415, 422, 429)),
@@ -240,12 +240,14 @@ def unblock_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenan
     return _change(request, tenant, "Unblocking", profiles.unblock, user_id, blocked_id)
 
 
-def _change(request: Request, tenant: str | None, doing: str, act: Callable[..., bool], *users: str) -> Response[None]:
+def _change(
+    request: Request, tenant: str | None, action: str, apply: Callable[..., bool], *users: str
+) -> Response[None]:
     """Change a user in a transaction, and retry after a conflict."""
-    tenant_id = request.admit(doing, request.slug(tenant))
-    ids = [_id_of(user) for user in users]
-    by = request.caller.require_subject()
-    if not request.commit(tenant_id, lambda connection: act(connection, tenant_id, *ids, request.now, by=by)):
+    tenant_id = request.admit(action, request.slug(tenant))
+    ids = [_parse_user_id(user) for user in users]
+    actor = request.caller.require_subject()
+    if not request.commit(tenant_id, lambda connection: apply(connection, tenant_id, *ids, request.now, by=actor)):
         raise NotFoundError(NO_USER)
     return Response(204)
 
@@ -261,13 +263,13 @@ def list_blocks(
 ) -> BlockedUsers:
     """List the users that this user has blocked. Users who have blocked this user are not shown."""
     tenant_id, _ = request.tenant(tenant)
-    id_, after = _id_of(user_id), http.decode_cursor(cursor)
+    id_, after = _parse_user_id(user_id), http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:
-        found = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
-    if found is None:
+        rows = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
+    if rows is None:
         raise NotFoundError(NO_USER)
-    shown, following = http.split_page(found, limit, lambda one: (one.since, one.user_id))
-    return BlockedUsers(users=list(shown), next_cursor=following)
+    page, next_cursor = http.split_page(rows, limit, lambda block: (block.since, block.user_id))
+    return BlockedUsers(users=list(page), next_cursor=next_cursor)
 
 
 @routes.get(
@@ -284,24 +286,24 @@ def show_offers(
 ) -> UserOffers:
     """Return the offers of a user for a date."""
     tenant_id, slug = request.tenant(tenant)
-    id_ = _id_of(user_id)
+    id_ = _parse_user_id(user_id)
     with request.database.tenant(tenant_id) as connection:
-        found = profiles.get_offers(connection, tenant_id, id_, date, request.now)
-    if found is None:
+        result = profiles.get_offers(connection, tenant_id, id_, date, request.now)
+    if result is None:
         raise NotFoundError(NO_USER)
     return UserOffers(
         user_id=id_,
         tenant=slug,
-        date=found.date,
-        timezone=found.timezone,
-        status=found.state or "none",
-        offers=[Offer(**one, isWithdrawn=one["userId"] in found.withdrawn) for one in found.offers],
-        completed_at=found.completed_at,
-        error=found.error,
+        date=result.date,
+        timezone=result.timezone,
+        status=result.state or "none",
+        offers=[Offer(**offer, isWithdrawn=offer["userId"] in result.withdrawn) for offer in result.offers],
+        completed_at=result.completed_at,
+        error=result.error,
     )
 
 
-def _id_of(text: str) -> UUID:
+def _parse_user_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
-from functions.admin_api.api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
+from functions.admin_api.api.dead_letters import MAX_EVENTS, MAX_PAGED, MAX_PREVIOUS_FAILURES
 from tests.dead_letters.letters import NOON, Die, dying
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
@@ -127,7 +127,7 @@ def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None
         {"page": "0"},
         {"page": "-1"},
         {"page": "1e3"},
-        {"page": str(DEEPEST + 1)},
+        {"page": str(MAX_PAGED + 1)},
         {"page": "101", "limit": "100"},
         {"page": "2", "text": "timed"},
         {"page": "2", "cursor": "MjAyNi0wMy0wMlQxMjowMDowMCswMDowMHwwMDAwMDAwMC0wMDAwLTAwMDAtMDAwMC0wMDAwMDAwMDAwMDA="},
@@ -399,18 +399,18 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
         "FROM generate_series(1, 1500) AS n, LATERAL (SELECT %s + n * interval '1 s' AS at) t",
         [acme, work_id, NOON],
     )
-    for revision in range(1, LAST_EVENTS + 3):
+    for revision in range(1, MAX_EVENTS + 3):
         job_id = die("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
 
     timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
 
     numbers = [event["attempt"] for event in timeline.body["events"] if event["kind"] == "attempt"]
-    assert numbers == list(range(1501 - LAST_EVENTS, 1501))
+    assert numbers == list(range(1501 - MAX_EVENTS, 1501))
     assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "dead_lettered"] == list(
-        range(3, LAST_EVENTS + 3)
+        range(3, MAX_EVENTS + 3)
     )
     assert [death["revision"] for death in letter.body["previous_failures"]] == list(
-        range(LAST_EVENTS + 2 - LAST_DEATHS, LAST_EVENTS + 2)
+        range(MAX_EVENTS + 2 - MAX_PREVIOUS_FAILURES, MAX_EVENTS + 2)
     )
     for answer in (timeline, letter):
         assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024

@@ -73,8 +73,8 @@ def world(
 
 def clear_caches() -> None:
     """Clear cached responses of AWS."""
-    routes._depths.cache_clear()
-    routes._alarms.cache_clear()
+    routes._cached_depths.cache_clear()
+    routes._cached_alarms.cache_clear()
 
 
 @pytest.fixture

@@ -346,8 +346,8 @@ def test_chat_result_is_visible_only_to_its_user(task_type: str, expected: objec
     )
     task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
-    assert tasks._visible(task, own).result == {"a": 1}
-    assert tasks._visible(task, other).result == expected
+    assert tasks._visible_task(task, own).result == {"a": 1}
+    assert tasks._visible_task(task, other).result == expected
 
 
 def test_unknown_task_is_not_found(ask: Ask) -> None:
