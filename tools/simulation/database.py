@@ -27,7 +27,7 @@ from tools.simulation.scheduler import Process, Scheduler
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
 DATABASE = "simulation"
-WORKER, KEEPER = "counterfoil_worker", "counterfoil_maintenance"
+WORKER, MAINTENANCE = "counterfoil_worker", "counterfoil_maintenance"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
 """The product's first statement in one round trip, without timeouts, because those use the real clock."""
@@ -48,17 +48,17 @@ CREATE TABLE simulation_ledger (
 CREATE TABLE simulation_effect (number bigserial PRIMARY KEY, actor text, worker text, work_id uuid, revision int);
 CREATE FUNCTION simulation_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
 DECLARE
-    was jsonb; became jsonb; prefix text := TG_ARGV[1];
+    old_values jsonb; new_values jsonb; prefix text := TG_ARGV[1];
 BEGIN
-    SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO became FROM jsonb_each(to_jsonb(NEW))
+    SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO new_values FROM jsonb_each(to_jsonb(NEW))
     WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
     IF TG_OP = 'UPDATE' THEN
-        SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO was FROM jsonb_each(to_jsonb(OLD))
+        SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO old_values FROM jsonb_each(to_jsonb(OLD))
         WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
     END IF;
-    IF was IS DISTINCT FROM became THEN
+    IF old_values IS DISTINCT FROM new_values THEN
         INSERT INTO simulation_ledger (actor, worker, work_id, old, new)
-        VALUES (current_setting('simulation.actor', true), TG_ARGV[0], NEW.id, was, became);
+        VALUES (current_setting('simulation.actor', true), TG_ARGV[0], NEW.id, old_values, new_values);
     END IF;
     RETURN NULL;
 END $$;
@@ -87,8 +87,8 @@ CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON task
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON cluster_diagnostics
     FOR EACH ROW EXECUTE FUNCTION simulation_note('diagnostics', '', '{columns}');
 """
-_NOTED = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,dlq_returns"
-_OWN_DEFAULTS = """
+_LEDGER_COLUMNS = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,dlq_returns"
+_UUID_DEFAULTS = """
 SELECT format('ALTER TABLE %I ALTER COLUMN %I SET DEFAULT simulation_uuid()', table_name, column_name)
 FROM information_schema.columns WHERE table_schema = 'public' AND column_default LIKE 'uuidv7()%'
 """
@@ -111,8 +111,8 @@ class Store:
         self.admin.execute("ALTER SYSTEM SET autovacuum = off")
         self.admin.execute("SELECT pg_reload_conf()")
         self.admin.execute("SET plan_cache_mode = force_generic_plan")
-        self.admin.execute(_LEDGER.replace("{columns}", _NOTED).encode(), prepare=False)
-        for (statement,) in self.admin.execute(_OWN_DEFAULTS).fetchall():
+        self.admin.execute(_LEDGER.replace("{columns}", _LEDGER_COLUMNS).encode(), prepare=False)
+        for (statement,) in self.admin.execute(_UUID_DEFAULTS).fetchall():
             self.admin.execute(statement)
         self._tables = [row[0] for row in self.admin.execute(_TABLES).fetchall()]
         sequences = [row[0] for row in self.admin.execute(_SEQUENCES).fetchall()]
@@ -178,13 +178,17 @@ class Transactions:
 
     def pass_time(self, nearest: float) -> float:
         """Return the earlier of `nearest` and the next idle timeout."""
-        return min([nearest, *(one.last_statement_at + IDLE_SECONDS for one in self.open)]) if self.open else nearest
+        return (
+            min([nearest, *(connection.last_statement_at + IDLE_SECONDS for connection in self.open)])
+            if self.open
+            else nearest
+        )
 
     def time_passed(self) -> None:
         """End idle transactions."""
-        for one in list(self.open):
-            if one.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
-                one.lose(f"idle for {IDLE_SECONDS} s")
+        for connection in list(self.open):
+            if connection.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
+                connection.lose(f"idle for {IDLE_SECONDS} s")
 
 
 class SimulatedPool:
@@ -201,7 +205,7 @@ class SimulatedPool:
         """Return a connection, or raise if the database is unavailable."""
         world = self._world
         world.scheduler.point("begin")
-        if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
+        if world.scheduler.now < world.faults.failover_until and world.scheduler.random.random() < 0.5:
             world.scheduler.log("no connection: a failover is in progress")
             raise psycopg.OperationalError("connection refused")
         if world.faults.strikes(Fault.NO_CONNECTION):
@@ -275,14 +279,14 @@ class SimulatedConnection:
             yield
         except pg.LockNotAvailable:
             self._world.scheduler.log("another transaction holds a lock")
-            self._blocking = tuple(one for one in self._world.open if one is not self)
+            self._blocking = tuple(connection for connection in self._world.open if connection is not self)
             raise
 
-    def begin(self, opening: TransactionOptions) -> None:
+    def begin(self, options: TransactionOptions) -> None:
         """Begin a transaction."""
         world = self._world
-        setting, value = opening.setting, opening.value
-        self._lock_seconds = opening.lock_seconds
+        setting, value = options.setting, options.value
+        self._lock_seconds = options.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
         self._real = world.store.take(self._user, self._role)
         world.started += 1
@@ -301,7 +305,7 @@ class SimulatedConnection:
 
     def _strike(self) -> None:
         world = self._world
-        if world.scheduler.now < world.faults.lasting_until:
+        if world.scheduler.now < world.faults.failover_until:
             raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
         if world.faults.strikes(Fault.DEADLOCK):
             raise pg.DeadlockDetected("deadlock detected")
@@ -321,8 +325,8 @@ class SimulatedConnection:
         self._process.hung[scheduler.current.name] = scheduler.now
         scheduler.sleep(self.deadline - scheduler.now)
         del self._process.hung[scheduler.current.name]
-        self.lose("no answer")
-        raise psycopg.OperationalError("no answer before the deadline")
+        self.lose("no response")
+        raise psycopg.OperationalError("no response before the deadline")
 
     def commit(self) -> None:
         """Commit. A fault may lose the connection before or after."""
@@ -353,18 +357,23 @@ class SimulatedConnection:
         if self._real is not None:
             _exchange(self._real, "ROLLBACK")
             self._end()
-        met, scheduler = [one for one in self._blocking if one in self._world.open], self._world.scheduler
-        if met and scheduler.random.random() < 0.8:
-            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._lock_seconds)
+        blockers, scheduler = (
+            [connection for connection in self._blocking if connection in self._world.open],
+            self._world.scheduler,
+        )
+        if blockers and scheduler.random.random() < 0.8:
+            scheduler.wait(
+                lambda: any(connection not in self._world.open for connection in blockers), self._lock_seconds
+            )
 
     def close(self) -> None:
         """Close the connection."""
         self.lose("closed")
 
-    def lose(self, why: str) -> None:
+    def lose(self, reason: str) -> None:
         """Lose the connection. The server rolls back its transaction."""
         if self._real is not None:
-            self._world.scheduler.log(f"the connection of #{self.number} is lost: {why}")
+            self._world.scheduler.log(f"the connection of #{self.number} is lost: {reason}")
             _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
@@ -405,6 +414,6 @@ class SimulatedDatabase(Database):
         self._world = world
         self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
 
-    def _begin(self, connection: Any, opening: TransactionOptions) -> None:
-        connection.begin(opening)
+    def _begin(self, connection: Any, options: TransactionOptions) -> None:
+        connection.begin(options)
         self.clock.set(self._world.scheduler.clock(), self.clock.local())

@@ -72,7 +72,7 @@ def forget_second_runs(world: World) -> bool:
 
 def forget_the_messages_in_hand(world: World) -> bool:
     world.transactions.handles.clear()
-    return any(entry.claims for entry in ledger(world))
+    return any(entry.is_claim for entry in ledger(world))
 
 
 CHANGES: dict[str, tuple[Change, str]] = {
