@@ -78,7 +78,7 @@ def conversation(
 
 def test_conversation_is_ordered_and_resumable(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
     run_conversation(
-        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted"
+        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), options=" --scripted"
     )
 
     shown = capsys.readouterr()
@@ -262,7 +262,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
-    return scripted_model.available(app, wanted=wanted)  # type: ignore[arg-type]  # a partial cloud
+    return scripted_model.available(app, scripted=wanted)  # type: ignore[arg-type]  # a partial cloud
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])
