@@ -83,7 +83,7 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 @contextmanager
 def available(cloud: Cloud, *, scripted: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. During the block, the app is deployed with the fake model if `scripted`."""
+    """Provide a cloud with a model. With `scripted`, deploy the fake one during the block."""
     tuning = cloud.state.tuning
     port = port_of(tuning)
     if not scripted and not tuning.settings.get("LLM_PROVIDER"):

@@ -42,7 +42,7 @@ def is_genuine(header: str, body: bytes, secrets: Sequence[str], now: float) -> 
     signatures = [value.encode() for name, _, value in parts if name == "v1"]
     signed = f"{times[0]}.".encode() + body
     expected = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
-    return any(hmac.compare_digest(one, other) for one in signatures for other in expected)
+    return any(hmac.compare_digest(signature, candidate) for signature in signatures for candidate in expected)
 
 
 class Inbox:
@@ -108,10 +108,10 @@ class Receiver(ThreadingHTTPServer):
             return 401, "invalid or expired signature"
         try:
             delivery = json.loads(body)
-            is_known = delivery["schema_version"] == 1 and delivery["id"] == headers.get("Idempotency-Key")
+            is_valid = delivery["schema_version"] == 1 and delivery["id"] == headers.get("Idempotency-Key")
         except (ValueError, TypeError, KeyError):
-            is_known = False
-        if not is_known:
+            is_valid = False
+        if not is_valid:
             return 400, "not a Counterfoil delivery"
         return 200, "stored" if self.inbox.take(body) else "duplicate"
 
