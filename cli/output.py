@@ -99,10 +99,10 @@ class Checklist:
         self._title, self._began = title, time.monotonic()
         self._task = self._progress.add_task(title, total=None)
 
-    def progress(self, done: int, of: int) -> None:
+    def progress(self, completed: int, total: int) -> None:
         """Update the progress of the current step."""
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=of)
+            self._progress.update(self._task, completed=completed, total=total)
 
     def note(self, sentence: str) -> None:
         """Print a note for people."""

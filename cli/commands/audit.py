@@ -15,7 +15,7 @@ from cli.output import page, print_json
 
 SUMMARY = "Verify that the audit trail is unchanged."
 PATH = "/api/admin/dlq/audit"
-HASHED = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
+HASHED_FIELDS = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
 """Hashed fields of an entry, besides its time, its tenant and the previous hash."""
 
 Entry = Mapping[str, Any]
@@ -131,6 +131,6 @@ def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str
 def _hash(entry: Entry, tenant_id: str | None) -> str:
     """Compute the expected hash of an entry."""
     recorded_at = datetime.fromisoformat(entry["recorded_at"]).astimezone(UTC).isoformat(timespec="microseconds")
-    fields = {**{name: entry[name] for name in HASHED}, "tenant_id": tenant_id, "recorded_at": recorded_at}
+    fields = {**{name: entry[name] for name in HASHED_FIELDS}, "tenant_id": tenant_id, "recorded_at": recorded_at}
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(bytes.fromhex(entry["previous_hash"] or "") + canonical.encode()).hexdigest()

@@ -23,7 +23,7 @@ from cli.local.place import cloud_folder
 from cli.output import aside, page, print_json
 
 PATH = "/api/chat/sessions"
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 LISTED = 20
 """Conversations in a list."""
 _SPEAKERS = {"user": "you", "assistant": "bot"}
@@ -132,7 +132,7 @@ class Conversation:
             raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' to list them.")
         return matches[0]
 
-    def say(self, text: str) -> str:
+    def send(self, text: str) -> str:
         """Submit a message and return the id of its task.
 
         Raises:
@@ -144,12 +144,12 @@ class Conversation:
         self.session_id = self.session_id or job_id
         return job_id
 
-    def look(self, job_id: str) -> dict[str, Any]:
+    def fetch_task(self, job_id: str) -> dict[str, Any]:
         """Return the current state of a task."""
         task: dict[str, Any] = self.api.send("GET", f"{tasks.PATH}/{job_id}").json()
         return task
 
-    def take_back(self, job_id: str) -> None:
+    def cancel(self, job_id: str) -> None:
         """Cancel a message that has no reply yet."""
         with suppress(UsageError):  # the task has just ended
             self.api.send("POST", f"{tasks.PATH}/{job_id}/cancel", body={})
@@ -191,15 +191,15 @@ def run_conversation(conversation: Conversation, lines: Iterator[str], *, option
 
 def _send_message(conversation: Conversation, text: str) -> None:
     try:
-        job_id = conversation.say(text)
+        job_id = conversation.send(text)
     except UsageError as error:
         aside().print(f"The message was rejected: {error}", style="red")
         return
     try:
         task = wait_for(conversation, job_id)
     except KeyboardInterrupt:
-        conversation.take_back(job_id)
-        task = conversation.look(job_id)
+        conversation.cancel(job_id)
+        task = conversation.fetch_task(job_id)
     if task["status"] == "succeeded" and isinstance(task["result"], dict):
         page().print(Text("bot  ", "bold").append(str(task["result"]["message"]), "none"))
     elif task["status"] == "failed":
@@ -212,7 +212,7 @@ def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
     """Poll a task until it ends, and show why it waits."""
     console = aside()
     last_error = ""
-    task = conversation.look(job_id)
+    task = conversation.fetch_task(job_id)
     with console.status("waiting for a worker") as status:
         while task["status"] in {"pending", "in-progress"}:
             if task["error"] is not None and task["error"] != last_error:
@@ -221,7 +221,7 @@ def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
                     f"Attempt {task['attempts']} of {task['max_retry'] + 1} failed: {last_error}", style="yellow"
                 )
             status.update(wait_reason(task, datetime.now(UTC)))
-            task = poll(LOOK_SECONDS, lambda: conversation.look(job_id), time.sleep)
+            task = poll(POLL_SECONDS, lambda: conversation.fetch_task(job_id), time.sleep)
     return task
 
 

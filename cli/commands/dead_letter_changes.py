@@ -38,7 +38,7 @@ RETRY_RATE, MAX_RATE = 50, 500
 """Dead letters per second."""
 CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Seen = Annotated[
     int | None,
@@ -316,7 +316,7 @@ def _wait(api: Api, operation: Operation) -> Operation:
     path = f"{operations.PATH}/{operation['operation_id']}"
 
     def poll_operation() -> Operation:
-        updated: Operation = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        updated: Operation = poll(POLL_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
         return updated
 
     short = ids.short_id(operation["operation_id"])

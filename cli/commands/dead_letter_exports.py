@@ -32,7 +32,7 @@ from cli.output import aside, page, print_json
 
 FILE_EXTENSIONS = {"csv": "csv", "json": "jsonl"}
 """File extension of each format."""
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 """Read timeout for a file in S3, in seconds."""
 CHUNK = 1024 * 1024
@@ -177,7 +177,7 @@ def _fetch_ready(api: Api, export: Operation, output: BinaryIO) -> Operation:
         aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short_id(export['operation_id'])} FILE")
     path = f"{OPERATIONS}/{export['operation_id']}"
     while export["ended_at"] is None:
-        export = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        export = poll(POLL_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
     if export["state"] != "done":
         raise CommandError(f"The export of {export['tenant']} is {export['state']}. {export['reason'] or ''}".strip())
     _download(api.send("GET", f"{path}/file").json()["url"], output)

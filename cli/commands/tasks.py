@@ -19,7 +19,7 @@ from cli.output import aside, page, print_json, tenant_table
 
 SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 LONGEST_RESULT = 4000
 """Maximum characters of a result without --json."""
 STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
@@ -136,7 +136,7 @@ def wait_for(api: Api, job_id: str) -> dict[str, Any]:
     """Poll a task until it ends."""
     task = _fetch_task(api, job_id)
     while task["status"] in {"pending", "in-progress"}:
-        task = poll(LOOK_SECONDS, lambda: _fetch_task(api, job_id), time.sleep)
+        task = poll(POLL_SECONDS, lambda: _fetch_task(api, job_id), time.sleep)
     return task
 
 

@@ -82,7 +82,7 @@ class Steps(Protocol):
     def begin(self, title: str) -> None:
         """Start a step, and mark the previous one as succeeded."""
 
-    def progress(self, done: int, of: int) -> None:
+    def progress(self, completed: int, total: int) -> None:
         """Update the progress of the current step."""
 
     def note(self, sentence: str) -> None:

@@ -20,7 +20,7 @@ from cli.local.place import ROOT, CloudFolder, cloud_folder
 from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
 from counterfoil.documents.upload_list import State, Upload
 from tools.demo import demo_cases
-from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, receiving
+from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, running_receiver
 from tools.demo.sample_check import EXPECTED_STATES, Mismatch, mismatches
 from tools.demo.sample_run import Run
 from tools.sample_generator import Sample, generate
@@ -45,9 +45,12 @@ def demo(
     uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are compared with
     the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
-    with running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
+    with (
+        running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud,
+        running_receiver() as receiver,
+    ):
         sample = generate(seed)
-        run = Run.prepared(cloud, sample, OUTPUT / "demo")
+        run = Run.prepare(cloud, sample, OUTPUT / "demo")
         started = time.monotonic()
         cases = DemoCases.start(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
         try:

@@ -40,7 +40,7 @@ class _Quiet(Handler):
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def running_receiver() -> Iterator[Receiver]:
     """Run the sample webhook receiver on a local port."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), [], inbox)

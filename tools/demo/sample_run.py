@@ -33,7 +33,7 @@ class Run:
     """Uploaded files by key."""
 
     @classmethod
-    def prepared(cls, cloud: Cloud, sample: Sample, folder: Path) -> "Run":
+    def prepare(cls, cloud: Cloud, sample: Sample, folder: Path) -> "Run":
         """Add tenants for the run, and write the sample's files."""
         suffix = secrets.token_hex(3)
         tenants = {slug: add_tenant(cloud, f"{slug[:50]}-{suffix}", slug.capitalize())[0] for slug in sample.tenants}
@@ -55,7 +55,7 @@ class Run:
             while is_uploading and time.monotonic() - polled_at < POLL_SECONDS:
                 is_uploading = next(uploads, None) is not None
             polled_at = time.monotonic()
-            uploads_by_file = self.found()
+            uploads_by_file = self.current_uploads()
             show([len(self.uploaded), *(_passed(uploads_by_file.values(), stage) for stage in STAGES)])
             if (
                 not is_uploading
@@ -74,7 +74,7 @@ class Run:
                 self.uploaded[uploaded_file.key] = file
             yield file
 
-    def found(self) -> dict[tuple[str, str], Upload]:
+    def current_uploads(self) -> dict[tuple[str, str], Upload]:
         """Return the uploads so far, by the sample's tenant and the file's name."""
         return {
             (slug, self.uploaded[item.key].name): item

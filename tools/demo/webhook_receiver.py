@@ -102,7 +102,7 @@ class Receiver(ThreadingHTTPServer):
         self.clock = clock
         super().__init__(address, Handler)
 
-    def answer(self, headers: Any, body: bytes) -> tuple[int, str]:
+    def respond(self, headers: Any, body: bytes) -> tuple[int, str]:
         """Return the status and message of a response."""
         if not is_genuine(headers.get("Counterfoil-Signature", ""), body, self.secrets, self.clock()):
             return 401, "invalid or expired signature"
@@ -128,7 +128,7 @@ class Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             status, text = 413, "Content-Length is missing or too large"
         else:
-            status, text = self.server.answer(self.headers, self.rfile.read(int(length)))
+            status, text = self.server.respond(self.headers, self.rfile.read(int(length)))
         content = f"{text}\n".encode()
         self.send_response(status)
         self.send_header("Content-Type", "text/plain")

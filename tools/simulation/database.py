@@ -168,7 +168,7 @@ class Transactions:
     store: Store
     open: list["SimulatedConnection"] = field(default_factory=list)
     started: int = 0
-    at: dict[int, datetime] = field(default_factory=dict)
+    statement_times: dict[int, datetime] = field(default_factory=dict)
     """Time of each transaction's last statement."""
     committed_at: dict[int, float] = field(default_factory=dict)
     handles: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -196,21 +196,24 @@ class SimulatedPool:
 
     timeout = inf
 
-    def __init__(self, world: Transactions, process: Process, user: str) -> None:
-        self._world = world
+    def __init__(self, transactions: Transactions, process: Process, user: str) -> None:
+        self._transactions = transactions
         self._process = process
         self._user = user
 
     def getconn(self, _timeout: float) -> "SimulatedConnection":
         """Return a connection, or raise if the database is unavailable."""
-        world = self._world
-        world.scheduler.point("begin")
-        if world.scheduler.now < world.faults.failover_until and world.scheduler.random.random() < 0.5:
-            world.scheduler.log("no connection: a failover is in progress")
+        transactions = self._transactions
+        transactions.scheduler.point("begin")
+        if (
+            transactions.scheduler.now < transactions.faults.failover_until
+            and transactions.scheduler.random.random() < 0.5
+        ):
+            transactions.scheduler.log("no connection: a failover is in progress")
             raise psycopg.OperationalError("connection refused")
-        if world.faults.strikes(Fault.NO_CONNECTION):
+        if transactions.faults.strikes(Fault.NO_CONNECTION):
             raise psycopg.OperationalError("connection refused")
-        return SimulatedConnection(world, self._process, self._user)
+        return SimulatedConnection(transactions, self._process, self._user)
 
     def putconn(self, connection: "SimulatedConnection") -> None:
         """Release a connection."""
@@ -223,8 +226,8 @@ class SimulatedPool:
 class SimulatedConnection:
     """One transaction on a real connection, with the part of psycopg's interface that the product uses."""
 
-    def __init__(self, world: Transactions, process: Process, user: str) -> None:
-        self._world = world
+    def __init__(self, transactions: Transactions, process: Process, user: str) -> None:
+        self._transactions = transactions
         self._process = process
         self._user = user
         self._role = ""
@@ -237,7 +240,7 @@ class SimulatedConnection:
         self.number = 0
         self.deadline = inf
         """When the client stops waiting for a response."""
-        self.last_statement_at = world.scheduler.now
+        self.last_statement_at = transactions.scheduler.now
         process.on_death.append(self._die)
 
     broken = property(lambda self: self._lost)
@@ -246,11 +249,11 @@ class SimulatedConnection:
     def execute(self, query: Any, params: Any = None) -> Any:
         """Execute one statement."""
         if not self._in_pipeline:
-            self._world.scheduler.point("statement")
+            self._transactions.scheduler.point("statement")
             self._check_connection()
             self._strike()
         assert self._real is not None
-        self._world.at[self.number] = self._world.scheduler.clock()
+        self._transactions.statement_times[self.number] = self._transactions.scheduler.clock()
         with self._note_blockers():
             return self._real.execute(query, params)
 
@@ -260,7 +263,7 @@ class SimulatedConnection:
 
         Before them the task may pause for a long time, and other tasks may change the rows that it has read.
         """
-        scheduler = self._world.scheduler
+        scheduler = self._transactions.scheduler
         scheduler.point("pipeline")
         if scheduler.current is not None and scheduler.random.random() < 0.4:
             scheduler.sleep(scheduler.random.choice((1, 3, IDLE_SECONDS - 1)))
@@ -278,48 +281,48 @@ class SimulatedConnection:
         try:
             yield
         except pg.LockNotAvailable:
-            self._world.scheduler.log("another transaction holds a lock")
-            self._blocking = tuple(connection for connection in self._world.open if connection is not self)
+            self._transactions.scheduler.log("another transaction holds a lock")
+            self._blocking = tuple(connection for connection in self._transactions.open if connection is not self)
             raise
 
     def begin(self, options: TransactionOptions) -> None:
         """Begin a transaction."""
-        world = self._world
+        transactions = self._transactions
         setting, value = options.setting, options.value
         self._lock_seconds = options.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
-        self._real = world.store.take(self._user, self._role)
-        world.started += 1
-        self.number = world.started
-        world.handles[self.number] = self._process.handles
-        world.open.append(self)
+        self._real = transactions.store.take(self._user, self._role)
+        transactions.started += 1
+        self.number = transactions.started
+        transactions.handles[self.number] = self._process.handles
+        transactions.open.append(self)
         self._check_connection()
-        task = world.scheduler.current
+        task = transactions.scheduler.current
         actor = f"{task.number if task else 0}:{self.number}"
         _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
 
     def _check_connection(self) -> None:
-        self.last_statement_at = self._world.scheduler.now
+        self.last_statement_at = self._transactions.scheduler.now
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
 
     def _strike(self) -> None:
-        world = self._world
-        if world.scheduler.now < world.faults.failover_until:
+        transactions = self._transactions
+        if transactions.scheduler.now < transactions.faults.failover_until:
             raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
-        if world.faults.strikes(Fault.DEADLOCK):
+        if transactions.faults.strikes(Fault.DEADLOCK):
             raise pg.DeadlockDetected("deadlock detected")
-        if world.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.strikes(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access")
-        if world.faults.strikes(Fault.CONNECTION_LOST):
+        if transactions.faults.strikes(Fault.CONNECTION_LOST):
             self.lose("during a statement")
             raise psycopg.OperationalError("the connection was lost")
-        if world.faults.strikes(Fault.HUNG):
+        if transactions.faults.strikes(Fault.HUNG):
             self._hang()
 
     def _hang(self) -> None:
         """Wait until the client's deadline. The server ends the idle transaction earlier."""
-        scheduler, faults = self._world.scheduler, self._world.faults
+        scheduler, faults = self._transactions.scheduler, self._transactions.faults
         faults.locked_until = max(faults.locked_until, scheduler.now + IDLE_SECONDS)
         assert scheduler.current is not None
         self._process.hung[scheduler.current.name] = scheduler.now
@@ -330,25 +333,25 @@ class SimulatedConnection:
 
     def commit(self) -> None:
         """Commit. A fault may lose the connection before or after."""
-        world = self._world
-        world.scheduler.point(f"commit #{self.number}")
+        transactions = self._transactions
+        transactions.scheduler.point(f"commit #{self.number}")
         self._check_connection()
         assert self._real is not None
-        if world.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.strikes(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access at commit")
-        if world.faults.strikes(Fault.LOST_BEFORE_COMMIT):
+        if transactions.faults.strikes(Fault.LOST_BEFORE_COMMIT):
             self.lose("before its commit")
             raise psycopg.OperationalError("the connection was lost")
         _exchange(self._real, "COMMIT")
-        world.writes += 1
-        world.committed_at[self.number] = world.scheduler.now
-        world.scheduler.log(f"COMMITTED #{self.number}")
+        transactions.writes += 1
+        transactions.committed_at[self.number] = transactions.scheduler.now
+        transactions.scheduler.log(f"COMMITTED #{self.number}")
         self._end()
-        if world.faults.strikes(Fault.LOST_AFTER_COMMIT):
+        if transactions.faults.strikes(Fault.LOST_AFTER_COMMIT):
             self._lost = True
-            world.scheduler.log(f"the connection of #{self.number} is lost after its commit")
+            transactions.scheduler.log(f"the connection of #{self.number} is lost after its commit")
             raise psycopg.OperationalError("the connection was lost")
-        world.scheduler.point(f"after commit #{self.number}")
+        transactions.scheduler.point(f"after commit #{self.number}")
 
     def rollback(self) -> None:
         """Roll back, then wait for the transactions that hold the lock."""
@@ -358,12 +361,12 @@ class SimulatedConnection:
             _exchange(self._real, "ROLLBACK")
             self._end()
         blockers, scheduler = (
-            [connection for connection in self._blocking if connection in self._world.open],
-            self._world.scheduler,
+            [connection for connection in self._blocking if connection in self._transactions.open],
+            self._transactions.scheduler,
         )
         if blockers and scheduler.random.random() < 0.8:
             scheduler.wait(
-                lambda: any(connection not in self._world.open for connection in blockers), self._lock_seconds
+                lambda: any(connection not in self._transactions.open for connection in blockers), self._lock_seconds
             )
 
     def close(self) -> None:
@@ -373,7 +376,7 @@ class SimulatedConnection:
     def lose(self, reason: str) -> None:
         """Lose the connection. The server rolls back its transaction."""
         if self._real is not None:
-            self._world.scheduler.log(f"the connection of #{self.number} is lost: {reason}")
+            self._transactions.scheduler.log(f"the connection of #{self.number} is lost: {reason}")
             _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
@@ -388,8 +391,8 @@ class SimulatedConnection:
 
     def _end(self) -> None:
         if self._real is not None:
-            self._world.open.remove(self)
-            self._world.store.give(self._user, self._role, self._real)
+            self._transactions.open.remove(self)
+            self._transactions.store.give(self._user, self._role, self._real)
             self._real = None
 
     def _die(self) -> None:
@@ -409,11 +412,11 @@ def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
 class SimulatedDatabase(Database):
     """The product's `Database` on simulated connections."""
 
-    def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
-        self._pool: Any = SimulatedPool(world, process, user)
-        self._world = world
-        self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
+    def __init__(self, transactions: Transactions, process: Process, user: str = WORKER) -> None:
+        self._pool: Any = SimulatedPool(transactions, process, user)
+        self._transactions = transactions
+        self.clock = DatabaseClock(lambda: transactions.scheduler.clock() + process.clock_ahead)
 
     def _begin(self, connection: Any, options: TransactionOptions) -> None:
         connection.begin(options)
-        self.clock.set(self._world.scheduler.clock(), self.clock.local())
+        self.clock.set(self._transactions.scheduler.clock(), self.clock.local())

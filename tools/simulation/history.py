@@ -186,7 +186,7 @@ def _story(world: World) -> list[str]:
     lines = []
     for event in world.scheduler.events[: world.ended_at]:
         time = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
-        lines.append(f"{time}  {event.who:<28} {event.what}")
-        if event.what.startswith("COMMITTED #"):
-            lines += changes_by_transaction.get(int(event.what.rpartition("#")[2]), [])
+        lines.append(f"{time}  {event.actor:<28} {event.text}")
+        if event.text.startswith("COMMITTED #"):
+            lines += changes_by_transaction.get(int(event.text.rpartition("#")[2]), [])
     return lines

@@ -303,8 +303,8 @@ def _stale_writes(world: World, entries: list[Entry]) -> Iterator[str]:
 def _is_lease_live(world: World, before: Entry, entry: Entry) -> bool:
     if before.new["revision"] != entry.new["revision"] or before.new["lease_expires_at"] is None:
         return False
-    at = world.transactions.at[entry.transaction]
-    return datetime.fromisoformat(before.new["lease_expires_at"]) > at
+    time = world.transactions.statement_times[entry.transaction]
+    return datetime.fromisoformat(before.new["lease_expires_at"]) > time
 
 
 def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
@@ -368,11 +368,11 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
     claims = _claims_of_attempts(world, entries)
     for simulated in world.attempts:
         entry = claims.get(simulated)
-        at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
-        if entry is None or at is None or simulated.at <= at + SLACK_SECONDS:
+        committed_at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
+        if entry is None or committed_at is None or simulated.started_at <= committed_at + SLACK_SECONDS:
             continue
-        if not any(at <= stall <= simulated.at for stall in world.stalls):
-            wait = simulated.at - at
+        if not any(committed_at <= stall <= simulated.started_at for stall in world.stalls):
+            wait = simulated.started_at - committed_at
             yield f"a claim on {entry.worker} {world.name(entry.id)} waited {wait:.1f} s (ledger {entry.number})"
 
 
@@ -424,8 +424,8 @@ def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
     for entry in entries:
         if not entry.is_claim:
             continue
-        at = world.transactions.at[entry.transaction]
-        seconds = (datetime.fromisoformat(entry.new["lease_expires_at"]) - at).total_seconds()
+        claimed_at = world.transactions.statement_times[entry.transaction]
+        seconds = (datetime.fromisoformat(entry.new["lease_expires_at"]) - claimed_at).total_seconds()
         if not world.lease - IDLE_SECONDS <= seconds <= world.lease + 1:
             yield f"the lease of {entry.worker} {world.name(entry.id)} lasts {seconds:.0f} s (ledger {entry.number})"
 

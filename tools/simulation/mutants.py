@@ -106,17 +106,17 @@ class _PermitFirst(batch.Batch):
 class _DeletesAll(batch.Batch):
     """Deletes every message, regardless of its outcome."""
 
-    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
-        return super()._conclude(record, replace(verdict, acknowledged=True), claim)
+    def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
+        return super()._conclude(record, replace(disposition, acknowledged=True), claim)
 
 
 class _AcknowledgesStale(batch.Batch):
     """Acknowledges the message of a stale attempt."""
 
-    def _conclude(self, record: ReceivedMessage, verdict: Disposition, claim: Claim | None = None) -> Any:
-        if verdict.outcome == "stale":
-            verdict = replace(verdict, acknowledged=True)
-        return super()._conclude(record, verdict, claim)
+    def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
+        if disposition.outcome == "stale":
+            disposition = replace(disposition, acknowledged=True)
+        return super()._conclude(record, disposition, claim)
 
 
 class _SkipsEarly(batch.Batch):
@@ -207,13 +207,13 @@ WHERE id = %(id)s RETURNING {attempts}, {claim_token}
 class _ChecksThenActs(claims.Claims):
     """Checks whether the work item is free in one transaction and claims it in the next."""
 
-    def claim(self, wanted: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
+    def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
-            now = self._register(connection, wanted.values())
+            now = self._register(connection, messages.values())
             statuses = sql.claim(
                 connection,
                 self._kind,
-                list(wanted),
+                list(messages),
                 now=now,
                 lease=now,
                 max_attempts=self._max_attempts,
@@ -235,7 +235,7 @@ class _ChecksThenActs(claims.Claims):
 def _one_step_short() -> Any:
     """Count from 0 in the formula: the n-th retry waits base * factor ** (n - 1)."""
     real = RequeuePolicy.wait
-    return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *how: real(self, attempts - 1, *how))
+    return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *options: real(self, attempts - 1, *options))
 
 
 def _other_delay(factor: float) -> Any:
@@ -354,8 +354,8 @@ class _ShortVisibility(settlement.Settlement):
             self._commit(record, claim, write_wait)
         except StaleClaimError as stale:
             return Disposition("stale", acknowledged=False, error=str(stale))
-        except CounterfoilError as error_:
-            return self.database_unavailable(record, error_)
+        except CounterfoilError as outage:
+            return self.database_unavailable(record, outage)
         return Disposition("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
 
 
@@ -401,7 +401,7 @@ def _separate_matches() -> Any:
         real = getattr(matching, name)
 
         def write(connection: Any, pending: Any, now: datetime) -> Any:
-            database = SimulatedDatabase(connection._world, connection._process)
+            database = SimulatedDatabase(connection._transactions, connection._process)
             with database.tenant(scenario.TENANT) as own_connection:
                 return real(own_connection, pending, now)
 

@@ -46,13 +46,13 @@ class Summary:
 
 
 @contextmanager
-def store() -> Iterator[Store]:
+def open_store() -> Iterator[Store]:
     """Create a temporary PostgreSQL and the database for histories."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the history replaces the product's log
     try:
-        with temporary_server() as server, closing(Store(server)) as created:
-            yield created
+        with temporary_server() as server, closing(Store(server)) as store:
+            yield store
     finally:
         logging.disable(disabled)
 
@@ -137,22 +137,22 @@ def _run_worker(
     """Run the histories of one process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the signal and stops this process
     try:
-        with store() as shared_store:
+        with open_store() as store:
             if mutant is None:
-                _run_histories(seeds, shared_store, results, stop, with_story=with_story)
+                _run_histories(seeds, store, results, stop, with_story=with_story)
             else:
                 (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
                 with selected.patch():
-                    _run_histories(seeds, shared_store, results, stop, with_story=with_story, prepare=selected.prepare)
+                    _run_histories(seeds, store, results, stop, with_story=with_story, prepare=selected.prepare)
     except BaseException as error:  # noqa: BLE001  # raised again by the parent
         results.put(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _run_histories(
-    seeds: list[int], shared_store: Store, results: "Queue[History | BaseException]", stop: Any, **options: Any
+    seeds: list[int], store: Store, results: "Queue[History | BaseException]", stop: Any, **options: Any
 ) -> None:
     parent = multiprocessing.parent_process()
     for seed in seeds:
         if stop.is_set() or (parent is not None and not parent.is_alive()):
             return
-        results.put(history.run(seed, shared_store, **options))
+        results.put(history.run(seed, store, **options))

@@ -179,18 +179,18 @@ def _draw_script(random: Random, failure_rate: float) -> AttemptScript:
 
 @dataclass
 class AttemptScripts:
-    """Scripts of all attempts. After `most` attempts, a work item has no more failures."""
+    """Scripts of all attempts. After `max_failing` attempts, a work item has no more failures."""
 
     random: Random
     scheduler: Scheduler
     failure_rate: float
-    most: int = 4
+    max_failing: int = 4
     attempts: Counter[tuple[str, UUID]] = field(default_factory=Counter)
 
     def next(self, worker: str, work_id: UUID) -> AttemptScript:
         """Return the script of the next attempt."""
         self.attempts[worker, work_id] += 1
-        if self.attempts[worker, work_id] > self.most:
+        if self.attempts[worker, work_id] > self.max_failing:
             return AttemptScript()
         return _draw_script(self.random, self.failure_rate)
 
@@ -287,12 +287,12 @@ VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 """
 
 
-def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
+def make_task(store: Store, random: Random, max_retry: int, submitted_at: float) -> UUID:
     """Insert a submitted task and the outbox row of its message."""
     task_id = UUID(int=random.getrandbits(128), version=4)
     store.admin.execute(
         _TASK,
-        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=at)},
+        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=submitted_at)},
     )
     return task_id
 
@@ -315,7 +315,7 @@ def task_body(message: Message) -> str:
     return json.dumps(envelope | identity)
 
 
-def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
+def make_document(store: Store, random: Random, name: str, received_at: float) -> UUID:
     """Insert an ingested document that waits for matching, and the outbox row of its message."""
     result = extracted(document_files()[name])
     document_id = UUID(int=random.getrandbits(128), version=4)
@@ -328,7 +328,7 @@ def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
             "bucket": BUCKET,
             "key": f"uploads/{SLUG}/{name}.xml",
             "hash": hashlib.sha256(document_files()[name]).digest(),
-            "at": START + timedelta(seconds=at),
+            "at": START + timedelta(seconds=received_at),
             "type": kind,
             "data": Jsonb(result.structured_data),
         },

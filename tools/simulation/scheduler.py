@@ -100,8 +100,8 @@ class Event:
     """An event of a history."""
 
     at: float
-    who: str
-    what: str
+    actor: str
+    text: str
 
 
 class Scheduler:

@@ -25,7 +25,7 @@ class Receive:
     """One receive of a message. It must lead to an attempt or an acknowledgement, or have an excuse."""
 
     handle: str
-    at: float
+    received_at: float
     excuse: str | None = None
     """Why it led neither to an attempt nor to an acknowledgement."""
 
@@ -214,7 +214,7 @@ class Sqs:
         latest = message.receives[-1]
         if latest.handle != handle and self.scheduler.random.random() < 0.5:
             return "ReceiptHandleIsInvalid"
-        if now - latest.at + seconds > MAX_VISIBILITY_SECONDS:
+        if now - latest.received_at + seconds > MAX_VISIBILITY_SECONDS:
             return "InvalidParameterValue"
         message.visible_at = now + seconds
         return None

@@ -112,7 +112,7 @@ class SimulatedAttempt:
     task: int
     started_after: int
     """Number of transactions started before the attempt."""
-    at: float
+    started_at: float
     script: AttemptScript
     raised: BaseException | None = None
     ended: bool = False
@@ -564,7 +564,6 @@ class ProtectionCheck(Greenlets):
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world.scheduler, process)
         self._world = world
-        self._own = process
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         """Start a task, unless the machine has no more threads."""
@@ -576,9 +575,9 @@ class ProtectionCheck(Greenlets):
         """Wait. Fails the history if messages of the batch are still unprotected."""
         task = self._world.scheduler.current
         if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
-            unprotected = [handle for handle in self._own.handles if handle not in self._world.sqs.protected]
+            unprotected = [handle for handle in self._process.handles if handle not in self._world.sqs.protected]
             if unprotected:
-                self._world.scheduler.fail(f"{self._own.name} waits before protecting {', '.join(unprotected)}")
+                self._world.scheduler.fail(f"{self._process.name} waits before protecting {', '.join(unprotected)}")
         return super().wait_for(predicate, timeout)
 
 

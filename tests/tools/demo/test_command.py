@@ -87,7 +87,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
         assert result.exit_code == 0, result.output
         return result.output
 
-    for name in ("running_cloud", "receiving"):
+    for name in ("running_cloud", "running_receiver"):
         monkeypatch.setattr(command, name, nothing)
     for name in ("_show", "_show_cases"):
         monkeypatch.setattr(command, name, lambda *_: None)

@@ -49,7 +49,7 @@ def make_a_retried_error_permanent(world: World) -> bool:
 def delay_the_first_attempt(world: World) -> bool:
     if world.stalls or not world.attempts:
         return False
-    world.attempts[0].at += 100
+    world.attempts[0].started_at += 100
     return True
 
 
