@@ -97,7 +97,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     monkeypatch.setattr(command, "generate", lambda _seed: SimpleNamespace(files=[]))
     monkeypatch.setattr(command, "mismatches", lambda *_: [])
     monkeypatch.setattr(demo_cases, "mismatches", lambda *_: [])
-    monkeypatch.setattr(Run, "prepared", lambda *_: FakeRun())
+    monkeypatch.setattr(Run, "prepare", lambda *_: FakeRun())
     return run
 
 
