@@ -99,18 +99,18 @@ class _LazyGroup(TyperGroup):
         """Import the command named in `args[0]`, and resolve it."""
         command = COMMANDS.get(args[0])
         if command is not None:
-            self.commands[args[0]] = _imported(command.target, args[0])
+            self.commands[args[0]] = _load_command(command.target, args[0])
         return super().resolve_command(ctx, args)
 
 
-def _imported(target: str, name: str) -> Any:
+def _load_command(target: str, name: str) -> Any:
     module, attribute = target.split(":")
-    found = getattr(import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        single.command(name)(found)
-        found = single
-    return typer.main.get_command(found)
+    command = getattr(import_module(module), attribute)
+    if not isinstance(command, typer.Typer):
+        wrapper = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        wrapper.command(name)(command)
+        command = wrapper
+    return typer.main.get_command(command)
 
 
 app = typer.Typer(

@@ -84,36 +84,36 @@ class Api:
         return self.emails[actor] or actor
 
     def send(
-        self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1
+        self, method: str, path: str, *, query: Query | None = None, body: object = None, expected_version: int = -1
     ) -> httpx.Response:
-        """Send a request and return its response. `seen` is the expected version, sent as `If-Match`.
+        """Send a request and return its response. `expected_version` is sent as `If-Match`.
 
         Raises:
             UsageError: the API rejects the request; the message states the reason.
             CommandError: the API is unavailable.
         """
-        given = {name: _written(value) for name, value in (query or {}).items() if value is not None}
-        headers = {} if seen < 0 else {"If-Match": f'"{seen}"'}
+        params = {name: _query_value(value) for name, value in (query or {}).items() if value is not None}
+        headers = {} if expected_version < 0 else {"If-Match": f'"{expected_version}"'}
         try:
-            answer = self.client.request(method, path, params=given, json=body, headers=headers)
+            response = self.client.request(method, path, params=params, json=body, headers=headers)
         except httpx.TimeoutException:
             raise NotNowError("The API timed out. The change may have been applied; check before retrying.") from None
         except httpx.HTTPError as error:
             raise NotNowError(f"The API cannot be reached: {type(error).__name__}.") from None
-        _check(answer)
-        return answer
+        _raise_for_status(response)
+        return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield pages until they contain `limit` items in the field `name`. Raises the same errors as `send`."""
-        cursor, left = None, limit
-        while left is None or left > 0:
-            asked = {**query, "limit": PAGE if left is None else min(left, PAGE), "cursor": cursor}
-            page = read(self.send("GET", path, query=asked), name, "next_cursor")
+        cursor, remaining = None, limit
+        while remaining is None or remaining > 0:
+            parameters = {**query, "limit": PAGE if remaining is None else min(remaining, PAGE), "cursor": cursor}
+            page = read(self.send("GET", path, query=parameters), name, "next_cursor")
             yield page
             cursor = page["next_cursor"]
             if cursor is None:
                 return
-            left = None if left is None else left - len(page[name])
+            remaining = None if remaining is None else remaining - len(page[name])
 
     def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield up to `limit` items from the field `name` of the pages. Raises the same errors as `send`."""
@@ -127,12 +127,12 @@ class Api:
 
         Raises the same errors as `send`.
         """
-        found = [
+        items = [
             {"tenant": slug, **item}
             for slug in slugs
             for item in self.items(path, name, limit=limit, tenant=slug, **query)
         ]
-        return sorted(found, key=lambda item: str(item[key]), reverse=True)[:limit]
+        return sorted(items, key=lambda item: str(item[key]), reverse=True)[:limit]
 
     def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
         """Return the given slug, or the slugs of all visible tenants.
@@ -142,8 +142,8 @@ class Api:
         if slug is not None:
             return [slug]
         pages = list(self.pages("/api/admin/tenants", "tenants"))
-        found = [tenant["slug"] for page in pages for tenant in page["tenants"]]
-        return [*found, UNASSIGNED] if unassigned and pages[0]["unassigned"] else found
+        slugs = [tenant["slug"] for page in pages for tenant in page["tenants"]]
+        return [*slugs, UNASSIGNED] if unassigned and pages[0]["unassigned"] else slugs
 
     def single_tenant(self, slug: str | None) -> str:
         """Return the given tenant, or the only one.
@@ -151,13 +151,13 @@ class Api:
         Raises:
             UsageError: no tenant exists, or several do.
         """
-        found = self.tenants(slug)
-        if not found:
+        slugs = self.tenants(slug)
+        if not slugs:
             raise UsageError("No tenant exists. To add one: counterfoil tenants add acme")
-        if len(found) > 1:
-            shown = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
-            raise UsageError(f"Choose a tenant with --tenant: {shown}")
-        return found[0]
+        if len(slugs) > 1:
+            names = ", ".join(slugs[:10]) + (", ..." if len(slugs) > 10 else "")
+            raise UsageError(f"Choose a tenant with --tenant: {names}")
+        return slugs[0]
 
     def find_by_id_suffix(self, kind: Kind, text: str, list_: str) -> str:
         """Return the full id for an id or its last characters.
@@ -170,16 +170,16 @@ class Api:
         part = text.strip().lower()
         if ids.WHOLE.fullmatch(part) and kind != "group":
             return part
-        found = []
+        matches = []
         if ids.PART.fullmatch(part):
-            answer = self.send("GET", "/api/admin/dlq/lookup", query={"kind": kind, "part": part})
-            found = read(answer, "found")["found"]
-        if len(found) != 1:
+            response = self.send("GET", "/api/admin/dlq/lookup", query={"kind": kind, "part": part})
+            matches = read(response, "found")["found"]
+        if len(matches) != 1:
             name = kind.replace("_", " ")
-            has = "fingerprint begins" if kind == "group" else "id ends"
-            count = "No" if not found else "More than one"
-            raise UsageError(f"{count} {name} {has} with '{text}'. Run 'counterfoil {list_}' to list them.")
-        return str(found[0]["id"])
+            criterion = "fingerprint begins" if kind == "group" else "id ends"
+            count = "No" if not matches else "More than one"
+            raise UsageError(f"{count} {name} {criterion} with '{text}'. Run 'counterfoil {list_}' to list them.")
+        return str(matches[0]["id"])
 
 
 def connect(context: typer.Context, by: str | None = None) -> Api:
@@ -192,20 +192,20 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
     url, local = os.environ.get(URL), context.obj
     if url is not None and local is not None:
         raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) are mutually exclusive.")
-    found = _deployment(url) if local is None else None
-    if found is None:
+    deployment = _deployment(url) if local is None else None
+    if deployment is None:
         from cli.local.cloud import Cloud  # slow to import
         from cli.local.place import cloud_folder
         from cli.local.sign_in import LocalSignIn
 
         cloud = Cloud.at(cloud_folder(local))
-        auth = LocalSignIn(cloud, by or _reader())
+        auth = LocalSignIn(cloud, by or _reader_name())
         client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=TIMEOUT_SECONDS)
         return Api(context.with_resource(client), auth.name_of)
-    given = context.get_parameter_source("by")
-    if given is not None and given.name == "COMMANDLINE":
-        raise UsageError(f"Remove --by: {found[0]} takes the user's name from the token.")
-    client = httpx.Client(base_url=found[0], auth=found[1], timeout=TIMEOUT_SECONDS)
+    source = context.get_parameter_source("by")
+    if source is not None and source.name == "COMMANDLINE":
+        raise UsageError(f"Remove --by: {deployment[0]} takes the user's name from the token.")
+    client = httpx.Client(base_url=deployment[0], auth=deployment[1], timeout=TIMEOUT_SECONDS)
     return Api(context.with_resource(client))
 
 
@@ -228,81 +228,81 @@ def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
 
 def poll(
     seconds: float,
-    look: Callable[[], T],
+    request: Callable[[], T],
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Wait, then return the first result of `look`.
+    """Wait, then return the first result of `request`.
 
     While the API is unavailable or the rate limit is exceeded, retry for up to UNAVAILABLE_RETRY_SECONDS.
 
     Raises:
         NotNowError, TooOftenError: the last retry failed.
-        Other errors of `look`.
+        Other errors of `request`.
     """
     sleep(seconds)
-    began = clock()
+    started = clock()
     while True:
         try:
-            return look()
+            return request()
         except (NotNowError, TooOftenError):
-            if clock() - began >= UNAVAILABLE_RETRY_SECONDS:
+            if clock() - started >= UNAVAILABLE_RETRY_SECONDS:
                 raise
         sleep(seconds)
 
 
-def read(answer: httpx.Response, *names: str) -> dict[str, Any]:
+def read(response: httpx.Response, *names: str) -> dict[str, Any]:
     """Return the JSON object of a response, which must contain these fields.
 
     Raises:
         CommandError: the response has another format.
     """
     try:
-        found = answer.json()
+        content = response.json()
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found.keys() >= set(names):
+        content = None
+    if not isinstance(content, dict) or not content.keys() >= set(names):
         raise CommandError("The API response has an unknown format. Use a command line of the same version as the API.")
-    return found
+    return content
 
 
-def _check(answer: httpx.Response) -> None:
-    if answer.status_code == 401:  # the message must not contain the token
+def _raise_for_status(response: httpx.Response) -> None:
+    if response.status_code == 401:  # the message must not contain the token
         raise UsageError(
             "The API rejected the token: it has expired, or is not an ID token of the API's issuer. "
             f"Run 'counterfoil login', or renew {TOKEN}."
         )
-    if answer.is_success:
+    if response.is_success:
         return
-    sentence = _sentence(answer)
-    if answer.status_code == httpx.codes.FORBIDDEN:
+    sentence = _rejection_reason(response)
+    if response.status_code == httpx.codes.FORBIDDEN:
         raise NotAllowedError(sentence)
-    if answer.is_client_error:
-        wait = answer.headers.get("Retry-After", "")
-        kind = TooOftenError if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
+    if response.is_client_error:
+        wait = response.headers.get("Retry-After", "")
+        kind = TooOftenError if response.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
         raise kind(f"{sentence} Try again in {wait} s." if wait.isdigit() else sentence)
-    failure = NotNowError if answer.is_server_error else CommandError
-    raise failure(f"The API failed ({answer.status_code}): {sentence}")
+    failure = NotNowError if response.is_server_error else CommandError
+    raise failure(f"The API failed ({response.status_code}): {sentence}")
 
 
-def _sentence(answer: httpx.Response) -> str:
+def _rejection_reason(response: httpx.Response) -> str:
     """Return the reason of a rejection by the API or by its gateway."""
     try:
-        if answer.headers.get("Content-Type", "").startswith(PROBLEM):
-            return str(read(answer, "detail")["detail"])
-        return f"API Gateway returned: {read(answer, 'message')['message']}."
+        if response.headers.get("Content-Type", "").startswith(PROBLEM):
+            return str(read(response, "detail")["detail"])
+        return f"API Gateway returned: {read(response, 'message')['message']}."
     except CommandError:
-        return f"The response {answer.status_code} {answer.reason_phrase} did not come from the API."
+        return f"The response {response.status_code} {response.reason_phrase} did not come from the API."
 
 
-def _reader() -> str:
+def _reader_name() -> str:
     try:
         return user()
     except UsageError:
         return READER
 
 
-def _written(value: Any) -> Any:
+def _query_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
@@ -348,18 +348,18 @@ def user() -> str:
         raise UsageError("Your user name is unknown on this system: give it with --by NAME.") from None
 
 
-def _name(given: str) -> str:
-    return _checked_text("--by", given, LONGEST_NAME)
+def _name(value: str) -> str:
+    return _checked_text("--by", value, LONGEST_NAME)
 
 
-def _reason(given: str | None) -> str | None:
-    return None if given is None else _checked_text("--reason", given, LONGEST_REASON)
+def _reason(value: str | None) -> str | None:
+    return None if value is None else _checked_text("--reason", value, LONGEST_REASON)
 
 
-def _checked_text(option: str, given: str, longest: int) -> str:
-    if not given.strip() or len(given) > longest or not given.isprintable():
-        raise UsageError(f"{option} takes 1 to {longest} printable characters on one line.")
-    return given
+def _checked_text(option: str, text: str, max_length: int) -> str:
+    if not text.strip() or len(text) > max_length or not text.isprintable():
+        raise UsageError(f"{option} takes 1 to {max_length} printable characters on one line.")
+    return text
 
 
 By = Annotated[

@@ -41,9 +41,9 @@ class Claims(BaseModel):
             CommandError: it is not an ID token.
         """
         try:
-            found = _JWT.fullmatch(token)
-            part = found[1] if found else ""
-            return cls.model_validate_json(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+            match = _JWT.fullmatch(token)
+            payload = match[1] if match else ""
+            return cls.model_validate_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         except ValueError:
             raise CommandError("The issuer did not return an ID token.") from None
 
@@ -107,7 +107,7 @@ class StoredLogin(httpx.Auth):
             CommandError: the issuer is unavailable, or the new token cannot be stored.
         """
         if self._login.expires_soon(self._now()):
-            self._login = _refreshed(self._url, self._now())
+            self._login = _refresh(self._url, self._now())
         request.headers["Authorization"] = f"Bearer {self._login.id_token}"
         yield request
 
@@ -127,7 +127,7 @@ def changed() -> Iterator[Logins]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise _storage_error(path, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         logins = Logins.read()
@@ -135,7 +135,7 @@ def changed() -> Iterator[Logins]:
         try:
             write_private(path, logins.model_dump_json(indent=1))
         except OSError as error:
-            raise _unusable(path, error) from None
+            raise _storage_error(path, error) from None
     finally:
         os.close(lock)
 
@@ -159,9 +159,9 @@ def request_tokens(endpoint: str, form: Mapping[str, str]) -> Tokens:
         RefusedError: the issuer rejected the code or the refresh token.
         CommandError: the issuer is unavailable, or returned no ID token.
     """
-    answer = post(endpoint, form)
+    response = post(endpoint, form)
     try:
-        tokens = Tokens.model_validate_json(answer.content)
+        tokens = Tokens.model_validate_json(response.content)
     except ValidationError:
         raise CommandError("The issuer did not return an ID token.") from None
     Claims.of(tokens.id_token)
@@ -177,14 +177,16 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
     """
     host = httpx.URL(endpoint).host
     try:
-        answer = httpx.post(endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
+        response = httpx.post(
+            endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS
+        )
     except httpx.HTTPError as error:
         raise NotNowError(f"The issuer {host} cannot be reached: {type(error).__name__}.") from None
-    if answer.is_success:
-        return answer
-    if answer.is_client_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
-        raise RefusedError(f"The issuer {host} rejected the request: {_error_code(answer)}.")
-    raise NotNowError(f"The issuer {host} returned status {answer.status_code}.")
+    if response.is_success:
+        return response
+    if response.is_client_error and response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        raise RefusedError(f"The issuer {host} rejected the request: {_error_code(response)}.")
+    raise NotNowError(f"The issuer {host} returned status {response.status_code}.")
 
 
 def error_code(text: str) -> str:
@@ -192,14 +194,14 @@ def error_code(text: str) -> str:
     return text if _ERROR_CODE.fullmatch(text) else "unknown error"
 
 
-def _error_code(answer: httpx.Response) -> str:
+def _error_code(response: httpx.Response) -> str:
     try:
-        return error_code(str(answer.json()["error"]))
+        return error_code(str(response.json()["error"]))
     except (ValueError, LookupError, TypeError):
-        return f"status {answer.status_code}"
+        return f"status {response.status_code}"
 
 
-def _refreshed(url: str, now: float) -> Login:
+def _refresh(url: str, now: float) -> Login:
     """Return the login with a valid token. Under the lock, only one of several commands refreshes it."""
     expired = f"The login to {url} has expired. Run 'counterfoil login --url {url}'."
     with changed() as logins:
@@ -226,5 +228,5 @@ def _path() -> Path:
     return base / "counterfoil" / "logins.json"
 
 
-def _unusable(path: Path, error: OSError) -> CommandError:
+def _storage_error(path: Path, error: OSError) -> CommandError:
     return CommandError(f"The login cannot be stored in {path.parent}: {error.strerror or error}.")

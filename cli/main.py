@@ -24,13 +24,13 @@ def run() -> None:
     except KeyboardInterrupt:
         _fail("Interrupted.", ExitCode.INTERRUPTED)
     except OSError as error:
-        _fail(_sentence(error), ExitCode.FAILED_CHECK)
+        _fail(_error_sentence(error), ExitCode.FAILED_CHECK)
     except Exception as error:  # noqa: BLE001 - users get a sentence, and the report contains the traceback
         errors = sys.modules.get("counterfoil.errors")  # commands that only use the API never import it
         if errors is not None and isinstance(error, errors.CounterfoilError):
             _fail(str(error), ExitCode.FAILED_CHECK)
         _fail(
-            f"Counterfoil failed unexpectedly. Please report this, with the file {_report()}",
+            f"Counterfoil failed unexpectedly. Please report this, with the file {_write_report()}",
             ExitCode.INTERNAL_ERROR,
         )
 
@@ -42,14 +42,14 @@ def _fail(sentence: str, code: ExitCode) -> None:
     sys.exit(code)
 
 
-def _sentence(error: OSError) -> str:
-    place = f" ({error.filename})" if error.filename else ""
+def _error_sentence(error: OSError) -> str:
+    location = f" ({error.filename})" if error.filename else ""
     if error.errno == errno.ENOSPC:
-        return f"The disk is full{place}: free some space and try again."
-    return f"The operating system reported an error: {error.strerror or error}{place}."
+        return f"The disk is full{location}: free some space and try again."
+    return f"The operating system reported an error: {error.strerror or error}{location}."
 
 
-def _report() -> Path:
+def _write_report() -> Path:
     descriptor, name = tempfile.mkstemp(prefix="counterfoil-failure-", suffix=".txt")
     with os.fdopen(descriptor, "w") as file:
         traceback.print_exc(file=file)

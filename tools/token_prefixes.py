@@ -23,7 +23,7 @@ _MIN_PREFIX_CHARS = 3
 _DISTINCT_CHARS = 4
 """Length from which a prefix is unlikely to occur by chance. A message may truncate a token after such a prefix."""
 _MAX_REST_CHARS = 20
-_BY_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
+_NEEDS_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
 """Matches rules that need the words around a token."""
 _SEPARATED = re.compile(r"[A-Za-z0-9]{2}[A-Za-z0-9]*[_.~-][A-Za-z0-9_.~-]*|[A-Za-z0-9][0-9]-")
 _JOINED = re.compile(r"[A-Za-z0-9]{4,}")
@@ -37,20 +37,20 @@ _MAX_SET_SIZE = 4
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
     """Return the prefixes of tokens without context, with the minimum number of characters after each."""
-    found: dict[str, int] = {}
+    min_rests: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")
-        if rule.get("confidence") != "high" or _BY_CONTEXT.search(pattern.split(r"(?:\\?['", 1)[0]):
+        if rule.get("confidence") != "high" or _NEEDS_CONTEXT.search(pattern.split(r"(?:\\?['", 1)[0]):
             continue
         for prefix, rest in _possible_prefixes(parser.parse(_python(pattern))):
             if len(prefix) >= _MIN_PREFIX_CHARS and _SEPARATED.fullmatch(prefix):
-                bounded = min(rest, _MAX_REST_CHARS) if len(prefix) >= _DISTINCT_CHARS else rest
+                min_rest = min(rest, _MAX_REST_CHARS) if len(prefix) >= _DISTINCT_CHARS else rest
             elif rest >= _JOINED_REST_CHARS and _JOINED.fullmatch(prefix):
-                bounded = _JOINED_REST_CHARS
+                min_rest = _JOINED_REST_CHARS
             else:
                 continue
-            found[prefix] = min(found.get(prefix, bounded), bounded)
-    return dict(sorted(found.items()))
+            min_rests[prefix] = min(min_rests.get(prefix, min_rest), min_rest)
+    return dict(sorted(min_rests.items()))
 
 
 def _python(pattern: str) -> str:
@@ -63,7 +63,7 @@ def _python(pattern: str) -> str:
 def _possible_prefixes(items: Any) -> list[tuple[str, int]]:
     """Return possible prefixes of a parsed pattern, with the minimum number of characters after each."""
     texts = [""]
-    for at, (operator, argument) in enumerate(items):
+    for index, (operator, argument) in enumerate(items):
         if operator is sre.AT:
             continue
         if operator is sre.LITERAL:
@@ -72,22 +72,22 @@ def _possible_prefixes(items: Any) -> list[tuple[str, int]]:
         if operator is sre.IN and len(argument) <= _MAX_SET_SIZE and all(kind is sre.LITERAL for kind, _ in argument):
             texts = [text + chr(item) for text in texts for _, item in argument]
             continue
-        rest = items[at + 1 :].getwidth()[0]
+        rest = items[index + 1 :].getwidth()[0]
         if operator not in {sre.SUBPATTERN, sre.BRANCH} or len(texts) > _MAX_PREFIXES:
-            return [(text, items[at:].getwidth()[0]) for text in texts]
+            return [(text, items[index:].getwidth()[0]) for text in texts]
         branches = [argument[3]] if operator is sre.SUBPATTERN else argument[1]
         inner = [item for branch in branches for item in _possible_prefixes(branch)]
         if any(width for _, width in inner) or len(inner) * len(texts) > _MAX_PREFIXES:
-            return [(text + more, width + rest) for text in texts for more, width in inner]
-        texts = [text + more for text in texts for more, _ in inner]
+            return [(text + suffix, width + rest) for text in texts for suffix, width in inner]
+        texts = [text + suffix for text in texts for suffix, _ in inner]
     return [(text, 0) for text in texts]
 
 
 def main(path: str) -> None:
     """Write `PREFIXES` from a rule file."""
     config = tomllib.loads(Path(path).read_text())
-    found = {"origin": ORIGIN.format(version=config["minVersion"]), "license": LICENSE}
-    PREFIXES.write_text(json.dumps({**found, "prefixes": prefixes(config["rules"])}, indent=0) + "\n")
+    header = {"origin": ORIGIN.format(version=config["minVersion"]), "license": LICENSE}
+    PREFIXES.write_text(json.dumps({**header, "prefixes": prefixes(config["rules"])}, indent=0) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from cli.output import page, print_json
 
 SUMMARY = "Verify that the audit trail is unchanged."
 PATH = "/api/admin/dlq/audit"
-HASHED = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
+HASHED_FIELDS = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
 """Hashed fields of an entry, besides its time, its tenant and the previous hash."""
 
 Entry = Mapping[str, Any]
@@ -46,30 +46,30 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
     The chain `-` covers queues and unassigned dead letters. It requires access to all tenants.
     """
     api = connect(context)
-    found = [_verified(api, slug) for slug in api.tenants(tenant, unassigned=True)]
-    if not found:
+    results = [_verify_tenant(api, slug) for slug in api.tenants(tenant, unassigned=True)]
+    if not results:
         raise UsageError("There is no audit trail to verify, because you do not have access to any tenant.")
     if as_json:
-        print_json(found)
+        print_json(results)
     else:
-        for one in found:
-            entries, broken = one["entries"], one["broken"]
+        for result in results:
+            entries, broken = result["entries"], result["broken"]
             page().print(
-                f"{one['tenant']}: intact, {entries} {'entry' if entries == 1 else 'entries'}"
+                f"{result['tenant']}: intact, {entries} {'entry' if entries == 1 else 'entries'}"
                 if broken is None
-                else f"{one['tenant']}: broken at entry {broken['number']}. {broken['why']}",
+                else f"{result['tenant']}: broken at entry {broken['number']}. {broken['why']}",
                 style="green" if broken is None else "red",
             )
-    if any(one["broken"] is not None for one in found):
+    if any(result["broken"] is not None for result in results):
         raise typer.Exit(1)
 
 
-def _verified(api: Api, slug: str) -> dict[str, Any]:
+def _verify_tenant(api: Api, slug: str) -> dict[str, Any]:
     """Return the tenant, the number of its entries, and the first broken entry."""
 
     def newest() -> dict[str, Any]:
-        found: dict[str, Any] = api.send("GET", PATH, query={"tenant": slug, "limit": 1}).json()
-        return found
+        response: dict[str, Any] = api.send("GET", PATH, query={"tenant": slug, "limit": 1}).json()
+        return response
 
     def entries() -> Iterator[Entry]:
         yield from reversed(list(api.items(PATH, "entries", tenant=slug)))
@@ -98,21 +98,25 @@ def verify(
 
     `entries` are all entries in order. `head` is called before and after reading them, because the trail can grow.
     """
-    nothing: Mapping[str, Any] = {"number": 0, "hash": None}
-    written = head() or nothing
+    no_head: Mapping[str, Any] = {"number": 0, "hash": None}
+    initial_head = head() or no_head
     number, previous = 0, None
     for entry in entries:
         number += 1
-        why = _chain_error(entry, tenant_id, number, previous)
-        if why is None and number == written["number"] and entry["hash"] != written["hash"]:
-            why = "The entry does not match the chain head."
-        if why is not None:
-            return Broken(number, why)
+        reason = _chain_error(entry, tenant_id, number, previous)
+        if reason is None and number == initial_head["number"] and entry["hash"] != initial_head["hash"]:
+            reason = "The entry does not match the chain head."
+        if reason is not None:
+            return Broken(number, reason)
         previous = entry["hash"]
-    if number < written["number"]:
+    if number < initial_head["number"]:
         return Broken(number + 1, "The latest entries are missing.")
-    last = (head() or nothing)["number"]
-    return Broken(last + 1, "The entry was added without updating the chain head.") if number > last else None
+    final_number = (head() or no_head)["number"]
+    return (
+        Broken(final_number + 1, "The entry was added without updating the chain head.")
+        if number > final_number
+        else None
+    )
 
 
 def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
@@ -127,6 +131,6 @@ def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str
 def _hash(entry: Entry, tenant_id: str | None) -> str:
     """Compute the expected hash of an entry."""
     recorded_at = datetime.fromisoformat(entry["recorded_at"]).astimezone(UTC).isoformat(timespec="microseconds")
-    hashed = {**{name: entry[name] for name in HASHED}, "tenant_id": tenant_id, "recorded_at": recorded_at}
-    canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    fields = {**{name: entry[name] for name in HASHED_FIELDS}, "tenant_id": tenant_id, "recorded_at": recorded_at}
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(bytes.fromhex(entry["previous_hash"] or "") + canonical.encode()).hexdigest()

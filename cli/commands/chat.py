@@ -23,10 +23,10 @@ from cli.local.place import cloud_folder
 from cli.output import aside, page, print_json
 
 PATH = "/api/chat/sessions"
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 LISTED = 20
 """Conversations in a list."""
-_SAID = {"user": "you", "assistant": "bot"}
+_SPEAKERS = {"user": "you", "assistant": "bot"}
 _HELP = "Type a message and press Enter. /history shows all messages, /quit exits, Ctrl-C cancels a message."
 
 
@@ -69,23 +69,23 @@ def talk(  # one for each option
         return
     if delete:
         api = connect(context)
-        found = Conversation(api, api.single_tenant(tenant)).find(session or "")
-        api.send("DELETE", f"{PATH}/{found}")
+        session_id = Conversation(api, api.single_tenant(tenant)).find(session or "")
+        api.send("DELETE", f"{PATH}/{session_id}")
         aside().print("The conversation and all its messages were deleted.")
         return
-    with _model(context, scripted=scripted) as again:
+    with _model(context, scripted=scripted) as options:
         api = connect(context)
         conversation = Conversation(api, api.single_tenant(tenant))
         if session is not None:
             conversation.session_id = conversation.find(session)
-        run_conversation(conversation, _lines(), again=again)
+        run_conversation(conversation, _lines(), options=options)
 
 
 @contextmanager
 def _model(context: typer.Context, *, scripted: bool) -> Iterator[str]:
     """Provide a model in the local cloud. Yield the options required to continue a conversation with it."""
     if URL not in os.environ:
-        with scripted_model.available(Cloud.at(cloud_folder(context.obj)), wanted=scripted) as cloud:
+        with scripted_model.available(Cloud.at(cloud_folder(context.obj)), scripted=scripted) as cloud:
             yield " --scripted" if scripted_model.port_of(cloud.state.tuning) else ""
         return
     if scripted:
@@ -122,51 +122,53 @@ class Conversation:
         Raises:
             UsageError: no conversation matches, or several do.
         """
-        known = [one["session_id"] for one in self.api.items(PATH, "sessions", limit=1000, tenant=self.tenant)]
-        end = text.strip().lower()
-        found: list[str] = [id_ for id_ in known if id_.endswith(end)] if len(end) >= ids.LEAST else []
-        if len(found) != 1:
-            count = "No" if not found else "More than one"
+        session_ids = [
+            session["session_id"] for session in self.api.items(PATH, "sessions", limit=1000, tenant=self.tenant)
+        ]
+        suffix = text.strip().lower()
+        matches: list[str] = [id_ for id_ in session_ids if id_.endswith(suffix)] if len(suffix) >= ids.LEAST else []
+        if len(matches) != 1:
+            count = "No" if not matches else "More than one"
             raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' to list them.")
-        return found[0]
+        return matches[0]
 
-    def say(self, text: str) -> str:
+    def send(self, text: str) -> str:
         """Submit a message and return the id of its task.
 
         Raises:
             UsageError: the API rejects it.
         """
         payload = {"message": text} | ({} if self.session_id is None else {"session_id": self.session_id})
-        order = {"task_type": "chat_completion", "payload": payload, "tenant": self.tenant}
-        job_id: str = self.api.send("POST", tasks.PATH, body=order).json()["job_id"]
+        request = {"task_type": "chat_completion", "payload": payload, "tenant": self.tenant}
+        job_id: str = self.api.send("POST", tasks.PATH, body=request).json()["job_id"]
         self.session_id = self.session_id or job_id
         return job_id
 
-    def look(self, job_id: str) -> dict[str, Any]:
+    def fetch_task(self, job_id: str) -> dict[str, Any]:
         """Return the current state of a task."""
         task: dict[str, Any] = self.api.send("GET", f"{tasks.PATH}/{job_id}").json()
         return task
 
-    def take_back(self, job_id: str) -> None:
+    def cancel(self, job_id: str) -> None:
         """Cancel a message that has no reply yet."""
         with suppress(UsageError):  # the task has just ended
             self.api.send("POST", f"{tasks.PATH}/{job_id}/cancel", body={})
 
     def entries(self) -> Sequence[dict[str, Any]]:
         """Return all messages."""
-        found: list[dict[str, Any]] = []
-        following = None if self.session_id is None else 0
-        while following is not None:
-            shown = self.api.send("GET", f"{PATH}/{self.session_id}", query={"after": following}).json()
-            found += shown["messages"]
-            following = shown["next_cursor"]
-        return found
+        messages: list[dict[str, Any]] = []
+        cursor = None if self.session_id is None else 0
+        while cursor is not None:
+            response = self.api.send("GET", f"{PATH}/{self.session_id}", query={"after": cursor}).json()
+            messages += response["messages"]
+            cursor = response["next_cursor"]
+        return messages
 
 
-def run_conversation(conversation: Conversation, lines: Iterator[str], *, again: str = "") -> None:
+def run_conversation(conversation: Conversation, lines: Iterator[str], *, options: str = "") -> None:
     """Send messages from `lines` and show their answers, until a line is /quit.
 
-    `again` are the options required to continue the conversation later.
+    `options` are required to continue the conversation later.
     """
     aside().print(_HELP, style="dim")
     if conversation.session_id is not None:
@@ -180,24 +182,24 @@ def run_conversation(conversation: Conversation, lines: Iterator[str], *, again:
             elif line.startswith("/"):
                 aside().print(f"Unknown command {line.split()[0]}. {_HELP}", style="yellow")
             elif line:
-                _answer(conversation, line)
+                _send_message(conversation, line)
     if conversation.session_id is not None:
         aside().print(
-            f"To continue: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{again}", style="dim"
+            f"To continue: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{options}", style="dim"
         )
 
 
-def _answer(conversation: Conversation, text: str) -> None:
+def _send_message(conversation: Conversation, text: str) -> None:
     try:
-        job_id = conversation.say(text)
+        job_id = conversation.send(text)
     except UsageError as error:
         aside().print(f"The message was rejected: {error}", style="red")
         return
     try:
         task = wait_for(conversation, job_id)
     except KeyboardInterrupt:
-        conversation.take_back(job_id)
-        task = conversation.look(job_id)
+        conversation.cancel(job_id)
+        task = conversation.fetch_task(job_id)
     if task["status"] == "succeeded" and isinstance(task["result"], dict):
         page().print(Text("bot  ", "bold").append(str(task["result"]["message"]), "none"))
     elif task["status"] == "failed":
@@ -210,16 +212,16 @@ def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
     """Poll a task until it ends, and show why it waits."""
     console = aside()
     last_error = ""
-    task = conversation.look(job_id)
-    with console.status("waiting for a worker") as shown:
+    task = conversation.fetch_task(job_id)
+    with console.status("waiting for a worker") as status:
         while task["status"] in {"pending", "in-progress"}:
             if task["error"] is not None and task["error"] != last_error:
                 last_error = task["error"]
                 console.print(
                     f"Attempt {task['attempts']} of {task['max_retry'] + 1} failed: {last_error}", style="yellow"
                 )
-            shown.update(wait_reason(task, datetime.now(UTC)))
-            task = poll(LOOK_SECONDS, lambda: conversation.look(job_id), time.sleep)
+            status.update(wait_reason(task, datetime.now(UTC)))
+            task = poll(POLL_SECONDS, lambda: conversation.fetch_task(job_id), time.sleep)
     return task
 
 
@@ -234,24 +236,26 @@ def wait_reason(task: Mapping[str, Any], now: datetime) -> str:
 
 
 def _show(entries: Sequence[Mapping[str, Any]]) -> None:
-    for one in entries:
-        note = f"  ({one['status']})" if one["role"] == "user" and one["status"] in {"failed", "canceled"} else ""
-        style = "bold" if one["role"] == "assistant" else "dim"
-        page().print(Text(f"{_SAID[one['role']]:<5}", style).append(one["content"], "none").append(note, "red"))
+    for entry in entries:
+        note = f"  ({entry['status']})" if entry["role"] == "user" and entry["status"] in {"failed", "canceled"} else ""
+        style = "bold" if entry["role"] == "assistant" else "dim"
+        page().print(Text(f"{_SPEAKERS[entry['role']]:<5}", style).append(entry["content"], "none").append(note, "red"))
 
 
 def _list(api: Api, tenant: str, *, as_json: bool) -> None:
-    found = list(api.items(PATH, "sessions", limit=LISTED, tenant=tenant))
+    sessions = list(api.items(PATH, "sessions", limit=LISTED, tenant=tenant))
     if as_json:
-        print_json(found)
+        print_json(sessions)
         return
-    if not found:
+    if not sessions:
         page().print("There are no conversations yet.")
         return
     columns = [Column("id", no_wrap=True), Column("started", no_wrap=True), Column("messages", justify="right")]
     table = Table(*columns, Column("first message", overflow="fold"), box=None, pad_edge=False)
-    for one in found:
-        started = f"{datetime.fromisoformat(one['created_at']):%Y-%m-%d %H:%M}"
-        table.add_row(one["session_id"][-ids.SHORT_ID_LENGTH :], started, str(one["messages"]), Text(one["begins"]))
+    for session in sessions:
+        started = f"{datetime.fromisoformat(session['created_at']):%Y-%m-%d %H:%M}"
+        table.add_row(
+            session["session_id"][-ids.SHORT_ID_LENGTH :], started, str(session["messages"]), Text(session["begins"])
+        )
     page().print(table)
     page().print("To continue one: counterfoil chat ID")

@@ -78,34 +78,35 @@ def clusters(  # one for each option
     if not is_wanted(context, "clusters"):
         return
     api = connect(context)
-    asked = {"status": None if status == "all" else status, "supplier": supplier, "number": number, "sort": sort}
+    filters = {"status": None if status == "all" else status, "supplier": supplier, "number": number, "sort": sort}
     merged = [
-        one
+        cluster
         for slug in api.tenants(tenant)
-        for one in api.items(PATH, "clusters", limit=limit + 1, tenant=slug, **asked)
+        for cluster in api.items(PATH, "clusters", limit=limit + 1, tenant=slug, **filters)
     ]
     key = SORTS[sort]
     merged.sort(
-        key=lambda one: (Decimal(one[key]) if sort == "amount" else str(one[key]), one["id"]), reverse=sort != "oldest"
+        key=lambda cluster: (Decimal(cluster[key]) if sort == "amount" else str(cluster[key]), cluster["id"]),
+        reverse=sort != "oldest",
     )
-    found = merged[:limit]
+    listed = merged[:limit]
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
-    _show_list(found)
+    _show_list(listed)
     if len(merged) > limit:
         aside().print("There are more. Add filter options, or raise --limit.")
 
 
-def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
+def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
+    if not listed:
         page().print("No clusters found. To list all: counterfoil clusters --status all")
         return
-    several = len({one["tenant"] for one in found}) > 1
+    shows_tenant = len({cluster["tenant"] for cluster in listed}) > 1
     amounts = (Column(name, justify="right") for name in ("ordered", "delivered", "billed", "at stake"))
     table = Table(
         "id",
-        *(["tenant"] if several else []),
+        *(["tenant"] if shows_tenant else []),
         Column("status", no_wrap=True),
         Column("supplier", overflow="fold"),
         Column("order", overflow="fold"),
@@ -116,18 +117,18 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
         box=None,
         pad_edge=False,
     )
-    for one in found:
-        sums = (Text(one[name] or "") for name in ("ordered", "delivered", "billed", "at_stake"))
+    for cluster in listed:
+        sums = (Text(cluster[name] or "") for name in ("ordered", "delivered", "billed", "at_stake"))
         table.add_row(
-            Text(ids.short_id(one["id"])),
-            *([Text(one["tenant"])] if several else []),
-            _status(one["status"]),
-            Text(one["supplier"] or ""),
-            Text(", ".join(one["order_numbers"])),
+            Text(ids.short_id(cluster["id"])),
+            *([Text(cluster["tenant"])] if shows_tenant else []),
+            _status(cluster["status"]),
+            Text(cluster["supplier"] or ""),
+            Text(", ".join(cluster["order_numbers"])),
             *sums,
-            Text(one["currency"] or ""),
-            Text(one["waiting_since"][:10]),
-            Text(one["reason"] + (" It is being recomputed." if one["is_computing"] else "")),
+            Text(cluster["currency"] or ""),
+            Text(cluster["waiting_since"][:10]),
+            Text(cluster["reason"] + (" It is being recomputed." if cluster["is_computing"] else "")),
         )
     page().print(table)
 
@@ -139,14 +140,14 @@ def _status(status: str) -> Text:
 @app.command("show")
 def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
     """Show a cluster: its documents, why they match, and the comparison of their line items."""
-    found = read(connect(context), id_)
+    cluster = read(connect(context), id_)
     if as_json:
-        print_json(found)
+        print_json(cluster)
         return
-    show_cluster(page(), found)
-    if found["comparison"] is not None and found["comparison"]["can_be_accepted"]:
-        end = ids.short_id(found["id"])
-        page().print(f"\nTo decide: counterfoil clusters accept {end}, or dispute {end}")
+    show_cluster(page(), cluster)
+    if cluster["comparison"] is not None and cluster["comparison"]["can_be_accepted"]:
+        suffix = ids.short_id(cluster["id"])
+        page().print(f"\nTo decide: counterfoil clusters accept {suffix}, or dispute {suffix}")
 
 
 def read(api: Api, id_: str) -> Cluster:
@@ -156,24 +157,24 @@ def read(api: Api, id_: str) -> Cluster:
         UsageError: the document does not exist or has no cluster.
     """
     path = f"{PATH}/{api.find_by_id_suffix('document', id_, 'documents')}"
-    found: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
-    return found
+    cluster: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
+    return cluster
 
 
-def show_cluster(screen: Console, found: Cluster) -> None:
+def show_cluster(screen: Console, cluster: Cluster) -> None:
     """Print a cluster: its status, then its documents, matches, line items and variances."""
-    comparison = found["comparison"]
-    title = Text(f"Cluster {ids.short_id(found['id'])}", "bold").append(f"  {found['tenant']}  ", "dim")
-    if found["status"] is not None:
-        title.append(_status(found["status"]))
+    comparison = cluster["comparison"]
+    title = Text(f"Cluster {ids.short_id(cluster['id'])}", "bold").append(f"  {cluster['tenant']}  ", "dim")
+    if cluster["status"] is not None:
+        title.append(_status(cluster["status"]))
     screen.print(title)
-    for sentence in _state(found):
+    for sentence in _status_sentences(cluster):
         screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
     _heading(screen, "Documents")
-    _show_documents(screen, found)
-    if found["matches"]:
+    _show_documents(screen, cluster)
+    if cluster["matches"]:
         _heading(screen, "Matches")
-        _show_links(screen, found)
+        _show_matches(screen, cluster)
     if comparison is None:
         return
     if comparison["lines"]:
@@ -187,29 +188,29 @@ def show_cluster(screen: Console, found: Cluster) -> None:
         _heading(screen, "Warnings")
         for warning in comparison["warnings"]:
             screen.print(Padding(Text(warning), (0, 0, 0, 2)))
-    _show_rest(screen, found)
+    _show_omitted(screen, cluster)
 
 
-def _show_rest(screen: Console, found: Cluster) -> None:
+def _show_omitted(screen: Console, cluster: Cluster) -> None:
     """Print how many documents, line items and variances the API omitted."""
-    comparison = found["comparison"]
-    lists = {"documents": found, "lines": comparison, "variances": comparison}
+    comparison = cluster["comparison"]
+    lists = {"documents": cluster, "lines": comparison, "variances": comparison}
     omitted = [
-        f"{of[f'{name}_total'] - len(of[name])} {name}"
-        for name, of in lists.items()
-        if of[f"{name}_total"] > len(of[name])
+        f"{source[f'{name}_total'] - len(source[name])} {name}"
+        for name, source in lists.items()
+        if source[f"{name}_total"] > len(source[name])
     ]
     if omitted:
         screen.print(f"\nNot shown, because there are too many: {', '.join(omitted)}.")
 
 
-def _state(found: Cluster) -> list[str]:
-    if found["error"] is not None:
-        return [f"It could not be computed: {found['error']}"]
-    reasons = list(found["comparison"]["reasons"]) if found["comparison"] is not None else []
-    if found["is_computing"]:
+def _status_sentences(cluster: Cluster) -> list[str]:
+    if cluster["error"] is not None:
+        return [f"It could not be computed: {cluster['error']}"]
+    reasons = list(cluster["comparison"]["reasons"]) if cluster["comparison"] is not None else []
+    if cluster["is_computing"]:
         return [*reasons, "It is being recomputed." if reasons else "It is being computed."]
-    if found["computed_at"] is None:
+    if cluster["computed_at"] is None:
         return ["It has not been computed yet."]
     return reasons or ["There are no documents to compare."]
 
@@ -224,23 +225,23 @@ def type_order(type_: str | None) -> int:
     return ORDER_OF_TYPES.index(type_) if type_ in ORDER_OF_TYPES else len(ORDER_OF_TYPES)
 
 
-def documents_of(found: Cluster) -> list[dict[str, Any]]:
+def documents_of(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the documents of a cluster and their contracts, ordered by type."""
-    documents: list[dict[str, Any]] = [*found["documents"], *found["contracts"]]
-    return sorted(documents, key=lambda one: type_order(one["type"]))
+    documents: list[dict[str, Any]] = [*cluster["documents"], *cluster["contracts"]]
+    return sorted(documents, key=lambda document: type_order(document["type"]))
 
 
-def _show_documents(screen: Console, found: Cluster) -> None:
-    documents = documents_of(found)
-    has_missing = any(one["missing"] for one in documents)
+def _show_documents(screen: Console, cluster: Cluster) -> None:
+    documents = documents_of(cluster)
+    has_missing = any(document["missing"] for document in documents)
     table = Table("id", "document", "date", Column("total", justify="right"), box=None)
     if has_missing:
         table.add_column("not read")
     table.add_column("file", overflow="fold")
-    for one in documents:
-        cells = [ids.short_id(one["id"]), _title(one), one["date"] or "", total_of(one)]
-        missing = [", ".join(one["missing"])] if has_missing else []
-        table.add_row(*map(Text, [*cells, *missing, one["file_name"]]))
+    for document in documents:
+        cells = [ids.short_id(document["id"]), _title(document), document["date"] or "", total_of(document)]
+        missing = [", ".join(document["missing"])] if has_missing else []
+        table.add_row(*map(Text, [*cells, *missing, document["file_name"]]))
     screen.print(table)
 
 
@@ -248,17 +249,17 @@ def _title(document: dict[str, Any]) -> str:
     return name_of({**document, "number": document["number"] or ids.short_id(document["id"])})
 
 
-def _show_links(screen: Console, found: Cluster) -> None:
-    documents = documents_of(found)
-    titles = {one["id"]: _title(one) for one in documents}
-    places = {one["id"]: place for place, one in enumerate(documents)}
+def _show_matches(screen: Console, cluster: Cluster) -> None:
+    documents = documents_of(cluster)
+    titles = {document["id"]: _title(document) for document in documents}
+    positions = {document["id"]: position for position, document in enumerate(documents)}
     pairs = [
-        (sorted((edge["document_a_id"], edge["document_b_id"]), key=lambda id_: -places.get(id_, 0)), edge)
-        for edge in found["matches"]
+        (sorted((edge["document_a_id"], edge["document_b_id"]), key=lambda id_: -positions.get(id_, 0)), edge)
+        for edge in cluster["matches"]
     ]
-    for (one, other), edge in sorted(pairs, key=lambda pair: sorted(places.get(id_, 0) for id_ in pair[0])):
-        shown = [titles.get(id_, ids.short_id(id_)) for id_ in (one, other)]
-        line = Text(" ↔ ".join(shown)).append(f"  {edge['confidence']}, {edge['decided_by']}", "cyan")
+    for (first, second), edge in sorted(pairs, key=lambda pair: sorted(positions.get(id_, 0) for id_ in pair[0])):
+        names = [titles.get(id_, ids.short_id(id_)) for id_ in (first, second)]
+        line = Text(" ↔ ".join(names)).append(f"  {edge['confidence']}, {edge['decided_by']}", "cyan")
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
         if edge["question_about"] is not None:
@@ -267,18 +268,18 @@ def _show_links(screen: Console, found: Cluster) -> None:
 
 
 def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
-    shown = [name for name in QUANTITIES if any(line[name] is not None for line in lines)]
+    quantities = [name for name in QUANTITIES if any(line[name] is not None for line in lines)]
     billed_at = [_billed_at(line) for line in lines]
-    differ = any(price not in {"", line["price"]} for line, price in zip(lines, billed_at, strict=True))
-    columns = [*shown, *(["price", "billed at"] if differ else ["price"])]
-    right = (Column(name, justify="right") for name in columns)
-    table = Table("line", Column("article", overflow="fold"), "unit", *right, box=None)
-    for line, billed in zip(lines, billed_at, strict=True):
+    has_price_difference = any(price not in {"", line["price"]} for line, price in zip(lines, billed_at, strict=True))
+    columns = [*quantities, *(["price", "billed at"] if has_price_difference else ["price"])]
+    number_columns = (Column(name, justify="right") for name in columns)
+    table = Table("line", Column("article", overflow="fold"), "unit", *number_columns, box=None)
+    for line, billed_price in zip(lines, billed_at, strict=True):
         is_different = None not in {line["billed"], line["ordered"]} and line["billed"] != line["ordered"]
-        cells = [Text(line[name] or "", "red" if name == "billed" and is_different else "") for name in shown]
+        cells = [Text(line[name] or "", "red" if name == "billed" and is_different else "") for name in quantities]
         cells.append(Text(_price(line["price"], line["currency"])))
-        if differ:
-            cells.append(Text(_price(billed, line["currency"]), "red" if billed != line["price"] else ""))
+        if has_price_difference:
+            cells.append(Text(_price(billed_price, line["currency"]), "red" if billed_price != line["price"] else ""))
         article = " ".join(text for text in (line["article"], line["description"]) if text)
         table.add_row(line["line"], Text(article), line["unit_name"] or "", *cells)
     screen.print(table)
@@ -293,21 +294,21 @@ def _billed_at(line: Mapping[str, Any]) -> str:
 def _price(price: str | None, currency: str | None) -> str:
     if not price:
         return ""
-    whole, _, places = price.partition(".")
-    return f"{whole}.{places:0<2} {currency or ''}".rstrip()
+    units, _, decimals = price.partition(".")
+    return f"{units}.{decimals:0<2} {currency or ''}".rstrip()
 
 
 def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
     if variance["decided_by"] is not None:
-        sign, style, more = "✓", "green", f" {variance['decided_by']}"
+        sign, style, note = "✓", "green", f" {variance['decided_by']}"
     elif variance["within_tolerance"]:
-        sign, style, more = "✓", "green", " Within tolerance."
+        sign, style, note = "✓", "green", " Within tolerance."
     elif variance["awaited_deliveries"]:
-        sign, style, more = "…", "yellow", f" {variance['awaited_deliveries']}"
+        sign, style, note = "…", "yellow", f" {variance['awaited_deliveries']}"
     else:
-        sign, style, more = "✗", "red", ""
+        sign, style, note = "✗", "red", ""
     screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))
-    screen.print(Padding(Text(variance["message"] + more), (0, 0, 0, 3)))
+    screen.print(Padding(Text(variance["message"] + note), (0, 0, 0, 3)))
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ def accept(  # noqa: PLR0913  # one for each option
     again. For differences that you often accept for a supplier, set a tolerance:
     counterfoil tenants tolerances TENANT --suggest
     """
-    _settle(connect(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _decide(connect(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
 
 
 @app.command("dispute")
@@ -361,21 +362,21 @@ def dispute(  # noqa: PLR0913  # one for each option
 
     Suggested tolerances for the supplier stay below disputed differences.
     """
-    _settle(connect(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _decide(connect(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
 
 
-def _settle(
+def _decide(
     api: Api,
     verb: Literal["accept", "dispute"],
     id_: str,
-    which: tuple[str | None, str | None, str | None],
+    selection: tuple[str | None, str | None, str | None],
     reason: str | None,
     *,
     supersede: bool,
     as_json: bool,
 ) -> None:
-    document, code, line = which
-    wanted = {
+    document, code, line = selection
+    body = {
         "cluster": read(api, id_)["id"],
         "document": None if document is None else api.find_by_id_suffix("document", document, "documents"),
         "code": code,
@@ -383,12 +384,12 @@ def _settle(
         "reason": reason,
         "overrides": None if supersede else [],
     }
-    done = api.send("POST", f"/api/admin/variances/{verb}", body=wanted).json()
+    response = api.send("POST", f"/api/admin/variances/{verb}", body=body).json()
     if as_json:
-        print_json(done)
+        print_json(response)
         return
-    for sentence in done["differences"]:
-        page().print(Text(f"{done['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
-    for sentence in done["open"]:
+    for sentence in response["differences"]:
+        page().print(Text(f"{response['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
+    for sentence in response["open"]:
         page().print(Text(f"Still open: {sentence}"))
     page().print("The cluster is being recomputed: counterfoil clusters show ID")

@@ -29,7 +29,7 @@ from cli.commands.operations import Operation
 from cli.commands.tasks import read_payload
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
-from cli.output import Counters, aside, of_tenants, page, print_json, shown_time
+from cli.output import Counters, aside, page, print_json, shown_time, tenant_table
 
 Action = Literal["retry", "resolve", "ignore"]
 RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
@@ -38,7 +38,7 @@ RETRY_RATE, MAX_RATE = 50, 500
 """Dead letters per second."""
 CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Seen = Annotated[
     int | None,
@@ -74,7 +74,7 @@ def resolve(
     as_json: AsJson = False,
 ) -> None:
     """Resolve a dead letter whose failure was handled in another way. Requires --reason."""
-    _change(connect(context, by), dead_letter, "resolve", {"notes": _required(reason)}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "resolve", {"notes": _required_reason(reason)}, seen, as_json=as_json)
 
 
 def ignore(
@@ -87,7 +87,7 @@ def ignore(
     as_json: AsJson = False,
 ) -> None:
     """Ignore a dead letter. Requires --reason."""
-    _change(connect(context, by), dead_letter, "ignore", {"reason": _required(reason)}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "ignore", {"reason": _required_reason(reason)}, seen, as_json=as_json)
 
 
 def edit(  # one for each option
@@ -111,29 +111,31 @@ def edit(  # one for each option
 
     To undo earlier edits, give the original payload.
     """
-    wanted = None if payload is None else read_payload(payload)
+    new_payload = None if payload is None else read_payload(payload)
     api = connect(context, by)
-    if wanted is None:
-        shown = api.send("GET", f"{path_of(api, dead_letter)}/payload").json()
-        print_json(shown["original"] if shown["edited"] is None else shown["edited"])
+    if new_payload is None:
+        current = api.send("GET", f"{path_of(api, dead_letter)}/payload").json()
+        print_json(current["original"] if current["edited"] is None else current["edited"])
         return
-    _change(api, dead_letter, "payload", {"payload": wanted, "notes": reason}, seen, as_json=as_json)
+    _change(api, dead_letter, "payload", {"payload": new_payload, "notes": reason}, seen, as_json=as_json)
 
 
-def _change(api: Api, dead_letter: str, what: str, body: dict[str, Any], seen: int | None, *, as_json: bool) -> None:
+def _change(
+    api: Api, dead_letter: str, action: str, body: dict[str, Any], expected_version: int | None, *, as_json: bool
+) -> None:
     path = path_of(api, dead_letter)
-    if seen is None:
-        seen = api.send("GET", path).json()["version"]
-    method = "PATCH" if what == "payload" else "POST"
-    given = {name: value for name, value in body.items() if value is not None}
-    done = api.send(method, f"{path}/{what}", body=given, seen=seen).json()
+    if expected_version is None:
+        expected_version = api.send("GET", path).json()["version"]
+    method = "PATCH" if action == "payload" else "POST"
+    fields = {name: value for name, value in body.items() if value is not None}
+    response = api.send(method, f"{path}/{action}", body=fields, expected_version=expected_version).json()
     if as_json:
-        print_json(done)
+        print_json(response)
     else:
-        page().print(f"Dead letter {ids.short_id(done['job_id'])} was {RESULTS[what]}.")
+        page().print(f"Dead letter {ids.short_id(response['job_id'])} was {RESULTS[action]}.")
 
 
-def _required(reason: str | None) -> str:
+def _required_reason(reason: str | None) -> str:
     if reason is None:
         raise UsageError("--reason is required. It is stored with the dead letter.")
     return reason
@@ -141,7 +143,7 @@ def _required(reason: str | None) -> str:
 
 # -- many dead letters ------------------------------------------------------------------------------------------------
 
-Letters = Annotated[
+DeadLetterIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids of dead letters, or the ends of the ids.", show_default=False),
 ]
@@ -158,7 +160,7 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="With --yes: show t
 class Selection:
     """Dead letters selected by ids or by filter options."""
 
-    letters: Sequence[str]
+    dead_letter_ids: Sequence[str]
     tenant: str | None
     task_type: str | None
     group: str | None
@@ -173,15 +175,16 @@ class Selection:
             UsageError: there are both ids and options, ids do not exist, or a tenant must be given.
         """
         options = (self.task_type, self.group, self.since, self.until, self.text)
-        if self.letters:
+        if self.dead_letter_ids:
             if any(option is not None for option in options):
                 raise UsageError("Give either dead letter ids or filter options, not both.")
             return {
                 "job_ids": [
-                    api.find_by_id_suffix("dead_letter", dead_letter, "dlq list") for dead_letter in self.letters
+                    api.find_by_id_suffix("dead_letter", dead_letter, "dlq list")
+                    for dead_letter in self.dead_letter_ids
                 ]
             }
-        wanted = {
+        criteria = {
             "tenant": api.single_tenant(self.tenant),
             "task_type": self.task_type,
             "fingerprint": fingerprint_of(api, self.group),
@@ -189,7 +192,7 @@ class Selection:
             "to_date": self.until and self.until.isoformat(),
             "text": self.text,
         }
-        return {"filter": {name: value for name, value in wanted.items() if value is not None}}
+        return {"filter": {name: value for name, value in criteria.items() if value is not None}}
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,7 @@ class Mode:
 
 def bulk_retry(  # noqa: PLR0913  # one for each option
     context: typer.Context,
-    dead_letters: Letters = None,
+    dead_letters: DeadLetterIds = None,
     *,
     tenant: OneTenant = None,
     task_type: OfType = None,
@@ -228,13 +231,13 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     Later dead letters are excluded. Each dead letter is retried once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
-    _run(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
+    _run_bulk(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
 
 
-def _settling(action: Action, doc: str) -> Callable[..., None]:
-    def settle(  # noqa: PLR0913  # one for each option
+def _closing_command(action: Action, doc: str) -> Callable[..., None]:
+    def close(  # noqa: PLR0913  # one for each option
         context: typer.Context,
-        dead_letters: Letters = None,
+        dead_letters: DeadLetterIds = None,
         *,
         tenant: OneTenant = None,
         task_type: OfType = None,
@@ -250,20 +253,20 @@ def _settling(action: Action, doc: str) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
-        _run(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
+        _run_bulk(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
 
-    settle.__doc__ = doc
-    return settle
+    close.__doc__ = doc
+    return close
 
 
-bulk_resolve = _settling(
+bulk_resolve = _closing_command(
     "resolve",
     """Resolve many pending dead letters whose failure was handled in another way. --yes requires --reason.
 
     If --group is the only filter, the group itself is resolved until it gets a new dead letter.
     """,
 )
-bulk_ignore = _settling(
+bulk_ignore = _closing_command(
     "ignore",
     """Ignore many pending dead letters. --yes requires --reason.
 
@@ -272,16 +275,16 @@ bulk_ignore = _settling(
 )
 
 
-def _run(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
+def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
     if mode.yes and action != "retry":
-        _required(mode.reason)
+        _required_reason(mode.reason)
     api = connect(context, mode.by)
     path, body = f"{PATH}/bulk-{action}", selection.body(api) | {"rate": mode.rate}
     if not mode.yes:
         _preview(action, api.send("POST", path, body=body | {"dry_run": True}).json(), as_json=mode.as_json)
         return
-    more = {"reason" if action == "ignore" else "notes": mode.reason, "canary": mode.canary}
-    body |= {name: value for name, value in more.items() if value is not None}
+    options = {"reason" if action == "ignore" else "notes": mode.reason, "canary": mode.canary}
+    body |= {name: value for name, value in options.items() if value is not None}
     operation = api.send("POST", path, body=body).json()
     if mode.wait:
         operation = _wait(api, operation)
@@ -299,8 +302,8 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(preview)
         return
-    least = "" if preview["is_exact"] else "At least "
-    page().print(f"{least}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
+    prefix = "" if preview["is_exact"] else "At least "
+    page().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
             page().print("The newest:")
@@ -312,19 +315,19 @@ def _wait(api: Api, operation: Operation) -> Operation:
     """Show the progress of an operation until it ends or is paused."""
     path = f"{operations.PATH}/{operation['operation_id']}"
 
-    def later() -> Operation:
-        found: Operation = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
-        return found
+    def poll_operation() -> Operation:
+        updated: Operation = poll(POLL_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        return updated
 
     short = ids.short_id(operation["operation_id"])
     aside().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
     while operation["selected"] is None and operation["ended_at"] is None:
-        operation = later()
-    with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as shown:
+        operation = poll_operation()
+    with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as counters:
         while operation["ended_at"] is None and operation["state"] != "paused":
-            shown.show([operations.processed_count(operation)])
-            operation = later()
-        shown.show([operations.processed_count(operation)])
+            counters.show([operations.processed_count(operation)])
+            operation = poll_operation()
+        counters.show([operations.processed_count(operation)])
     return operation
 
 
@@ -370,28 +373,28 @@ def purge(  # one for each option
                 f"Dead letters in state '{name}' cannot be purged. Valid states: {', '.join(CLOSED_STATUSES)}."
             )
     api = connect(context, by)
-    path, wanted = f"{PATH}/purge", {"tenant": api.single_tenant(tenant), "before_date": before, "status": status}
-    plan = api.send("DELETE", path, query=wanted).json()
-    found = f"{_number(plan['count'])} of {plan['tenant']} would be hidden"
+    path, filters = f"{PATH}/purge", {"tenant": api.single_tenant(tenant), "before_date": before, "status": status}
+    plan = api.send("DELETE", path, query=filters).json()
+    summary = f"{_number(plan['count'])} of {plan['tenant']} would be hidden"
     if dry_run:
         if as_json:
             print_json(plan)
         else:
-            page().print(f"{found}.")
+            page().print(f"{summary}.")
         return
     if confirm is None:
-        aside().print(f"{found}, and deleted after {RESTORABLE_DAYS} days.")
+        aside().print(f"{summary}, and deleted after {RESTORABLE_DAYS} days.")
         confirm = typer.prompt("Type the tenant's slug to purge them", err=True)
     if confirm != plan["confirm"]:
         raise UsageError(f"Nothing was purged: '{confirm}' is not the tenant's slug.")
-    done = api.send("DELETE", path, query={**wanted, "confirm": confirm}, seen=plan["count"]).json()
+    operation = api.send("DELETE", path, query={**filters, "confirm": confirm}, expected_version=plan["count"]).json()
     if as_json:
-        print_json(done)
+        print_json(operation)
         return
-    page().print(operations.progress(done))
+    page().print(operations.progress(operation))
     aside().print(
-        f"To restore them until {shown_time(done['restorable_until'])} UTC: "
-        f"counterfoil operations restore {ids.short_id(done['operation_id'])}"
+        f"To restore them until {shown_time(operation['restorable_until'])} UTC: "
+        f"counterfoil operations restore {ids.short_id(operation['operation_id'])}"
     )
 
 
@@ -419,23 +422,23 @@ def audit_(
         target = api.find_by_id_suffix("dead_letter", dead_letter, "dlq list")
         tenant = tenant or api.send("GET", path_of(api, target)).json()["tenant"]
     slugs = api.tenants(tenant, unassigned=True)
-    found = api.latest(f"{PATH}/audit", "entries", "recorded_at", slugs, limit=limit, target=target)
+    entries = api.latest(f"{PATH}/audit", "entries", "recorded_at", slugs, limit=limit, target=target)
     if as_json:
-        print_json(found)
+        print_json(entries)
         return
-    if not found:
+    if not entries:
         page().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
         return
-    table, add = of_tenants(
-        [entry["tenant"] for entry in found],
+    table, add = tenant_table(
+        [entry["tenant"] for entry in entries],
         Column("number", no_wrap=True, justify="right"),
         *(Column(name, no_wrap=True) for name in ("when", "what")),
         Column("dead letters"),
         Column("who", overflow="fold"),
     )
-    for entry in found:
-        named = [ids.short_id(target) for target in entry["targets"][:3]]
-        more = ["..."] if len(entry["targets"]) > len(named) else []
+    for entry in entries:
+        targets = [ids.short_id(target) for target in entry["targets"][:3]]
+        ellipsis = ["..."] if len(entry["targets"]) > len(targets) else []
         cells = (str(entry["number"]), shown_time(entry["recorded_at"], seconds=True), entry["action"])
-        add(entry["tenant"], *map(Text, (*cells, ", ".join(named + more), api.name_of(entry["actor"]))))
+        add(entry["tenant"], *map(Text, (*cells, ", ".join(targets + ellipsis), api.name_of(entry["actor"]))))
     page().print(table)

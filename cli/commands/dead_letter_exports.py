@@ -32,7 +32,7 @@ from cli.output import aside, page, print_json
 
 FILE_EXTENSIONS = {"csv": "csv", "json": "jsonl"}
 """File extension of each format."""
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 """Read timeout for a file in S3, in seconds."""
 CHUNK = 1024 * 1024
@@ -67,17 +67,17 @@ def export_(  # noqa: PLR0913  # one for each option
     CSV cells that a spreadsheet would run as a formula are prefixed with an apostrophe.
     """
     format_ = _format(file, file_format)
-    wanted: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
-    wanted |= {"from_date": since, "to_date": until, "text": text}
+    filters: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
+    filters |= {"from_date": since, "to_date": until, "text": text}
     api = connect(context, by)
-    wanted["fingerprint"] = fingerprint_of(api, group)
-    with _replacing(file) as opened:
+    filters["fingerprint"] = fingerprint_of(api, group)
+    with _replacement_file(file) as output:
         dead_letters = 0
         for number, slug in enumerate(api.tenants(tenant)):
-            with TemporaryFile() as part:
-                _fetch(api, {**wanted, "tenant": slug}, part)
-                dead_letters += _append(part, opened, format_, is_first=number == 0)
-        size = opened.tell()
+            with TemporaryFile() as part_file:
+                _fetch(api, {**filters, "tenant": slug}, part_file)
+                dead_letters += _append(part_file, output, format_, is_first=number == 0)
+        size = output.tell()
     _report(file, format_, dead_letters, size, as_json=as_json)
 
 
@@ -97,9 +97,9 @@ def fetch(
     operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', which, 'operations')}").json()
     if operation["file"] is None:
         raise UsageError(f"Operation {ids.short_id(operation['operation_id'])} is not an export.")
-    with _replacing(file) as opened:
-        operation = _fetch_ready(api, operation, opened)
-        size = opened.tell()
+    with _replacement_file(file) as output:
+        operation = _fetch_ready(api, operation, output)
+        size = output.tell()
     _report(file, operation["file"]["format"], operation["succeeded"], size, as_json=as_json)
 
 
@@ -107,29 +107,29 @@ def _report(file: Path, format_: str, dead_letters: int, size: int, *, as_json: 
     if as_json:
         print_json({"file": str(file), "format": format_, "dead_letters": dead_letters, "bytes": size})
     else:
-        what = "1 dead letter" if dead_letters == 1 else f"{dead_letters:,} dead letters"
-        page().print(f"Wrote {what} to {file}.", soft_wrap=True)
+        count = "1 dead letter" if dead_letters == 1 else f"{dead_letters:,} dead letters"
+        page().print(f"Wrote {count} to {file}.", soft_wrap=True)
 
 
-def _format(file: Path, named: str | None) -> str:
+def _format(file: Path, chosen: str | None) -> str:
     """Return the given format, or the format of the file extension.
 
     Raises:
         UsageError: the format is unknown.
     """
-    if named is not None:
-        if named not in FILE_EXTENSIONS:
-            raise UsageError(f"The format '{named}' is unknown: use csv or json.")
-        return named
-    ending = file.suffix.removeprefix(".").lower()
-    for format_, usual in FILE_EXTENSIONS.items():
-        if ending in {format_, usual}:
+    if chosen is not None:
+        if chosen not in FILE_EXTENSIONS:
+            raise UsageError(f"The format '{chosen}' is unknown: use csv or json.")
+        return chosen
+    suffix = file.suffix.removeprefix(".").lower()
+    for format_, extension in FILE_EXTENSIONS.items():
+        if suffix in {format_, extension}:
             return format_
     raise UsageError(f"The extension of {file.name} is unknown. Add --format csv or --format json.")
 
 
 @contextmanager
-def _replacing(file: Path) -> Iterator[BinaryIO]:
+def _replacement_file(file: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `file` when it is complete. After a failure, `file` is unchanged.
 
     Raises:
@@ -137,11 +137,11 @@ def _replacing(file: Path) -> Iterator[BinaryIO]:
     """
     partial_file = file.with_name(f".{file.name}.partial")
     try:
-        with partial_file.open("wb") as opened:
+        with partial_file.open("wb") as output:
             partial_file.chmod(0o600)  # it contains secrets
-            yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
+            yield output
+            output.flush()
+            os.fsync(output.fileno())
         partial_file.replace(file)
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
@@ -149,21 +149,21 @@ def _replacing(file: Path) -> Iterator[BinaryIO]:
         partial_file.unlink(missing_ok=True)
 
 
-def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
+def _fetch(api: Api, query: Mapping[str, Any], output: BinaryIO) -> None:
     """Write a tenant's dead letters to a file, from the response or from S3.
 
     Raises:
         CommandError: the export failed.
         Other errors of `Api.send`.
     """
-    answer = api.send("GET", f"{PATH}/export", query=wanted)
-    if answer.status_code == httpx.codes.ACCEPTED:
-        _fetch_ready(api, answer.json(), part)
+    response = api.send("GET", f"{PATH}/export", query=query)
+    if response.status_code == httpx.codes.ACCEPTED:
+        _fetch_ready(api, response.json(), output)
     else:
-        part.write(answer.content)
+        output.write(response.content)
 
 
-def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
+def _fetch_ready(api: Api, export: Operation, output: BinaryIO) -> Operation:
     """Wait for an export, write it to a file, and return the operation.
 
     Raises:
@@ -177,33 +177,33 @@ def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
         aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short_id(export['operation_id'])} FILE")
     path = f"{OPERATIONS}/{export['operation_id']}"
     while export["ended_at"] is None:
-        export = poll(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        export = poll(POLL_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
     if export["state"] != "done":
         raise CommandError(f"The export of {export['tenant']} is {export['state']}. {export['reason'] or ''}".strip())
-    _download(api.send("GET", f"{path}/file").json()["url"], part)
+    _download(api.send("GET", f"{path}/file").json()["url"], output)
     return export
 
 
-def _download(url: str, part: BinaryIO) -> None:
+def _download(url: str, output: BinaryIO) -> None:
     try:
-        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS) as answer:  # presigned: must not receive the token
-            answer.raise_for_status()
-            part.writelines(answer.iter_bytes())
+        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS) as response:  # presigned: must not receive the token
+            response.raise_for_status()
+            output.writelines(response.iter_bytes())
     except httpx.HTTPError as error:  # the link gives access to the file, so no message contains it
         raise CommandError(f"The file cannot be downloaded from S3: {type(error).__name__}.") from None
 
 
-def _append(part: BinaryIO, opened: BinaryIO, format_: str, *, is_first: bool) -> int:
+def _append(part: BinaryIO, output: BinaryIO, format_: str, *, is_first: bool) -> int:
     """Append a tenant's dead letters to the file and return their number. The CSV header is written once."""
     part.seek(0)
     if format_ == "csv":
-        head = part.readline()
+        header = part.readline()
         if is_first:
-            opened.write(head)
-    begins_at = part.tell()
+            output.write(header)
+    start = part.tell()
     while chunk := part.read(CHUNK):
-        opened.write(chunk)
-    part.seek(begins_at)
+        output.write(chunk)
+    part.seek(start)
     if format_ == "json":
         return sum(1 for _ in part)
     rows, quotes = 0, 0

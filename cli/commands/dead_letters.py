@@ -15,7 +15,7 @@ from cli import ids
 from cli.client import Api, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
-from cli.output import aside, bars, facts_table, of_tenants, page, print_json, shown_time
+from cli.output import aside, bars, facts_table, page, print_json, shown_time, tenant_table
 
 PATH = "/api/admin/dlq"
 STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
@@ -71,16 +71,16 @@ DeadLetterId = Annotated[
 ]
 
 
-def checked_states(given: Sequence[str] | None) -> Sequence[str]:
+def checked_states(names: Sequence[str] | None) -> Sequence[str]:
     """Return the given states, or all states.
 
     Raises:
         UsageError: a state does not exist.
     """
-    for name in given or ():
+    for name in names or ():
         if name not in STATUSES:
             raise UsageError(f"The state '{name}' is unknown: use one of {', '.join(STATUSES)}.")
-    return [status for status in STATUSES if not given or status in given]
+    return [status for status in STATUSES if not names or status in names]
 
 
 def fingerprint_of(api: Api, text: str | None) -> str | None:
@@ -119,7 +119,7 @@ def list_(  # noqa: PLR0913  # one for each option
 ) -> None:
     """List dead letters, the newest first."""
     api = connect(context)
-    wanted = {
+    filters = {
         "status": checked_states(status),
         "task_type": task_type,
         "fingerprint": fingerprint_of(api, group),
@@ -128,23 +128,23 @@ def list_(  # noqa: PLR0913  # one for each option
         "text": text,
     }
     slugs = api.tenants(tenant, unassigned=True)
-    found = api.latest(PATH, "dead_letters", "dlq_timestamp", slugs, limit=limit, **wanted)
+    dead_letters = api.latest(PATH, "dead_letters", "dlq_timestamp", slugs, limit=limit, **filters)
     if as_json:
-        print_json(found)
+        print_json(dead_letters)
     else:
-        show_list(found)
+        show_list(dead_letters)
 
 
 def show(context: typer.Context, dead_letter: DeadLetterId, *, as_json: AsJson = False) -> None:
     """Show a dead letter: its error, its payload and its history."""
     api = connect(context)
     path = path_of(api, dead_letter)
-    shown = api.send("GET", path).json()
+    details = api.send("GET", path).json()
     events = api.send("GET", f"{path}/timeline").json()["events"]
     if as_json:
-        print_json(shown | {"timeline": events})
+        print_json(details | {"timeline": events})
     else:
-        _show(api, shown, events)
+        _show(api, details, events)
 
 
 def groups_(
@@ -161,41 +161,41 @@ def groups_(
     """List groups of dead letters with the same error, most recent first."""
     api = connect(context)
     slugs, states = api.tenants(tenant, unassigned=True), checked_states(status)
-    found = api.latest(f"{PATH}/groups", "groups", "last_seen", slugs, limit=limit, status=states)
+    groups = api.latest(f"{PATH}/groups", "groups", "last_seen", slugs, limit=limit, status=states)
     if as_json:
-        print_json(found)
+        print_json(groups)
     else:
-        _show_groups(found, datetime.now(UTC))
+        _show_groups(groups, datetime.now(UTC))
 
 
 def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Count dead letters by task type and state."""
     api = connect(context)
-    found = [
+    rows = [
         {"tenant": slug, **counts}
         for slug in api.tenants(tenant, unassigned=True)
         for counts in api.send("GET", f"{PATH}/stats", query={"tenant": slug}).json()["task_types"]
     ]
     if as_json:
-        print_json(found)
+        print_json(rows)
     else:
-        _show_stats(found)
+        _show_stats(rows)
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def show_list(found: Sequence[Letter]) -> None:
+def show_list(dead_letters: Sequence[Letter]) -> None:
     """Print dead letters as a table."""
-    if not found:
+    if not dead_letters:
         page().print("No dead letters found.")
         return
-    table, add = of_tenants(
-        [dead_letter["tenant"] for dead_letter in found],
+    table, add = tenant_table(
+        [dead_letter["tenant"] for dead_letter in dead_letters],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
         Column("file and error", overflow="fold"),
     )
-    for dead_letter in found:
+    for dead_letter in dead_letters:
         file_name = Text(f"{dead_letter['file_name']} " if dead_letter["file_name"] else "", "dim")
         add(
             dead_letter["tenant"],
@@ -203,7 +203,7 @@ def show_list(found: Sequence[Letter]) -> None:
             Text(dead_letter["task_type"]),
             _status(dead_letter),
             Text(shown_time(dead_letter["dlq_timestamp"])),
-            file_name.append(_cut(_error(dead_letter["metadata"]["last_error"])), "default"),
+            file_name.append(_truncate(_error(dead_letter["metadata"]["last_error"])), "default"),
         )
     page().print(table)
 
@@ -212,44 +212,46 @@ def _status(dead_letter: Letter) -> Text:
     return Text(dead_letter["status"], STATUSES[dead_letter["status"]])
 
 
-def _show_groups(found: Sequence[Mapping[str, Any]], now: datetime) -> None:
-    if not found:
+def _show_groups(groups: Sequence[Mapping[str, Any]], now: datetime) -> None:
+    if not groups:
         page().print("No dead letters found.")
         return
-    table, add = of_tenants(
-        [one["tenant"] for one in found],
+    table, add = tenant_table(
+        [group["tenant"] for group in groups],
         Column("group", no_wrap=True),
         *(Column(name, no_wrap=True, justify="right") for name in ("count", "pending", "last")),
         Column("24 hours", no_wrap=True),
         Column("error", overflow="fold"),
     )
-    for one in found:
+    for group in groups:
         add(
-            one["tenant"],
-            Text(one["fingerprint"][:FINGERPRINT_SHOWN]),
-            Text(str(one["count"])),
-            Text(str(one["pending"]), STATUSES["pending"] if one["pending"] else "dim"),
-            Text(_age(now - datetime.fromisoformat(one["last_seen"]))),
-            Text(bars(one["trend"], BARS_SHOWN)),
-            Text(f"{one['worker']} ", "dim").append(_cut(f"{one['error_type']}: {one['message']}"), "default"),
+            group["tenant"],
+            Text(group["fingerprint"][:FINGERPRINT_SHOWN]),
+            Text(str(group["count"])),
+            Text(str(group["pending"]), STATUSES["pending"] if group["pending"] else "dim"),
+            Text(_age(now - datetime.fromisoformat(group["last_seen"]))),
+            Text(bars(group["trend"], BARS_SHOWN)),
+            Text(f"{group['worker']} ", "dim").append(
+                _truncate(f"{group['error_type']}: {group['message']}"), "default"
+            ),
         )
     page().print(table)
 
 
-def _show_stats(found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
+def _show_stats(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
         page().print("There are no dead letters.")
         return
-    table, add = of_tenants(
-        [counts["tenant"] for counts in found],
+    table, add = tenant_table(
+        [counts["tenant"] for counts in rows],
         Column("type", overflow="fold"),
         *(Column(name, no_wrap=True, justify="right") for name in (*STATUSES, "all")),
     )
     total: Counter[str] = Counter()
-    for counts in found:
+    for counts in rows:
         total.update({state: counts[state] for state in STATUSES})
         add(counts["tenant"], Text(counts["task_type"]), *_counts(counts))
-    if len(found) > 1:
+    if len(rows) > 1:
         table.add_section()
         add("", Text("all", "bold"), *_counts(total))
     page().print(table)
@@ -286,10 +288,10 @@ def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
         ("group", dead_letter["fingerprint"]),
     ]
     if dead_letter["resolved_at"] is not None:
-        at = shown_time(dead_letter["resolved_at"], seconds=True)
-        at = f"{at} UTC by {api.name_of(dead_letter['resolved_by'] or '')}"
+        resolution = shown_time(dead_letter["resolved_at"], seconds=True)
+        resolution = f"{resolution} UTC by {api.name_of(dead_letter['resolved_by'] or '')}"
         notes = (dead_letter["resolution"] or {}).get("notes")
-        facts.append((dead_letter["status"], f"{at}: {notes}" if notes else at))
+        facts.append((dead_letter["status"], f"{resolution}: {notes}" if notes else resolution))
     return facts
 
 
@@ -297,10 +299,10 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
     table = Table(*(Column(name, no_wrap=True) for name in ("when", "what", "who")), box=None, pad_edge=False)
     table.add_column("note", overflow="fold")
     for event in events:
-        what = {"attempt": f"attempt {event['attempt']} {event['outcome']}", "dead_lettered": "failed"}.get(
+        title = {"attempt": f"attempt {event['attempt']} {event['outcome']}", "dead_lettered": "failed"}.get(
             event["kind"], event["outcome"]
         )
-        cells = (str(what), api.name_of(event["actor"]), _cut(_note(event)))
+        cells = (str(title), api.name_of(event["actor"]), _truncate(_note(event)))
         table.add_row(shown_time(event["at"], seconds=True), *map(Text, cells))
     page().print(table)
     for command in (*_log_commands(events), *_trace_commands(events)):
@@ -317,12 +319,12 @@ def _log_commands(events: Sequence[Event]) -> list[str]:
         shlex.join(
             [
                 *("aws", "logs", "filter-log-events", "--log-group-name", group),
-                *("--start-time", str(min(_milliseconds(log["since"]) for log in found))),
-                *("--end-time", str(max(_milliseconds(log["until"]) for log in found))),
+                *("--start-time", str(min(_milliseconds(log["since"]) for log in attempt_logs))),
+                *("--end-time", str(max(_milliseconds(log["until"]) for log in attempt_logs))),
                 *("--filter-pattern", pattern),
             ]
         )
-        for (group, pattern), found in logs.items()
+        for (group, pattern), attempt_logs in logs.items()
     ]
 
 
@@ -341,9 +343,9 @@ def _milliseconds(time: str) -> int:
 
 def _note(event: Event) -> str:
     started_at, next_attempt_at = event["started_at"], event["next_attempt_at"]
-    took = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(started_at or event["at"])
+    duration = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(started_at or event["at"])
     parts = (
-        f"{took.total_seconds():.2f} s" if started_at else None,
+        f"{duration.total_seconds():.2f} s" if started_at else None,
         f"next attempt at {next_attempt_at[11:19]}" if next_attempt_at else None,
         ", ".join(f"{name} {value}" for name, value in event["detail"].items()),
         _error(event["error"]),
@@ -355,7 +357,7 @@ def _error(error: Mapping[str, Any] | None) -> str:
     return "" if error is None else ": ".join(part for part in (error["type"], error["message"]) if part)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
 
 

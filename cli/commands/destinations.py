@@ -45,8 +45,8 @@ def destinations(  # noqa: PLR0913  # one for each option
     path = f"/api/admin/tenants/{slug}/destinations"
     if any(webhook) or any(export):
         kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)
-        asked: dict[str, Any] = {"name": name, "kind": kind, "address": address}
-        added = api.send("POST", path, body=asked | ({"events": events} if events else {})).json()
+        body: dict[str, Any] = {"name": name, "kind": kind, "address": address}
+        added = api.send("POST", path, body=body | ({"events": events} if events else {})).json()
         _show_secret(added, f"Destination '{name}' was added.", as_json=as_json)
     elif rotated is not None:
         sentence = f"'{rotated}' has a new secret. Calls are signed with the old and the new one for 24 hours."
@@ -57,29 +57,31 @@ def destinations(  # noqa: PLR0913  # one for each option
         _list(api, path, slug, as_json=as_json)
 
 
-def _show_secret(shown: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(shown)
+        print_json(destination)
         return
     page().print(sentence)
-    if shown["secret"] is not None:
+    if destination["secret"] is not None:
         page().print("Its secret, which is not shown again:")
-        page().print(shown["secret"], soft_wrap=True)
+        page().print(destination["secret"], soft_wrap=True)
         page().print("To verify calls with it, see docs/webhooks.md")
 
 
 def _list(api: Api, path: str, slug: str, *, as_json: bool) -> None:
-    found = api.send("GET", path).json()["destinations"]
+    listed = api.send("GET", path).json()["destinations"]
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
-    if not found:
+    if not listed:
         page().print(
             f"Tenant '{slug}' has no destinations. To add one: counterfoil tenants destinations {slug} "
             "--add-webhook office https://example.com/hook"
         )
         return
     table = Table("name", "kind", "address", "events", box=None)
-    for one in found:
-        table.add_row(one["name"], one["kind"], one["address"], ", ".join(one["events"]))
+    for destination in listed:
+        table.add_row(
+            destination["name"], destination["kind"], destination["address"], ", ".join(destination["events"])
+        )
     page().print(table)

@@ -43,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Named = Annotated[str, typer.Argument(metavar="ID", help="Id of a document, or the end of it.")]
+DocumentId = Annotated[str, typer.Argument(metavar="ID", help="Id of a document, or the end of it.")]
 
 
 @app.callback()
@@ -58,16 +58,16 @@ def documents(
     if not is_wanted(context, "documents"):
         return
     api = connect(context)
-    found = [
-        one
+    listed = [
+        upload
         for slug in api.tenants(tenant, unassigned=True)
-        for one in api.items(uploads.PATH, "uploads", tenant=slug)
-        if state in {None, one["state"]}
+        for upload in api.items(uploads.PATH, "uploads", tenant=slug)
+        if state in {None, upload["state"]}
     ]
     if as_json:
-        print_json(found)
+        print_json(listed)
     else:
-        uploads.show_uploads(found, with_ids=True)
+        uploads.show_uploads(listed, with_ids=True)
 
 
 @app.command("list")
@@ -95,29 +95,36 @@ def list_(  # noqa: PLR0913  # one for each option
 ) -> None:
     """List documents, and files that failed before they became a document, newest first."""
     api = connect(context)
-    asked = {"type": kind, "state": state, "from": since, "to": until, "text": text}
-    merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **asked)
-    found = merged[:limit]
+    filters = {"type": kind, "state": state, "from": since, "to": until, "text": text}
+    merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **filters)
+    listed = merged[:limit]
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
-    _show_list(found)
+    _show_list(listed)
     if len(merged) > limit:
         aside().print("There are more. Add filter options, or raise --limit.")
 
 
-def _show_list(found: Sequence[dict[str, Any]]) -> None:
-    if not found:
+def _show_list(listed: Sequence[dict[str, Any]]) -> None:
+    if not listed:
         page().print("No documents found.")
         return
     total = Column("total", justify="right")
     table = Table("id", "tenant", "document", "supplier", total, "status", "not read", box=None)
-    for one in found:
-        states = {stage["stage"]: stage["state"] for stage in one["stages"]}
-        status = one["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
+    for document in listed:
+        states = {stage["stage"]: stage["state"] for stage in document["stages"]}
+        status = document["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
         status = (status or states["matching"]).replace("-", " ")
-        cells = (ids.short_id(one["id"]), one["tenant"], name_of(one), one["seller"] or "", total_of(one), status)
-        table.add_row(*map(Text, (*cells, ", ".join(one["missing"]))))
+        cells = (
+            ids.short_id(document["id"]),
+            document["tenant"],
+            name_of(document),
+            document["seller"] or "",
+            total_of(document),
+            status,
+        )
+        table.add_row(*map(Text, (*cells, ", ".join(document["missing"]))))
     page().print(table)
 
 
@@ -135,102 +142,114 @@ def total_of(document: dict[str, Any]) -> str:
 
 
 @app.command("show")
-def show(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
+def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
     """Show a document with its fields, processing progress and matches."""
     api = connect(context)
-    found = _read(api, document)
+    details = _read(api, document)
     if as_json:
-        print_json(found)
+        print_json(details)
         return
-    page().print(Text(name_of(found), "bold").append(f"  {found['tenant']}  {found['id']}", "dim"))
-    page().print(facts_table(_facts(found)))
-    _show_progress(found)
-    _show_fields(found)
-    _show_edges(found)
+    page().print(Text(name_of(details), "bold").append(f"  {details['tenant']}  {details['id']}", "dim"))
+    page().print(facts_table(_facts(details)))
+    _show_progress(details)
+    _show_fields(details)
+    _show_matches(details)
 
 
 def _read(api: Api, document: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}").json()
-    return found
+    details: dict[str, Any] = api.send(
+        "GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}"
+    ).json()
+    return details
 
 
-def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
-    source = found["source"]
+def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
+    source = document["source"]
     sender = ", ".join(filter(None, (source["sender"], source["subject"])))
     facts = [
-        ("file", f"{found['file_name']}, {found['size']:,} bytes"),
+        ("file", f"{document['file_name']}, {document['size']:,} bytes"),
         (
             "received",
-            f"{shown_time(found['received_at'])} UTC by {source['kind']}{f' from {sender}' if sender else ''}",
+            f"{shown_time(document['received_at'])} UTC by {source['kind']}{f' from {sender}' if sender else ''}",
         ),
     ]
     if source["kind"] == "mail":
         results = {"SPF": source["spf"], "DKIM": source["dkim"], "DMARC": source["dmarc"]}
-        stated = [f"{name} {result}" for name, result in results.items() if result]
-        facts.append(("sender check", ", ".join(stated) or "none"))
-    if found["duplicate_uploads"]:
-        facts.append(("duplicates", f"{found['duplicate_uploads']}, last {shown_time(found['last_duplicate_at'])} UTC"))
-    if found["method"]:
-        facts.append(("extracted by", found["method"]))
-    if found["parent_id"] is not None:
-        facts.append(("split from", f"{found['parent_id']}, pages {found['first_page']} to {found['last_page']}"))
-    facts += [("part", f"{part['id']}, pages {part['first_page']} to {part['last_page']}") for part in found["parts"]]
-    if found["cluster_id"] is not None:
-        facts.append(("cluster", found["cluster_id"]))
-    if found["cluster_status"] is not None:
-        facts.append(("status", found["cluster_status"].replace("-", " ")))
-    if found["missing"]:
-        facts.append(("not read", ", ".join(found["missing"])))
-    if found["review"] is not None:
-        facts.append(("review", found["review"]))
+        known_results = [f"{name} {result}" for name, result in results.items() if result]
+        facts.append(("sender check", ", ".join(known_results) or "none"))
+    if document["duplicate_uploads"]:
+        facts.append(
+            ("duplicates", f"{document['duplicate_uploads']}, last {shown_time(document['last_duplicate_at'])} UTC")
+        )
+    if document["method"]:
+        facts.append(("extracted by", document["method"]))
+    if document["parent_id"] is not None:
+        facts.append(
+            ("split from", f"{document['parent_id']}, pages {document['first_page']} to {document['last_page']}")
+        )
+    facts += [
+        ("part", f"{part['id']}, pages {part['first_page']} to {part['last_page']}") for part in document["parts"]
+    ]
+    if document["cluster_id"] is not None:
+        facts.append(("cluster", document["cluster_id"]))
+    if document["cluster_status"] is not None:
+        facts.append(("status", document["cluster_status"].replace("-", " ")))
+    if document["missing"]:
+        facts.append(("not read", ", ".join(document["missing"])))
+    if document["review"] is not None:
+        facts.append(("review", document["review"]))
     return facts + [
         ("dead letter", f"{dead_letter['job_id']} of {dead_letter['worker']}, {dead_letter['status']}")
-        for dead_letter in found["dead_letters"]
+        for dead_letter in document["dead_letters"]
     ]
 
 
-def _show_progress(found: dict[str, Any]) -> None:
+def _show_progress(document: dict[str, Any]) -> None:
     table = Table("stage", "state", Column("attempts", justify="right"), Column("reason", overflow="fold"), box=None)
-    for stage in found["progress"]:
-        again = f"next attempt at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
-        reason = ", ".join(filter(None, (stage["reason"], again)))
+    for stage in document["progress"]:
+        next_attempt = (
+            f"next attempt at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
+        )
+        reason = ", ".join(filter(None, (stage["reason"], next_attempt)))
         table.add_row(*map(Text, (stage["stage"], stage["state"], str(stage["attempts"]), reason)))
     page().print(table)
 
 
-def _show_fields(found: dict[str, Any]) -> None:
-    lines = [field for line in found["lines"][:LINES_SHOWN] for field in line]
-    if not found["fields"] and not lines:
+def _show_fields(document: dict[str, Any]) -> None:
+    lines = [field for line in document["lines"][:LINES_SHOWN] for field in line]
+    if not document["fields"] and not lines:
         return
     table = Table(
         "field", Column("value", overflow="fold"), "found by", Column("confidence", justify="right"), "page", box=None
     )
-    for field in (*found["fields"], *lines):
+    for field in (*document["fields"], *lines):
         confidence = "" if field["confidence"] is None else f"{field['confidence']:.0%}"
         value = field["unit_name"] or str(field["value"])
         cells = (field["path"], value, field["source"] or "", confidence, str(field["page"] or ""))
         table.add_row(*map(Text, cells))
     page().print(table)
-    if found["lines_total"] > LINES_SHOWN:
-        aside().print(f"It has {found['lines_total']} line items. To see {len(found['lines'])} of them, use --json.")
+    if document["lines_total"] > LINES_SHOWN:
+        aside().print(
+            f"It has {document['lines_total']} line items. To see {len(document['lines'])} of them, use --json."
+        )
 
 
-def _show_edges(found: dict[str, Any]) -> None:
-    if not found["matches"]:
+def _show_matches(document: dict[str, Any]) -> None:
+    if not document["matches"]:
         page().print("It has no matches.")
         return
     table = Table("id", "linked to", Column("bits", justify="right"), "confidence", "decided by", box=None)
-    for edge in found["matches"]:
+    for edge in document["matches"]:
         other = edge["document"]
         cells = (ids.short_id(other["id"]), name_of(other), f"{edge['score']:.1f}", edge["confidence"])
         table.add_row(*map(Text, (*cells, edge["decided_by"])))
     page().print(table)
-    if found["matches_total"] > len(found["matches"]):
-        aside().print(f"It has {found['matches_total']} matches. These are the strongest.")
+    if document["matches_total"] > len(document["matches"]):
+        aside().print(f"It has {document['matches_total']} matches. These are the strongest.")
 
 
 @app.command("timeline")
-def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
+def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
     """Show the stored events of a document. Successful attempts have no time."""
     api = connect(context)
     events = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}/timeline").json()[
@@ -248,7 +267,9 @@ def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False
 
 
 @app.command("delete")
-def delete(context: typer.Context, document: Named, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
+def delete(
+    context: typer.Context, document: DocumentId, *, reason: Reason = None, by: By, as_json: AsJson = False
+) -> None:
     """Delete a document with its matches and the parts split from it.
 
     Parts that another file also contains stay. Documents linked to it are matched again within two minutes. Every
@@ -257,8 +278,8 @@ def delete(context: typer.Context, document: Named, *, reason: Reason = None, by
     api = connect(context, by)
     path = f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}"
     plan = api.send("DELETE", path).json()
-    asked = {"confirm": plan["confirm"], "reason": reason}
-    erased = api.send("DELETE", path, query=asked, seen=plan["documents"]).json()
+    confirmation = {"confirm": plan["confirm"], "reason": reason}
+    erased = api.send("DELETE", path, query=confirmation, expected_version=plan["documents"]).json()
     if as_json:
         print_json(erased)
         return
@@ -276,7 +297,7 @@ def delete(context: typer.Context, document: Named, *, reason: Reason = None, by
 @app.command("replace")
 def replace(
     context: typer.Context,
-    document: Named,
+    document: DocumentId,
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")],
     *,
     reason: Reason = None,

@@ -32,21 +32,21 @@ def ingest(
     skipped. With --wait, the exit code is 1 if a file failed.
     """
     files = list(uploads.files_in(paths))
-    if tenant is None and (other := next((path for path in files if path.suffix.lower() != ".eml"), None)):
-        raise UsageError(f"{other} is not mail (.eml), so it requires a tenant: add --tenant SLUG.")
+    if tenant is None and (not_mail := next((path for path in files if path.suffix.lower() != ".eml"), None)):
+        raise UsageError(f"{not_mail} is not mail (.eml), so it requires a tenant: add --tenant SLUG.")
     api = connect(context)
     keys = [uploads.upload(api, path, tenant=tenant) for path in files]
     if not wait:
         if as_json:
             print_json([{"file": str(path), "key": key} for path, key in zip(files, keys, strict=True)])
         else:
-            shown = f" --tenant {tenant}" if tenant else ""
-            page().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{shown}")
+            option = f" --tenant {tenant}" if tenant else ""
+            page().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{option}")
         return
-    found = uploads.wait_for(api, keys, timeout)
+    results = uploads.wait_for(api, keys, timeout)
     if as_json:
-        print_json(found)
+        print_json(results)
     else:
-        uploads.show_uploads(found)
-    if any(one["state"] == "failed" for one in found):
+        uploads.show_uploads(results)
+    if any(result["state"] == "failed" for result in results):
         raise typer.Exit(ExitCode.FAILED_CHECK)

@@ -95,18 +95,18 @@ class Listener(TCPServer):
         Raises:
             CommandError: neither arrived in time.
         """
-        ends = clock() + seconds
+        deadline = clock() + seconds
         with selectors.SelectSelector() as ready:
             ready.register(self, selectors.EVENT_READ)
             with suppress(ValueError):  # `pasted` is closed or has no file descriptor
                 ready.register(pasted, selectors.EVENT_READ)
             while self.query is None:
-                left = ends - clock()
-                if left <= 0:
+                remaining = deadline - clock()
+                if remaining <= 0:
                     raise CommandError(
                         f"The sign-in took more than {seconds:g} seconds. Run 'counterfoil login' again."
                     )
-                for key, _ in ready.select(left):
+                for key, _ in ready.select(remaining):
                     if key.fileobj is self:
                         self.handle_request()
                     elif line := pasted.readline():
@@ -159,13 +159,13 @@ def login(
     Commands then use this deployment until `counterfoil logout`. Without a browser on this machine, open the printed
     address on another machine, and paste the address that its browser shows at the end.
     """
-    at = _choose_url(url)
-    if at is None:
+    base_url = _choose_url(url)
+    if base_url is None:
         raise UsageError("--url is required: counterfoil login --url https://counterfoil.example.com")
     with changed():
         pass  # fail before the sign-in if logins cannot be stored
-    client, issuer = _discovered(at)
-    with _listening() as listener:
+    client, issuer = _discover(base_url)
+    with _open_listener() as listener:
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         sign_in = _sign_in_address(issuer, client, listener.redirect, state, verifier)
         aside().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
@@ -181,15 +181,15 @@ def login(
     except RefusedError as error:
         raise CommandError(f"{error} The code may have expired: run 'counterfoil login' again.") from None
     with changed() as logins:
-        logins.by_url[at] = Login(
+        logins.by_url[base_url] = Login(
             **tokens.model_dump(),
             client=client,
             token_endpoint=issuer.token_endpoint,
             revocation_endpoint=issuer.revocation_endpoint,
         )
-        logins.default = at
+        logins.default = base_url
     claims = Claims.of(tokens.id_token)
-    page().print(f"Signed in to {at} as {claims.email or claims.sub}.", soft_wrap=True)
+    page().print(f"Signed in to {base_url} as {claims.email or claims.sub}.", soft_wrap=True)
 
 
 def logout(*, url: Url = None) -> None:
@@ -197,58 +197,64 @@ def logout(*, url: Url = None) -> None:
 
     The current ID token expires within an hour. The browser stays signed in.
     """
-    at = _choose_url(url)
-    if at is None or at not in Logins.read().by_url:
-        page().print("You are not signed in." if at is None else f"You are not signed in to {at}.", soft_wrap=True)
+    base_url = _choose_url(url)
+    if base_url is None or base_url not in Logins.read().by_url:
+        page().print(
+            "You are not signed in." if base_url is None else f"You are not signed in to {base_url}.", soft_wrap=True
+        )
         return
     with changed() as logins:
-        gone = logins.by_url.pop(at, None)
-        if logins.default == at:
+        removed = logins.by_url.pop(base_url, None)
+        if logins.default == base_url:
             logins.default = None
     if others := ", ".join(logins.by_url):
         aside().print(f"Other logins: {others}. To use one, set {URL}.", soft_wrap=True)
-    if gone is None or gone.refresh_token is None or gone.revocation_endpoint is None:
-        page().print(f"Deleted the login to {at}. It had no token that can be revoked.", soft_wrap=True)
+    if removed is None or removed.refresh_token is None or removed.revocation_endpoint is None:
+        page().print(f"Deleted the login to {base_url}. It had no token that can be revoked.", soft_wrap=True)
         return
     try:
-        post(gone.revocation_endpoint, {"token": gone.refresh_token, "client_id": gone.client})
+        post(removed.revocation_endpoint, {"token": removed.refresh_token, "client_id": removed.client})
     except CommandError as error:
-        raise CommandError(f"Deleted the login to {at}, but could not revoke its refresh token. {error}") from None
-    page().print(f"Deleted the login to {at}, and revoked its refresh token.", soft_wrap=True)
+        raise CommandError(
+            f"Deleted the login to {base_url}, but could not revoke its refresh token. {error}"
+        ) from None
+    page().print(f"Deleted the login to {base_url}, and revoked its refresh token.", soft_wrap=True)
 
 
 def _choose_url(url: str | None) -> str | None:
     return Logins.read().default if url is None else address(url, "--url")
 
 
-def _discovered(url: str) -> tuple[str, _Issuer]:
+def _discover(url: str) -> tuple[str, _Issuer]:
     """Return the client id of a deployment, and its issuer."""
-    found = _fetched(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
-    if found is None:
+    sign_in = _fetch(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
+    if sign_in is None:
         raise UsageError(f"The deployment at {url} has no user sign-in.")
-    issuer = _fetched(found.discovery, _Issuer, "an OpenID Connect issuer")
+    issuer = _fetch(sign_in.discovery, _Issuer, "an OpenID Connect issuer")
     endpoints = (issuer.authorization_endpoint, issuer.token_endpoint, issuer.revocation_endpoint)
-    if issuer.issuer != found.issuer or not all(is_private(one) for one in endpoints if one is not None):
+    if issuer.issuer != sign_in.issuer or not all(
+        is_private(endpoint) for endpoint in endpoints if endpoint is not None
+    ):
         raise CommandError(
-            f"The discovery document of {found.issuer} contains another issuer, or endpoints without https."
+            f"The discovery document of {sign_in.issuer} contains another issuer, or endpoints without https."
         )
-    return found.client, issuer
+    return sign_in.client, issuer
 
 
-def _fetched(address: str, form: type[M], what: str) -> M:
+def _fetch(address: str, model: type[M], owner: str) -> M:
     try:
-        answer = httpx.get(address, headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
+        response = httpx.get(address, headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise NotNowError(f"{address} cannot be reached: {type(error).__name__}.") from None
-    if answer.is_server_error:
-        raise NotNowError(f"{address} returned status {answer.status_code}.")
+    if response.is_server_error:
+        raise NotNowError(f"{address} returned status {response.status_code}.")
     try:
-        return form.model_validate_json(answer.content)
+        return model.model_validate_json(response.content)
     except ValidationError:
-        raise UsageError(f"{address} does not belong to {what} ({answer.status_code}).") from None
+        raise UsageError(f"{address} does not belong to {owner} ({response.status_code}).") from None
 
 
-def _listening() -> Listener:
+def _open_listener() -> Listener:
     for port in PORTS:
         try:
             return Listener(port)
@@ -278,11 +284,11 @@ def _code(query: str, state: str) -> str:
     Raises:
         CommandError: the sign-in failed, or the redirect belongs to another sign-in.
     """
-    found = {name: values[0] for name, values in parse_qs(query).items()}
-    if found.get("error") == "access_denied":
+    parameters = {name: values[0] for name, values in parse_qs(query).items()}
+    if parameters.get("error") == "access_denied":
         raise CommandError("The sign-in was denied or canceled.")
-    if "error" in found:
-        raise CommandError(f"The issuer rejected the sign-in: {error_code(found['error'])}.")
-    if found.get("state") != state or "code" not in found:
+    if "error" in parameters:
+        raise CommandError(f"The issuer rejected the sign-in: {error_code(parameters['error'])}.")
+    if parameters.get("state") != state or "code" not in parameters:
         raise CommandError("The redirect belongs to another sign-in. Run 'counterfoil login' again.")
-    return found["code"]
+    return parameters["code"]

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cli.client import Api, By, Reason, connect
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import of_tenants, page, print_json, shown_time
+from cli.output import page, print_json, shown_time, tenant_table
 
 SUMMARY = "List mail that failed DMARC; release or reject it."
 PATH = "/api/admin/mail"
@@ -39,21 +39,21 @@ def list_(
 ) -> None:
     """List mail that failed DMARC, newest first. Default: mail on hold."""
     api = connect(context)
-    found = api.latest(PATH, "mails", "received_at", api.tenants(tenant), limit=limit, hold=hold)
+    mails = api.latest(PATH, "mails", "received_at", api.tenants(tenant), limit=limit, hold=hold)
     if as_json:
-        print_json(found)
+        print_json(mails)
         return
-    if not found:
+    if not mails:
         page().print(f"There is no {hold} mail.")
         return
     columns = (Column("id", no_wrap=True), Column("received", no_wrap=True), Column("sender", overflow="fold"))
-    table, add = of_tenants(
-        [mail["tenant"] for mail in found],
+    table, add = tenant_table(
+        [mail["tenant"] for mail in mails],
         *columns,
         *(Column(name) for name in ("SPF", "DKIM", "DMARC")),
         Column("subject", overflow="fold"),
     )
-    for mail in found:
+    for mail in mails:
         cells = (mail[name] or "-" for name in ("sender", "spf", "dkim", "dmarc", "subject"))
         add(mail["tenant"], Text(mail["id"]), Text(shown_time(mail["received_at"])), *map(Text, cells))
     page().print(table)
@@ -89,20 +89,20 @@ def dmarc(
     """Show or set the policy for mail that fails DMARC, whose sender may be forged."""
     api = connect(context, by)
     query = {"tenant": slug}
-    found = api.send("GET", POLICY, query=query).json()
+    current = api.send("GET", POLICY, query=query).json()
     if policy is not None:
-        asked = {"dmarc_policy": policy, "previous": found["dmarc_policy"]}
-        found = api.send("PUT", POLICY, query=query, body=asked).json()
+        change = {"dmarc_policy": policy, "previous": current["dmarc_policy"]}
+        current = api.send("PUT", POLICY, query=query, body=change).json()
     if as_json:
-        print_json(found)
+        print_json(current)
     else:
-        page().print(f"DMARC policy of tenant '{slug}': {found['dmarc_policy']}")
+        page().print(f"DMARC policy of tenant '{slug}': {current['dmarc_policy']}")
 
 
 def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bool) -> None:
     body = {} if reason is None else {"reason": reason}
-    done = api.send("POST", f"{PATH}/{mail}/{action}", body=body).json()
+    response = api.send("POST", f"{PATH}/{mail}/{action}", body=body).json()
     if as_json:
-        print_json(done)
+        print_json(response)
     else:
-        page().print(f"The mail was {done['hold']}.")
+        page().print(f"The mail was {response['hold']}.")

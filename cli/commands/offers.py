@@ -61,8 +61,8 @@ def run(
 
     The audit trail records who queued them.
     """
-    asked = {"date": None if day is None else f"{day:%Y-%m-%d}", "timezone": timezone, "tenant": tenant}
-    body = {name: value for name, value in asked.items() if value is not None}
+    fields = {"date": None if day is None else f"{day:%Y-%m-%d}", "timezone": timezone, "tenant": tenant}
+    body = {name: value for name, value in fields.items() if value is not None}
     queued = connect(context, by).send("POST", PATH, body=body).json()
     if as_json:
         print_json(queued)

@@ -10,7 +10,7 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, connect
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import aside, facts_table, is_wanted, of_tenants, page, print_json, shown_time
+from cli.output import aside, facts_table, is_wanted, page, print_json, shown_time, tenant_table
 
 SUMMARY = "List operations on dead letters and documents; show, pause, resume or cancel one."
 PATH = "/api/admin/operations"
@@ -78,21 +78,21 @@ def show(
     if as_json:
         print_json(operation | {"items": list(api.items(f"{path}/items", "items"))})
         return
-    found = list(api.items(f"{path}/items", "items", limit=items, result="failed"))
-    found += api.items(f"{path}/items", "items", limit=items - len(found), result="skipped")
-    _show(api, operation, found)
+    shown_items = list(api.items(f"{path}/items", "items", limit=items, result="failed"))
+    shown_items += api.items(f"{path}/items", "items", limit=items - len(shown_items), result="skipped")
+    _show(api, operation, shown_items)
 
 
 @app.command("pause")
 def pause(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. Items that have already started, up to a minute's worth, continue."""
-    _steer(context, which, "pause", by, as_json=as_json)
+    _control(context, which, "pause", by, as_json=as_json)
 
 
 @app.command("resume")
 def resume(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
-    _steer(context, which, "resume", by, as_json=as_json)
+    _control(context, which, "resume", by, as_json=as_json)
 
 
 @app.command("cancel")
@@ -101,7 +101,7 @@ def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJso
 
     Items that have already started continue; the others do not change.
     """
-    _steer(context, which, "cancel", by, as_json=as_json)
+    _control(context, which, "cancel", by, as_json=as_json)
 
 
 @app.command("rate")
@@ -117,13 +117,13 @@ def rate_(
 
     Items that have already started, up to a minute's worth, continue.
     """
-    _steer(context, which, "rate", by, as_json=as_json, change={"rate": rate})
+    _control(context, which, "rate", by, as_json=as_json, change={"rate": rate})
 
 
 @app.command("restore")
 def restore(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Undo a purge within 7 days. Messages in SQS are not restored."""
-    _steer(context, which, "restore", by, as_json=as_json)
+    _control(context, which, "restore", by, as_json=as_json)
 
 
 def processed_count(operation: Operation) -> int:
@@ -139,8 +139,8 @@ def progress(operation: Operation) -> str:
         total = f"{_selected(operation):,}" + (" or more" if operation["selected"] is None else "")
         counts = f"{operation['succeeded']:,} of {total} dead letters succeeded, {operation['failed']:,} failed"
         counts += f", {operation['skipped']:,} skipped"
-    why = f" {operation['reason']}" if operation["reason"] else ""
-    return f"Operation {ids.short_id(operation['operation_id'])} is {operation['state']}: {counts}.{why}"
+    reason = f" {operation['reason']}" if operation["reason"] else ""
+    return f"Operation {ids.short_id(operation['operation_id'])} is {operation['state']}: {counts}.{reason}"
 
 
 def _rate(operation: Operation) -> str:
@@ -156,54 +156,60 @@ def _selected(operation: Operation) -> int:
 
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
     api = connect(context)
-    found = api.latest(PATH, "operations", "requested_at", api.tenants(tenant), limit=limit)
+    operations = api.latest(PATH, "operations", "requested_at", api.tenants(tenant), limit=limit)
     if as_json:
-        print_json(found)
+        print_json(operations)
     else:
-        _show_list(api, found)
+        _show_list(api, operations)
 
 
-def _path(api: Api, which: str) -> str:
-    return f"{PATH}/{api.find_by_id_suffix('operation', which, 'operations')}"
+def _path(api: Api, operation_id: str) -> str:
+    return f"{PATH}/{api.find_by_id_suffix('operation', operation_id, 'operations')}"
 
 
-def _steer(
+def _control(
     context: typer.Context,
-    which: str,
-    how: Literal["pause", "resume", "cancel", "restore", "rate"],
+    operation_id: str,
+    action: Literal["pause", "resume", "cancel", "restore", "rate"],
     by: str,
     *,
     as_json: bool,
     change: Mapping[str, int] | None = None,
 ) -> None:
     api = connect(context, by)
-    path = _path(api, which)
-    seen = api.send("GET", path).json()
-    called = ("POST", f"{path}/{how}") if change is None else ("PATCH", path)
-    changed = api.send(*called, body=change, seen=seen["version"]).json()
+    path = _path(api, operation_id)
+    operation = api.send("GET", path).json()
+    endpoint = ("POST", f"{path}/{action}") if change is None else ("PATCH", path)
+    changed = api.send(*endpoint, body=change, expected_version=operation["version"]).json()
     if as_json:
         print_json(changed)
     else:
         page().print(progress(changed))
 
 
-def _show_list(api: Api, found: Sequence[Operation]) -> None:
-    if not found:
+def _show_list(api: Api, operations: Sequence[Operation]) -> None:
+    if not operations:
         page().print("There are no operations.")
         return
     counts = ("items", "succeeded", "failed", "skipped", "rate")
-    table, add = of_tenants(
-        [one["tenant"] for one in found],
+    table, add = tenant_table(
+        [operation["tenant"] for operation in operations],
         *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
         *(Column(name, no_wrap=True, justify="right") for name in counts),
         Column("who", overflow="fold"),
     )
-    for one in found:
-        cells = [Text(ids.short_id(one["operation_id"])), Text(shown_time(one["requested_at"])), Text(one["action"])]
-        cells += [Text(one["state"], STYLES[one["state"]])]
-        cells += [Text(f"{_selected(one):,}{'+' if one['selected'] is None else ''}")]
-        cells += [Text(f"{one[name]:,}") for name in ("succeeded", "failed", "skipped")] + [Text(_rate(one))]
-        add(one["tenant"], *cells, Text(api.name_of(one["requested_by"])))
+    for operation in operations:
+        cells = [
+            Text(ids.short_id(operation["operation_id"])),
+            Text(shown_time(operation["requested_at"])),
+            Text(operation["action"]),
+        ]
+        cells += [Text(operation["state"], STYLES[operation["state"]])]
+        cells += [Text(f"{_selected(operation):,}{'+' if operation['selected'] is None else ''}")]
+        cells += [Text(f"{operation[name]:,}") for name in ("succeeded", "failed", "skipped")] + [
+            Text(_rate(operation))
+        ]
+        add(operation["tenant"], *cells, Text(api.name_of(operation["requested_by"])))
     page().print(table)
 
 
@@ -219,13 +225,13 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
     if operation["canary"] is not None:
         facts.append(("canary", f"{operation['canary']} first"))
     selection = operation["filter"]
-    which = (
+    criteria = (
         "listed by id"
         if selection is None
         else ", ".join(f"{name} {value}" for name, value in selection.items() if value is not None)
     )
-    everything = "all dead letters" if operation["action"] == "export" else "all pending dead letters"
-    facts.append(("selection", which or everything))
+    default = "all dead letters" if operation["action"] == "export" else "all pending dead letters"
+    facts.append(("selection", criteria or default))
     if operation["notes"] is not None:
         facts.append(("note", operation["notes"]))
     if operation["file"] is not None:

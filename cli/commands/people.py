@@ -40,22 +40,22 @@ def list_(
 ) -> None:
     """List people."""
     api = connect(context)
-    found: list[dict[str, Any]] = []
+    people: list[dict[str, Any]] = []
     cursor = None
     while True:
-        shown = api.send("GET", PATH, query={"tenant": tenant, "cursor": cursor}).json()
-        found += shown["people"]
-        cursor = shown["next_cursor"]
+        response = api.send("GET", PATH, query={"tenant": tenant, "cursor": cursor}).json()
+        people += response["people"]
+        cursor = response["next_cursor"]
         if cursor is None:
             break
     if as_json:
-        print_json(found)
+        print_json(people)
         return
-    if not found:
+    if not people:
         page().print("No people. To invite one: counterfoil people add ann@example.com --role viewer --tenant acme")
         return
     table = Table("e-mail", "role", "tenants", "state", box=None)
-    for person in found:
+    for person in people:
         role = f"{person['role'] or '-'}{' (edits payloads)' if person['edits_payloads'] else ''}"
         tenants = ", ".join(person["tenants"])
         table.add_row(person["email"], role, tenants, "disabled" if person["is_disabled"] else "")
@@ -76,9 +76,9 @@ def add(
     """Invite a person, who gets an e-mail with a temporary password."""
     if not tenants:
         raise UsageError("A tenant is required: --tenant acme, or --tenant '*' for all.")
-    asked = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
-    done = connect(context, by).send("POST", PATH, body=asked).json()
-    print_json(done) if as_json else page().print(f"{done['email']} was invited as {done['role']}.")
+    body = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
+    person = connect(context, by).send("POST", PATH, body=body).json()
+    print_json(person) if as_json else page().print(f"{person['email']} was invited as {person['role']}.")
 
 
 @app.command("change")
@@ -93,8 +93,8 @@ def change(
     as_json: AsJson = False,
 ) -> None:
     """Change the role and the tenants of a person. New tenants replace all previous ones."""
-    asked = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
-    _change(connect(context, by), email, asked, f"{email} was changed.", as_json=as_json)
+    body = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
+    _change(connect(context, by), email, body, f"{email} was changed.", as_json=as_json)
 
 
 @app.command("disable")
@@ -117,9 +117,9 @@ def remove(context: typer.Context, email: Email, *, by: By) -> None:
     page().print(f"{email} was removed.")
 
 
-def _change(api: Api, email: str, asked: dict[str, Any], sentence: str, *, as_json: bool) -> None:
-    done = api.send("PATCH", f"{PATH}/{_id(api, email)}", body=asked).json()
-    print_json(done) if as_json else page().print(sentence)
+def _change(api: Api, email: str, body: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    person = api.send("PATCH", f"{PATH}/{_id(api, email)}", body=body).json()
+    print_json(person) if as_json else page().print(sentence)
 
 
 def _id(api: Api, email: str) -> str:
@@ -128,8 +128,8 @@ def _id(api: Api, email: str) -> str:
     Raises:
         UsageError: no visible person has this address.
     """
-    found = api.send("GET", PATH, query={"email": email}).json()["people"]
-    if not found:
+    people = api.send("GET", PATH, query={"email": email}).json()["people"]
+    if not people:
         raise UsageError(f"There is no person '{email}'. To list people: counterfoil people list")
-    id_: str = found[0]["id"]
+    id_: str = people[0]["id"]
     return id_

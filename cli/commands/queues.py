@@ -69,23 +69,23 @@ def resume(
 
 def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
     api = connect(context)
-    found = api.send("GET", PATH, query={"tenant": tenant}).json()
+    overview = api.send("GET", PATH, query={"tenant": tenant}).json()
     if as_json:
-        print_json(found)
+        print_json(overview)
     else:
-        _show(api, found)
+        _show(api, overview)
 
 
 def _switch(
-    context: typer.Context, worker: str, said: tuple[str, str | None, int | None], *, is_paused: bool, as_json: bool
+    context: typer.Context, worker: str, change: tuple[str, str | None, int | None], *, is_paused: bool, as_json: bool
 ) -> None:
-    by, reason, seen = said
+    by, reason, seen = change
     if reason is None:
         raise UsageError("--reason is required. Everyone who operates the queues can read it.")
     api = connect(context, by)
     before = _version(api, worker)
     path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
-    after = api.send("POST", path, body={"reason": reason}, seen=before if seen is None else seen).json()
+    after = api.send("POST", path, body={"reason": reason}, expected_version=before if seen is None else seen).json()
     if as_json:
         print_json(after)
         return
@@ -109,7 +109,7 @@ def _version(api: Api, worker: str) -> int:
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _show(api: Api, found: Mapping[str, Any]) -> None:
+def _show(api: Api, overview: Mapping[str, Any]) -> None:
     table = Table(
         Column("worker", no_wrap=True),
         *(Column(name, no_wrap=True, justify="right") for name in ("messages", "running", "pending", "oldest")),
@@ -119,20 +119,20 @@ def _show(api: Api, found: Mapping[str, Any]) -> None:
         box=None,
         pad_edge=False,
     )
-    for queue in found["queues"]:
+    for queue in overview["queues"]:
         table.add_row(*_cells(queue))
     page().print(table)
-    for queue in found["queues"]:
+    for queue in overview["queues"]:
         if (paused := queue["paused"]) is not None:
             when = f"{shown_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
             page().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
             if not queue["is_applied"]:
                 page().print(Text("  The change has not been applied to Lambda yet.", "yellow"))
-    for breaker in found["breakers"] or ():
+    for breaker in overview["breakers"] or ():
         page().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
-    for alarm in found["alarms"] or ():
+    for alarm in overview["alarms"] or ():
         page().print(Text(f"The alarm {alarm['name']} is firing", "red"))
-    if found["measured_at"] is None:
+    if overview["measured_at"] is None:
         aside().print("The watchdog has not run in the last hour: the backlog is unknown.")
 
 
@@ -156,8 +156,8 @@ def _cells(queue: Mapping[str, Any]) -> list[Text]:
     ]
 
 
-def _number(known: int | None) -> str:
-    return "?" if known is None else f"{known:,}"
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
 
 
 def _age(seconds: int | None) -> str:

@@ -30,14 +30,14 @@ def reprocess(  # one for each option
 
     Documents received after the request are excluded.
     """
-    asked = {
+    body = {
         "tenant": tenant,
         "action": what,
         "received_from": since and since.isoformat(),
         "received_until": until and until.isoformat(),
         "rate": rate,
     }
-    operation = connect(context, by).send("POST", "/api/admin/operations", body=asked).json()
+    operation = connect(context, by).send("POST", "/api/admin/operations", body=body).json()
     if as_json:
         print_json(operation)
     else:

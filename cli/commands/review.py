@@ -56,45 +56,50 @@ def review(  # one for each option
     document_type: Annotated[DocumentType | None, typer.Option(help="Only this type.", show_default=False)] = None,
     min_probability: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the most likely candidate.")] = 0,
     max_probability: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the most likely candidate.")] = 1,
-    state: Annotated[State, typer.Option(help="open; decided; gone: no longer ambiguous.")] = "open",
+    state: Annotated[State, typer.Option(help="open; decided; resolved: no longer ambiguous.")] = "open",
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List documents that need review."""
     if not is_wanted(context, "documents that need review"):
         return
-    asked = {
+    filters = {
         "tenant": tenant,
         "document_type": document_type,
         "min_probability": min_probability,
         "max_probability": max_probability,
         "state": state,
     }
-    found = list(connect(context).items(PATH, "reviews", limit=limit + 1, **asked))
-    shown = found[:limit]
+    reviews = list(connect(context).items(PATH, "reviews", limit=limit + 1, **filters))
+    listed = reviews[:limit]
     if as_json:
-        print_json(shown)
-    elif not shown:
+        print_json(listed)
+    elif not listed:
         page().print(f"No document is {STATES[state]}.")
     else:
-        _show_list(shown)
-        more = ", and there are more: raise --limit" if len(found) > limit else ""
-        page().print(f"{len(shown)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
+        _show_list(listed)
+        more = ", and there are more: raise --limit" if len(reviews) > limit else ""
+        page().print(f"{len(listed)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
 
 
-def _show_list(found: Sequence[Review]) -> None:
-    several = len({one["tenant"] for one in found}) > 1
-    columns = [Column("tenant", no_wrap=True)] if several else []
+def _show_list(reviews: Sequence[Review]) -> None:
+    shows_tenant = len({review["tenant"] for review in reviews}) > 1
+    columns = [Column("tenant", no_wrap=True)] if shows_tenant else []
     columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("supplier", overflow="fold")]
     columns += [Column("total", justify="right"), Column("not read"), Column("candidates", overflow="fold")]
     table = Table(
         *columns, Column("probability", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False
     )
-    for one in found:
-        document = one["document"]
-        cells = [one["tenant"]] if several else []
-        cells += [ids.short_id(one["id"]), title(document), document["seller"] or "", document["total"] or ""]
-        cells += [", ".join(document["missing"]), _candidates(one), f"{one['probability']:.0%}", one["opened_at"][:10]]
+    for review in reviews:
+        document = review["document"]
+        cells = [review["tenant"]] if shows_tenant else []
+        cells += [ids.short_id(review["id"]), title(document), document["seller"] or "", document["total"] or ""]
+        cells += [
+            ", ".join(document["missing"]),
+            _candidates(review),
+            f"{review['probability']:.0%}",
+            review["opened_at"][:10],
+        ]
         table.add_row(*map(Text, cells))
     page().print(table)
 
@@ -106,13 +111,13 @@ def title(document: Document) -> str:
     return f"{label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
 
 
-def _candidates(found: Review) -> str:
-    shown = []
-    for doubt in found["ambiguous_matches"]:
-        some = [title(one["document"]) for one in doubt["candidates"][:SIDE_BY_SIDE]]
-        left = doubt["count"] - len(some)
-        shown.append(" or ".join(some) + (f" or {left} more" if left else ""))
-    return "; ".join(shown)
+def _candidates(review: Review) -> str:
+    parts = []
+    for ambiguous in review["ambiguous_matches"]:
+        titles = [title(candidate["document"]) for candidate in ambiguous["candidates"][:SIDE_BY_SIDE]]
+        remaining = ambiguous["count"] - len(titles)
+        parts.append(" or ".join(titles) + (f" or {remaining} more" if remaining else ""))
+    return "; ".join(parts)
 
 
 @app.command("show")
@@ -120,69 +125,82 @@ def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = Fals
     """Show a document that needs review next to its candidates, with the evidence of each feature."""
     api = connect(context)
     id_ = api.find_by_id_suffix("document", document, "documents")
-    found = api.send("GET", f"{PATH}/{id_}").json()
+    review = api.send("GET", f"{PATH}/{id_}").json()
     if as_json:
-        print_json(found)
+        print_json(review)
     else:
-        _show(found, _questions(api, id_)["questions"])
+        _show(review, _questions(api, id_)["questions"])
 
 
-def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
-    heading = Text(title(found["document"]), "bold")
-    page().print(heading.append(f"  {found['tenant']}  {ids.short_id(found['id'])}  {found['state']}", "dim"))
-    for doubt in found["ambiguous_matches"]:
+def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
+    heading = Text(title(review["document"]), "bold")
+    page().print(heading.append(f"  {review['tenant']}  {ids.short_id(review['id'])}  {review['state']}", "dim"))
+    for ambiguous in review["ambiguous_matches"]:
         page().print()
-        page().print(Text(" ".join(filter(None, (doubt["reason"] or _why(doubt), doubt.get("unasked"))))))
-        page().print(_side_by_side(found["document"], doubt))
-        for one in doubt["candidates"][SIDE_BY_SIDE:]:
-            document = one["document"]
-            page().print(Text(f"  {ids.short_id(document['id'])}  {title(document)}  {one['probability']:.0%}", "dim"))
-        if doubt["others"]:
-            page().print(Text(f"  and {len(doubt['others'])} less likely candidates", "dim"))
+        page().print(
+            Text(
+                " ".join(filter(None, (ambiguous["reason"] or _ambiguity_reason(ambiguous), ambiguous.get("unasked"))))
+            )
+        )
+        page().print(_side_by_side(review["document"], ambiguous))
+        for candidate in ambiguous["candidates"][SIDE_BY_SIDE:]:
+            document = candidate["document"]
+            page().print(
+                Text(f"  {ids.short_id(document['id'])}  {title(document)}  {candidate['probability']:.0%}", "dim")
+            )
+        if ambiguous["others"]:
+            page().print(Text(f"  and {len(ambiguous['others'])} less likely candidates", "dim"))
     if questions:
         page().print()
         page().print(Text("Questions to a language model", "bold"))
         for question in questions:
             page().print(Text("  ").append(_heading(question)))
-            for line in _answer(question):
+            for line in _answer_lines(question):
                 page().print(Text(f"    {line}"))
-        page().print(f"  Details: counterfoil review questions {ids.short_id(found['id'])}")
-    if found["decisions"]:
+        page().print(f"  Details: counterfoil review questions {ids.short_id(review['id'])}")
+    if review["decisions"]:
         page().print()
         page().print(Text("Decisions", "bold"))
-    for one in found["decisions"]:
-        (other,) = set(one["documents"]) - {found["id"]}
-        why = f": {one['reason']}" if one["reason"] else ""
-        page().print(Text(f"  {shown_time(one['at'])}  {one['by']} {one['verdict']} {ids.short_id(other)}{why}"))
-    if found["state"] == "open":
-        id_ = ids.short_id(found["id"])
-        has_candidates = any(doubt["candidates"] for doubt in found["ambiguous_matches"])
+    for decision in review["decisions"]:
+        (other,) = set(decision["documents"]) - {review["id"]}
+        reason = f": {decision['reason']}" if decision["reason"] else ""
+        verdict = f"{decision['by']} {decision['verdict']} {ids.short_id(other)}"
+        page().print(Text(f"  {shown_time(decision['at'])}  {verdict}{reason}"))
+    if review["state"] == "open":
+        id_ = ids.short_id(review["id"])
+        has_candidates = any(ambiguous["candidates"] for ambiguous in review["ambiguous_matches"])
         verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
         page().print(f"\nTo decide: counterfoil review {verbs}")
 
 
-def _why(doubt: Mapping[str, Any]) -> str:
-    if doubt["number"]:
-        return f"It refers to {doubt['number']}, but no document with that number is a certain match."
+def _ambiguity_reason(ambiguous: Mapping[str, Any]) -> str:
+    if ambiguous["number"]:
+        return f"It refers to {ambiguous['number']}, but no document with that number is a certain match."
     return "The best candidate is uncertain."
 
 
-def _side_by_side(mine: Document, doubt: Mapping[str, Any]) -> Table:
-    shown = doubt["candidates"][:SIDE_BY_SIDE]
-    documents = [one["document"] for one in shown]
+def _side_by_side(reviewed: Document, ambiguous: Mapping[str, Any]) -> Table:
+    candidates = ambiguous["candidates"][:SIDE_BY_SIDE]
+    documents = [candidate["document"] for candidate in candidates]
     table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
     for document in documents:
         table.add_column(f"{ids.short_id(document['id'])} {label(document['type'] or 'deleted')}", overflow="fold")
     for name in _FACTS:
-        table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (mine, *documents)))
-    table.add_row(Text("not read", "dim"), *(Text(", ".join(document["missing"])) for document in (mine, *documents)))
+        table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (reviewed, *documents)))
+    table.add_row(
+        Text("not read", "dim"), *(Text(", ".join(document["missing"])) for document in (reviewed, *documents))
+    )
     table.add_section()
-    steps = [{step["label"]: step for step in one["evidence"]} for one in shown]
-    for name in dict.fromkeys(name for found in steps for name in found):
-        table.add_row(Text(name, "dim"), "", *(_step(found.get(name)) for found in steps))
+    steps = [{step["label"]: step for step in candidate["evidence"]} for candidate in candidates]
+    for name in dict.fromkeys(name for evidence in steps for name in evidence):
+        table.add_row(Text(name, "dim"), "", *(_step(evidence.get(name)) for evidence in steps))
     table.add_section()
-    table.add_row(Text("sum", "bold"), "", *(Text(f"{one['weight_bits']:+.1f} bits", "bold") for one in shown))
-    table.add_row(Text("probability", "bold"), "", *(Text(f"{one['probability']:.0%}", "bold") for one in shown))
+    table.add_row(
+        Text("sum", "bold"), "", *(Text(f"{candidate['weight_bits']:+.1f} bits", "bold") for candidate in candidates)
+    )
+    table.add_row(
+        Text("probability", "bold"), "", *(Text(f"{candidate['probability']:.0%}", "bold") for candidate in candidates)
+    )
     return table
 
 
@@ -210,34 +228,34 @@ def questions(
     and of questions that quote a removed document, is no longer stored.
     """
     api = connect(context)
-    found = _questions(api, api.find_by_id_suffix("document", document, "documents"))
+    response = _questions(api, api.find_by_id_suffix("document", document, "documents"))
     if as_json:
-        print_json(found)
-    elif not found["questions"]:
+        print_json(response)
+    elif not response["questions"]:
         page().print("No questions about this document were sent to a language model.")
     else:
-        for question in found["questions"]:
-            _show_question(question, whole=whole)
-        if not whole and any(one["user"] is not None for one in found["questions"]):
+        for question in response["questions"]:
+            _show_question(question, with_text=whole)
+        if not whole and any(question["user"] is not None for question in response["questions"]):
             page().print("To see their text: counterfoil review questions ID --text")
 
 
 def _questions(api: Api, id_: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.send("GET", f"{DOCUMENTS}/{id_}/questions").json()
-    return found
+    response: dict[str, Any] = api.send("GET", f"{DOCUMENTS}/{id_}/questions").json()
+    return response
 
 
-def _show_question(question: Mapping[str, Any], *, whole: bool) -> None:
+def _show_question(question: Mapping[str, Any], *, with_text: bool) -> None:
     page().print(_heading(question))
     for name, document in question["candidates"].items():
         page().print(
             Text(f"  {name}  {label(document['type'])} {document['number'] or ''}  {ids.short_id(document['id'])}")
         )
-    for line in _answer(question):
+    for line in _answer_lines(question):
         page().print(Text(f"  {line}"))
     if question["user"] is None:
         page().print(Text("  The text of the question is no longer stored.", "dim"))
-    elif whole:
+    elif with_text:
         page().print(Text(f"\n{question['system']}\n{question['user']}", "dim"))
     page().print()
 
@@ -251,14 +269,15 @@ def _heading(question: Mapping[str, Any]) -> Text:
     return heading.append(f"  {', '.join(filter(None, facts))}", "dim")
 
 
-def _answer(question: Mapping[str, Any]) -> list[str]:
-    if refused := question["answer"].get("refused"):
-        return [f"The question was rejected: {refused}"]
+def _answer_lines(question: Mapping[str, Any]) -> list[str]:
+    if rejection := question["answer"].get("refused"):
+        return [f"The question was rejected: {rejection}"]
     matches = question["answer"]["matches"]
     if not matches:
         return ["It chose no candidate."]
     return [
-        f"It chose {_chosen(question, one['candidate'])} ({one['confidence']}): {one['reasoning']}" for one in matches
+        f"It chose {_chosen(question, match['candidate'])} ({match['confidence']}): {match['reasoning']}"
+        for match in matches
     ]
 
 
@@ -309,13 +328,17 @@ def reject(
     if every == bool(candidates):
         raise UsageError("Give either the candidates to reject, or --all.")
     api = connect(context, by)
-    id_, *others = _ids(api, document, *candidates or ())
+    id_, *rejected_ids = _ids(api, document, *candidates or ())
     if every:
-        found = api.send("GET", f"{PATH}/{id_}").json()
-        others = [one["document"]["id"] for doubt in found["ambiguous_matches"] for one in doubt["candidates"]]
-        if found["state"] != "open" or not others:
+        review = api.send("GET", f"{PATH}/{id_}").json()
+        rejected_ids = [
+            candidate["document"]["id"]
+            for ambiguous in review["ambiguous_matches"]
+            for candidate in ambiguous["candidates"]
+        ]
+        if review["state"] != "open" or not rejected_ids:
             raise UsageError(f"The document '{document}' does not need review.")
-    _decide(api, f"{id_}/reject", {"documents": others}, reason, supersede=supersede, as_json=as_json)
+    _decide(api, f"{id_}/reject", {"documents": rejected_ids}, reason, supersede=supersede, as_json=as_json)
 
 
 @app.command("merge")
@@ -335,8 +358,8 @@ def merge(
     The best pair of documents from both clusters is linked.
     """
     api = connect(context, by)
-    both = {"documents": _ids(api, document, other), "exact": exact}
-    _decide(api, "merge", both, reason, supersede=supersede, as_json=as_json)
+    body = {"documents": _ids(api, document, other), "exact": exact}
+    _decide(api, "merge", body, reason, supersede=supersede, as_json=as_json)
 
 
 @app.command("split")
@@ -360,23 +383,23 @@ def _ids(api: Api, *texts: str) -> list[str]:
 
 
 def _decide(
-    api: Api, action: str, wanted: dict[str, Any], reason: str | None, *, supersede: bool, as_json: bool
+    api: Api, action: str, fields: dict[str, Any], reason: str | None, *, supersede: bool, as_json: bool
 ) -> None:
-    body = {**wanted, "reason": reason, "overrides": None if supersede else []}
-    done = api.send("POST", f"{PATH}/{action}", body=body).json()
+    body = {**fields, "reason": reason, "overrides": None if supersede else []}
+    response = api.send("POST", f"{PATH}/{action}", body=body).json()
     if as_json:
-        print_json(done)
+        print_json(response)
         return
-    decision = "were confirmed as a match" if done["verdict"] == "confirmed" else "were rejected as a match"
-    for a, b in done["decided"]:
+    decision = "were confirmed as a match" if response["verdict"] == "confirmed" else "were rejected as a match"
+    for a, b in response["decided"]:
         page().print(Text(f"{_name(api, a)} and {_name(api, b)} {decision}."))
-    if done["rematched_documents"]:
+    if response["rematched_documents"]:
         page().print(
-            f"Documents to match again, because their ambiguous matches changed: {done['rematched_documents']}."
+            f"Documents to match again, because their ambiguous matches changed: {response['rematched_documents']}."
         )
     page().print("Their clusters are being recomputed: counterfoil clusters show ID")
 
 
 def _name(api: Api, id_: str) -> str:
-    found = api.send("GET", f"{DOCUMENTS}/{id_}").json()
-    return f"{label(found['type'] or 'other')} {found['number'] or ids.short_id(id_)}"
+    document = api.send("GET", f"{DOCUMENTS}/{id_}").json()
+    return f"{label(document['type'] or 'other')} {document['number'] or ids.short_id(id_)}"

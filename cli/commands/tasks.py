@@ -15,11 +15,11 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, connect, poll
 from cli.failures import UsageError
-from cli.output import aside, of_tenants, page, print_json
+from cli.output import aside, page, print_json, tenant_table
 
 SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 LONGEST_RESULT = 4000
 """Maximum characters of a result without --json."""
 STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
@@ -73,15 +73,15 @@ def submit(  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """Submit a task. If the key was used for the same task before, show that task."""
-    order = {"task_type": task_type, "payload": read_payload(payload), "idempotency_key": key, "max_retry": max_retry}
+    request = {"task_type": task_type, "payload": read_payload(payload), "idempotency_key": key, "max_retry": max_retry}
     api = connect(context)
-    given = {name: value for name, value in order.items() if value is not None}
-    answer = api.send("POST", PATH, body={**given, "tenant": api.single_tenant(tenant)})
-    task = answer.json()
+    fields = {name: value for name, value in request.items() if value is not None}
+    response = api.send("POST", PATH, body={**fields, "tenant": api.single_tenant(tenant)})
+    task = response.json()
     if wait:
         task = wait_for(api, task["job_id"])
     _show(task, as_json=as_json)
-    if answer.status_code == 200 and not as_json:
+    if response.status_code == 200 and not as_json:
         aside().print("This task was submitted before, with the same key.")
     if wait and task["status"] == "failed":
         raise typer.Exit(1)
@@ -91,7 +91,7 @@ def submit(  # one for each option
 def show(context: typer.Context, task: TaskId, *, as_json: AsJson = False) -> None:
     """Show a task: its status, its result and its attempts."""
     api = connect(context)
-    _show(_describe_task(api, _named(api, task)), as_json=as_json)
+    _show(_fetch_task(api, _task_id(api, task)), as_json=as_json)
 
 
 @app.command("list")
@@ -110,16 +110,16 @@ def list_(  # one for each option
     if status is not None and status not in STYLES:
         raise UsageError(f"There is no status '{status}': use one of {', '.join(STYLES)}.")
     api = connect(context)
-    found = [
+    tasks = [
         task
         for slug in api.tenants(tenant)
         for task in api.items(PATH, "tasks", limit=limit, tenant=slug, status=status, task_type=task_type)
     ]
-    found.sort(key=lambda task: _time(task["created_at"]), reverse=True)
+    tasks.sort(key=lambda task: _time(task["created_at"]), reverse=True)
     if as_json:
-        print_json(found)
+        print_json(tasks)
     else:
-        _show_list(found)
+        _show_list(tasks)
 
 
 @app.command("cancel")
@@ -129,14 +129,14 @@ def cancel(context: typer.Context, task: TaskId, *, by: By, as_json: AsJson = Fa
     A pending task never starts, and the result of a running attempt is discarded.
     """
     api = connect(context, by)
-    _show(api.send("POST", f"{PATH}/{_named(api, task)}/cancel", body={}).json(), as_json=as_json)
+    _show(api.send("POST", f"{PATH}/{_task_id(api, task)}/cancel", body={}).json(), as_json=as_json)
 
 
 def wait_for(api: Api, job_id: str) -> dict[str, Any]:
     """Poll a task until it ends."""
-    task = _describe_task(api, job_id)
+    task = _fetch_task(api, job_id)
     while task["status"] in {"pending", "in-progress"}:
-        task = poll(LOOK_SECONDS, lambda: _describe_task(api, job_id), time.sleep)
+        task = poll(POLL_SECONDS, lambda: _fetch_task(api, job_id), time.sleep)
     return task
 
 
@@ -151,23 +151,23 @@ def read_payload(text: str) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        found = json.loads(text)
+        payload = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"The payload cannot be read from '{text[1:]}': {getattr(error, 'strerror', error)}."
         ) from None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        payload = None
+    if not isinstance(payload, dict):
         raise UsageError("""The payload must be a JSON object, such as '{"text": "hello"}'.""")
-    return found
+    return payload
 
 
-def _named(api: Api, text: str) -> str:
+def _task_id(api: Api, text: str) -> str:
     return api.find_by_id_suffix("task", text, "tasks list")
 
 
-def _describe_task(api: Api, job_id: str) -> dict[str, Any]:
+def _fetch_task(api: Api, job_id: str) -> dict[str, Any]:
     task: dict[str, Any] = api.send("GET", f"{PATH}/{job_id}").json()
     return task
 
@@ -175,16 +175,16 @@ def _describe_task(api: Api, job_id: str) -> dict[str, Any]:
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
+def _show_list(tasks: Sequence[Mapping[str, Any]]) -> None:
+    if not tasks:
         page().print('No tasks found. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
         return
-    table, add = of_tenants(
-        [task["tenant"] for task in found],
+    table, add = tenant_table(
+        [task["tenant"] for task in tasks],
         *(Column(name, no_wrap=True) for name in ("id", "type", "status", "attempts", "submitted")),
         Column("note", overflow="fold"),
     )
-    for task in found:
+    for task in tasks:
         cells = [Text(task["job_id"][-ids.SHORT_ID_LENGTH :]), Text(task["task_type"]), _status(task)]
         cells += [Text(str(task["attempts"])), Text(f"{_time(task['created_at']):%Y-%m-%d %H:%M:%S}")]
         add(task["tenant"], *cells, Text(_note(task)))
@@ -196,11 +196,11 @@ def _status(task: Mapping[str, Any]) -> Text:
 
 
 def _note(task: Mapping[str, Any]) -> str:
-    again = _again(task["next_attempt_at"]) if task["status"] == "pending" else ""
-    return ": ".join(filter(None, (again, task["error"])))
+    next_attempt = _next_attempt_note(task["next_attempt_at"]) if task["status"] == "pending" else ""
+    return ": ".join(filter(None, (next_attempt, task["error"])))
 
 
-def _again(at: str | None) -> str:
+def _next_attempt_note(at: str | None) -> str:
     return "" if at is None else f"next attempt at {_time(at):%H:%M:%S}"
 
 
@@ -221,11 +221,13 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
         table = Table(*(Column(name, no_wrap=True) for name in ("attempt", "started", "took", "outcome")), box=None)
         table.pad_edge = False
         table.add_column("note", overflow="fold")
-        for one in task["timeline"]:
-            began, ended = _time(one["started_at"]), _time(one["ended_at"])
-            took = f"{(ended - began).total_seconds():.2f} s"
-            note = ": ".join(filter(None, (_again(one["next_attempt_at"]), one["error"])))
-            table.add_row(*map(Text, (str(one["attempt"]), f"{began:%H:%M:%S}", took, one["outcome"], note)))
+        for attempt in task["timeline"]:
+            started, ended = _time(attempt["started_at"]), _time(attempt["ended_at"])
+            duration = f"{(ended - started).total_seconds():.2f} s"
+            note = ": ".join(filter(None, (_next_attempt_note(attempt["next_attempt_at"]), attempt["error"])))
+            table.add_row(
+                *map(Text, (str(attempt["attempt"]), f"{started:%H:%M:%S}", duration, attempt["outcome"], note))
+            )
         page().print(table)
     if task["status"] == "succeeded":
         result = json.dumps(task["result"], ensure_ascii=False, indent=1)

@@ -35,15 +35,15 @@ Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this
 @app.command("list")
 def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List the tenants."""
-    found = list(connect(context).items(PATH, "tenants"))
+    tenants = list(connect(context).items(PATH, "tenants"))
     if as_json:
-        print_json(found)
+        print_json(tenants)
         return
-    if not found:
+    if not tenants:
         page().print("No tenant exists. To add one: counterfoil tenants add SLUG")
         return
     table = Table("tenant", "name", "state", box=None)
-    for tenant in found:
+    for tenant in tenants:
         table.add_row(tenant["slug"], tenant["name"], "disabled" if tenant["disabled_at"] else "")
     page().print(table)
 
@@ -76,25 +76,25 @@ def add(  # noqa: PLR0913  # one for each option
 
     An existing tenant keeps its settings and gets the missing ones. Webhook secrets are shown only once.
     """
-    wanted = [_destination("webhook", text) for text in webhooks or ()]
-    wanted += [_destination("s3", text) for text in exports or ()]
-    asked = {
+    new_destinations = [_destination("webhook", text) for text in webhooks or ()]
+    new_destinations += [_destination("s3", text) for text in exports or ()]
+    body = {
         "slug": slug,
         "name": name,
         "organization": organization,
         "addresses": addresses or [],
         "admins": admins or [],
-        "destinations": wanted,
+        "destinations": new_destinations,
     }
-    done = connect(context, by).send("POST", PATH, body=asked).json()
+    tenant = connect(context, by).send("POST", PATH, body=body).json()
     if as_json:
-        print_json(done)
+        print_json(tenant)
         return
-    page().print(f"Tenant '{slug}' {'was added' if done['is_new'] else 'already exists'}.")
-    for what, found in (("Mail arrives at", done["addresses"]), ("Failures are reported to", done["admins"])):
-        if found:
-            page().print(f"{what} {', '.join(found)}.")
-    for added in done["destinations"]:
+    page().print(f"Tenant '{slug}' {'was added' if tenant['is_new'] else 'already exists'}.")
+    for title, values in (("Mail arrives at", tenant["addresses"]), ("Failures are reported to", tenant["admins"])):
+        if values:
+            page().print(f"{title} {', '.join(values)}.")
+    for added in tenant["destinations"]:
         page().print(f"Results go to {added['name']}: {added['address']}")
         if added["secret"] is not None:
             page().print(f"  Its secret, which is not shown again: {added['secret']}", soft_wrap=True)
@@ -136,8 +136,8 @@ def enable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = Fals
 def _change(
     context: typer.Context, by: str, slug: str, change: dict[str, Any], sentence: str, *, as_json: bool
 ) -> None:
-    done = connect(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
-    print_json(done) if as_json else page().print(sentence)
+    changed = connect(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
+    print_json(changed) if as_json else page().print(sentence)
 
 
 @app.command("admins")
@@ -145,11 +145,11 @@ def admins(
     context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
 ) -> None:
     """Add, remove and list a tenant's admins, who are notified of failures by e-mail."""
-    found = _addresses(connect(context, by), slug, "admins", added, removed)
+    listed = _addresses(connect(context, by), slug, "admins", added, removed)
     if as_json:
-        print_json(found)
-    elif found:
-        page().print("\n".join(found))
+        print_json(listed)
+    elif listed:
+        page().print("\n".join(listed))
     else:
         page().print(
             f"Tenant '{slug}' has no admins. To add one: counterfoil tenants admins {slug} --add ann@example.com"
@@ -164,11 +164,11 @@ def addresses(
 
     Mail that arrived before its address was added is a dead letter. Retry it to process the mail.
     """
-    found = _addresses(connect(context, by), slug, "addresses", added, removed)
+    listed = _addresses(connect(context, by), slug, "addresses", added, removed)
     if as_json:
-        print_json(found)
-    elif found:
-        page().print("\n".join(found))
+        print_json(listed)
+    elif listed:
+        page().print("\n".join(listed))
     else:
         page().print(
             f"Tenant '{slug}' receives no mail. "
@@ -176,13 +176,13 @@ def addresses(
         )
 
 
-def _addresses(api: Api, slug: str, what: str, added: list[str] | None, removed: list[str] | None) -> list[str]:
+def _addresses(api: Api, slug: str, kind: str, added: list[str] | None, removed: list[str] | None) -> list[str]:
     path = f"{PATH}/{slug}"
     if not added and not removed:
-        found: list[str] = api.send("GET", path).json()[what]
-        return found
+        current: list[str] = api.send("GET", path).json()[kind]
+        return current
     change = {"added": added or [], "removed": removed or []}
-    changed: list[str] = api.send("PATCH", f"{path}/{what}", body=change).json()["addresses"]
+    changed: list[str] = api.send("PATCH", f"{path}/{kind}", body=change).json()["addresses"]
     return changed
 
 
@@ -215,7 +215,7 @@ def delete(
         confirm = typer.prompt("Type the tenant's slug to erase it", err=True)
     if confirm != plan["confirm"]:
         raise UsageError(f"'{confirm}' is not the slug of the tenant. Nothing was erased.")
-    status = api.send("DELETE", path, query={"confirm": confirm}, seen=plan["documents"]).json()
+    status = api.send("DELETE", path, query={"confirm": confirm}, expected_version=plan["documents"]).json()
     while wait and status["finished_at"] is None:
         status = poll(POLL_SECONDS, lambda: api.send("GET", f"{path}/erasure").json(), time.sleep)
     if as_json:

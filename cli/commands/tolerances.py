@@ -34,23 +34,23 @@ def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str])
     }
 
 
-def _direction(given: Sequence[str], option: str) -> tuple[str | None, str | None]:
-    if not given:
+def _direction(limits: Sequence[str], option: str) -> tuple[str | None, str | None]:
+    if not limits:
         raise UsageError(f"A limit is required: --within 2% for both directions, or {option} 2% for one.")
     absolute, percent = None, None
-    for number, text in enumerate(given):
-        found = _LIMIT.fullmatch(text.strip())
-        if found is None and text != ANY:
+    for number, text in enumerate(limits):
+        match = _LIMIT.fullmatch(text.strip())
+        if match is None and text != ANY:
             raise UsageError(f"'{text}' is not a limit: use a number like 0.05, a percentage like 2%, or {ANY}.")
-        is_share = found is not None and bool(found[2])
-        if (ANY in given and number > 0) or (percent if is_share else absolute) is not None:
+        is_percentage = match is not None and bool(match[2])
+        if (ANY in limits and number > 0) or (percent if is_percentage else absolute) is not None:
             raise UsageError(f"'{text}' is one too many: give one number and one percentage, or only {ANY}.")
-        if found is None:
+        if match is None:
             continue
-        if is_share:
-            percent = found[1]
+        if is_percentage:
+            percent = match[1]
         else:
-            absolute = found[1]
+            absolute = match[1]
     return absolute, percent
 
 
@@ -92,47 +92,47 @@ def tolerances(  # noqa: PLR0913  # one for each option
     --suggest proposes tolerances for suppliers with accepted differences in at least 20 documents (counterfoil clusters
     accept), always below the smallest disputed difference. A suggestion has no effect until it is accepted.
     """
-    about = key or removed
-    _check(about, (supplier, article, within, below, above), key, removed, accepted, suggest)
+    target = key or removed
+    _check(target, (supplier, article, within, below, above), key, removed, accepted, suggest)
     api = connect(context, by)
     path = f"/api/admin/tenants/{slug}/tolerances"
     if suggest:
-        found = api.send("GET", f"{path}/suggestions").json()
-        print_json(found) if as_json else _show_suggestions(found, slug)
+        suggestions = api.send("GET", f"{path}/suggestions").json()
+        print_json(suggestions) if as_json else _show_suggestions(suggestions, slug)
         return
     scope = {"supplier": (supplier or "").strip() or None, "article": (article or "").strip() or None}
     recompared = None
     if key is not None:
         limits = limits_of(within or (), below or (), above or ())
-        asked = {"key": key, **scope, **limits, "reason": reason}
-        recompared = _recompared(api, path, api.send("PUT", path, body=asked).json())
+        body = {"key": key, **scope, **limits, "reason": reason}
+        recompared = _recompare(api, path, api.send("PUT", path, body=body).json())
     elif removed is not None:
         query = {"key": removed, **scope, "reason": reason}
-        recompared = _recompared(api, path, api.send("DELETE", path, query=query).json())
+        recompared = _recompare(api, path, api.send("DELETE", path, query=query).json())
     elif accepted is not None:
         accept = f"{path}/suggestions/{accepted.strip()}/accept"
-        recompared = _recompared(api, path, api.send("POST", accept, body={"reason": reason}).json())
+        recompared = _recompare(api, path, api.send("POST", accept, body={"reason": reason}).json())
     listed = api.send("GET", path).json()
     print_json(listed["tolerances"]) if as_json else _show(listed, recompared)
 
 
-def _recompared(api: Api, path: str, done: dict[str, Any]) -> int:
+def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
     """Have all clusters compared again, page by page, and return their number."""
-    count: int = done["clusters"]
-    while done["next_cursor"] is not None:
-        done = api.send("POST", f"{path}/recompare", query={"cursor": done["next_cursor"]}).json()
-        count += done["clusters"]
+    count: int = response["clusters"]
+    while response["next_cursor"] is not None:
+        response = api.send("POST", f"{path}/recompare", query={"cursor": response["next_cursor"]}).json()
+        count += response["clusters"]
     return count
 
 
-def _check(about: str | None, details: Sequence[object], *changes: object) -> None:
+def _check(target: str | None, details: Sequence[object], *changes: object) -> None:
     """Reject more than one change, unknown keys, and a scope or limits without a key."""
     if sum(map(bool, changes)) > 1:
         raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
-    if about is None and any(details):
+    if target is None and any(details):
         raise UsageError(f"A key is required: --set or --remove with one of {', '.join(KEYS)}.")
-    if about is not None and about not in KEYS:
-        raise UsageError(f"'{about}' is not a key: use one of {', '.join(KEYS)}.")
+    if target is not None and target not in KEYS:
+        raise UsageError(f"'{target}' is not a key: use one of {', '.join(KEYS)}.")
 
 
 def _scope(tolerance: dict[str, Any]) -> str:
@@ -144,10 +144,10 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
     table = Table("key", "for", "tolerance", Column("set by", overflow="fold"), box=None)
     for default in listed["defaults"]:
         table.add_row(default["key"], "everything else", default["text"], "", style="dim")
-    for one in listed["tolerances"]:
-        why = ": ".join(filter(None, (one["set_by"], one["reason"])))
-        learned = f" ({one['evidence']['accepted']} documents accepted)" if one["evidence"] else ""
-        table.add_row(*map(Text, (one["key"], _scope(one), one["text"], f"{why}{learned}")))
+    for tolerance in listed["tolerances"]:
+        source = ": ".join(filter(None, (tolerance["set_by"], tolerance["reason"])))
+        evidence = f" ({tolerance['evidence']['accepted']} documents accepted)" if tolerance["evidence"] else ""
+        table.add_row(*map(Text, (tolerance["key"], _scope(tolerance), tolerance["text"], f"{source}{evidence}")))
     page().print(table)
     if recompared is not None:
         page().print(
@@ -155,20 +155,20 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
         )
 
 
-def _show_suggestions(found: dict[str, Any], slug: str) -> None:
+def _show_suggestions(response: dict[str, Any], slug: str) -> None:
     """Show each suggestion with its evidence, and why other suggestions are withheld."""
-    for one in found["proposals"]:
-        page().print(Text(one["proposal"]["id"], "bold cyan").append(f"  {one['title']}", "bold default"))
-        for sentence in one["sentences"]:
+    for suggestion in response["proposals"]:
+        page().print(Text(suggestion["proposal"]["id"], "bold cyan").append(f"  {suggestion['title']}", "bold default"))
+        for sentence in suggestion["sentences"]:
             page().print(Padding(Text(sentence), (0, 0, 0, 2)))
         page().print()
-    if found["proposals"]:
+    if response["proposals"]:
         page().print(f"These have no effect yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
-    if found["withheld"]:
-        if found["proposals"]:
+    if response["withheld"]:
+        if response["proposals"]:
             page().print()
         page().print(Text("No suggestion for", "bold"))
-    for other in found["withheld"]:
-        page().print(Padding(Text(f"{other['title']}: {other['why']}"), (0, 0, 0, 2)))
-    if not found["proposals"] and not found["withheld"]:
+    for withheld in response["withheld"]:
+        page().print(Padding(Text(f"{withheld['title']}: {withheld['why']}"), (0, 0, 0, 2)))
+    if not response["proposals"] and not response["withheld"]:
         page().print("No differences have been accepted or disputed yet: counterfoil clusters accept ID, or dispute ID")

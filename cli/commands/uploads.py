@@ -36,8 +36,8 @@ Upload = Mapping[str, Any]
 """An upload as returned by the API."""
 
 
-def upload(api: Api, path: Path, **wanted: str | None) -> str:
-    """Upload a file and return its key. `wanted` are additional fields of the API request.
+def upload(api: Api, path: Path, **fields: str | None) -> str:
+    """Upload a file and return its key. `fields` are additional fields of the API request.
 
     Raises:
         UsageError: the file cannot be read, or the API rejects it.
@@ -45,17 +45,17 @@ def upload(api: Api, path: Path, **wanted: str | None) -> str:
     """
     try:
         size = path.stat().st_size
-        form = api.send("POST", PATH, body={"file_name": path.name, "size": size, **wanted}).json()
+        form = api.send("POST", PATH, body={"file_name": path.name, "size": size, **fields}).json()
         with path.open("rb") as content:
-            answer = httpx.post(
+            response = httpx.post(
                 form["url"], data=form["fields"], files={"file": (path.name, content)}, timeout=_UPLOAD_SECONDS
             )
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
     except httpx.HTTPError as error:
         raise CommandError(f"{path.name} was not uploaded: {type(error).__name__}. Run the command again.") from None
-    if not answer.is_success:
-        raise CommandError(f"{path.name} was not uploaded: S3 returned {answer.status_code}.")
+    if not response.is_success:
+        raise CommandError(f"{path.name} was not uploaded: S3 returned {response.status_code}.")
     return str(form["key"])
 
 
@@ -72,43 +72,45 @@ def wait_for(
         CommandError: some are not final after `seconds`.
     """
     deadline = clock() + seconds
-    found: list[Upload] = []
-    with aside().status("Waiting") as shown:
+    finished: list[Upload] = []
+    with aside().status("Waiting") as status:
         for number, key in enumerate(keys):
-            shown.update(f"Waiting: {number} of {len(keys)}")
-            while not (some := api.send("GET", PATH, query={"key": key}).json()["uploads"]) or _is_unfinished(some):
+            status.update(f"Waiting: {number} of {len(keys)}")
+            while not (uploads := api.send("GET", PATH, query={"key": key}).json()["uploads"]) or _is_unfinished(
+                uploads
+            ):
                 if clock() > deadline:
                     raise CommandError(
                         f"After {seconds:.0f} s, {len(keys) - number} of {len(keys)} uploads have no final state: "
                         "see 'counterfoil documents' and 'counterfoil queues'."
                     )
                 sleep(POLL_SECONDS)
-            found += some
-    return found
+            finished += uploads
+    return finished
 
 
 def _is_unfinished(uploads: Iterable[Upload]) -> bool:
-    return any(one["state"] in UNFINISHED for one in uploads)
+    return any(upload["state"] in UNFINISHED for upload in uploads)
 
 
-def show_uploads(found: Sequence[Upload], *, with_ids: bool = False) -> None:
+def show_uploads(uploads: Sequence[Upload], *, with_ids: bool = False) -> None:
     """Print a row for each upload, and the number of uploads in each state."""
-    if not found:
+    if not uploads:
         page().print("There are no uploads.")
         return
-    several = len({one["tenant"] for one in found}) > 1
-    columns = [Column("tenant", no_wrap=True)] if several else []
+    shows_tenant = len({upload["tenant"] for upload in uploads}) > 1
+    columns = [Column("tenant", no_wrap=True)] if shows_tenant else []
     columns += [Column("id", no_wrap=True)] if with_ids else []
     columns += [Column("file", overflow="fold"), Column("state", no_wrap=True), Column("type")]
     columns += [Column("number", overflow="fold"), Column("note", overflow="fold")]
     table = Table(*columns, box=None, pad_edge=False)
-    for one in found:
-        cells = [Text(one["tenant"] or "(none)")] if several else []
-        cells += [Text("" if one["state"] == "removed" else short_id(one["document_id"]))] if with_ids else []
-        cells += [Text(one["file"]), Text(one["state"], STATES[one["state"]])]
-        table.add_row(*cells, label(one["type"]), Text(one["number"] or ""), Text(one["note"] or ""))
+    for upload in uploads:
+        cells = [Text(upload["tenant"] or "(none)")] if shows_tenant else []
+        cells += [Text("" if upload["state"] == "removed" else short_id(upload["document_id"]))] if with_ids else []
+        cells += [Text(upload["file"]), Text(upload["state"], STATES[upload["state"]])]
+        table.add_row(*cells, label(upload["type"]), Text(upload["number"] or ""), Text(upload["note"] or ""))
     page().print(table)
-    page().print(summary(one["state"] for one in found))
+    page().print(summary(upload["state"] for upload in uploads))
 
 
 def summary(states: Iterable[str]) -> Text:
@@ -125,21 +127,23 @@ def files_in(paths: Sequence[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
-            if not inside:
+            files = sorted(
+                file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path))
+            )
+            if not files:
                 raise UsageError(f"There are no files in {path}.")
-            yield from (_named(file) for file in inside)
+            yield from (_check_name(file) for file in files)
         elif path.is_file():
-            yield _named(path)
+            yield _check_name(path)
         else:
             raise UsageError(f"{path} is not a file or folder." if path.exists() else f"File not found: {path}.")
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _named(path: Path) -> Path:
+def _check_name(path: Path) -> Path:
     try:
         path.name.encode()
     except UnicodeEncodeError:

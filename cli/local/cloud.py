@@ -51,11 +51,11 @@ class State:
 
     def save(self, place: CloudFolder) -> None:
         """Write the state file atomically."""
-        fresh = place.state.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary = place.state.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump({"version": VERSION, **asdict(self)}, file, indent=1)
-        fresh.replace(place.state)
+        temporary.replace(place.state)
 
     @classmethod
     def load(cls, place: CloudFolder) -> "State | None":
@@ -82,7 +82,7 @@ class Steps(Protocol):
     def begin(self, title: str) -> None:
         """Start a step, and mark the previous one as succeeded."""
 
-    def progress(self, done: int, of: int) -> None:
+    def progress(self, completed: int, total: int) -> None:
         """Update the progress of the current step."""
 
     def note(self, sentence: str) -> None:
@@ -116,40 +116,40 @@ def up(
     Raises:
         CloudError, PostgresError: with the reason and what to do next.
     """
-    began = time.monotonic()
-    waiting = "Waiting for another command that is starting or stopping this cloud"
-    with processes.interruptible(), place.locked(lambda: steps.note(waiting)):
+    started = time.monotonic()
+    wait_note = "Waiting for another command that is starting or stopping this cloud"
+    with processes.interruptible(), place.locked(lambda: steps.note(wait_note)):
         processes.end_all(place.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
-        found = State.load(place)
-        whole = found if found is not None and _is_whole(place, found, steps) else None
+        saved = State.load(place)
+        running = saved if saved is not None and _is_running(place, saved, steps) else None
         try:
-            state = whole or _start(place, steps, port, database_port)
-            if whole is not None:
+            state = running or _start(place, steps, port, database_port)
+            if running is not None:
                 _check_ports(state, port, database_port)
-            options = tuning or (found.tuning if found else DeployOptions())
+            options = tuning or (saved.tuning if saved else DeployOptions())
             fingerprint = deployment.fingerprint(state.database_url, options)
-            stale = state.deployment is None or state.deployment.fingerprint != fingerprint
-            if stale:
+            is_stale = state.deployment is None or state.deployment.fingerprint != fingerprint
+            if is_stale:
                 state = _deploy(place, state, options, fingerprint, steps)
         except BaseException:
-            if whole is None:
+            if running is None:
                 with processes.uninterrupted():
                     _end(place)
                 steps.note("All processes of the cloud were ended")
             raise
-    return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
+    return Up(Cloud(place, state), running is None, is_stale, time.monotonic() - started)
 
 
-def _is_whole(place: CloudFolder, state: State, steps: Steps) -> bool:
+def _is_running(place: CloudFolder, state: State, steps: Steps) -> bool:
     """Return whether all parts of the saved cloud are running, including a deployment.
 
     An incomplete cloud must be restarted.
     """
     server = PostgresServer(place.postgres).running()
-    alive = state.emulator.runs_in(place) and state.emulator.is_ready()
-    if alive and state.deployment and server and server.port == state.database_port and server.is_healthy():
+    has_emulator = state.emulator.runs_in(place) and state.emulator.is_ready()
+    if has_emulator and state.deployment and server and server.port == state.database_port and server.is_healthy():
         return True
-    if state.deployment and not alive:
+    if state.deployment and not has_emulator:
         steps.note(
             "The AWS emulator has stopped, so the uploaded files are lost. The database is unchanged. "
             "To start over: counterfoil down"
@@ -158,10 +158,13 @@ def _is_whole(place: CloudFolder, state: State, steps: Steps) -> bool:
 
 
 def _check_ports(state: State, port: int | None, database_port: int | None) -> None:
-    for name, wanted, is_at in (("cloud", port, state.emulator.port), ("database", database_port, state.database_port)):
-        if wanted not in {None, is_at}:
+    for name, requested, actual in (
+        ("cloud", port, state.emulator.port),
+        ("database", database_port, state.database_port),
+    ):
+        if requested not in {None, actual}:
             raise CloudError(
-                f"The {name} is already running on port {is_at}, not {wanted}. Run 'counterfoil down' first."
+                f"The {name} is already running on port {actual}, not {requested}. Run 'counterfoil down' first."
             )
 
 
@@ -182,16 +185,16 @@ def _start(place: CloudFolder, steps: Steps, port: int | None, database_port: in
 
 
 def _deploy(place: CloudFolder, state: State, tuning: DeployOptions, fingerprint: str, steps: Steps) -> State:
-    began = time.monotonic()
+    started = time.monotonic()
     steps.begin("Packages and template (cdk synth)")
     if state.deployment is None:
-        where = {"LocationConstraint": emulator.REGION}
+        location = {"LocationConstraint": emulator.REGION}
         s3 = Cloud(place, state).client("s3")
-        s3.create_bucket(Bucket=deployment.ASSETS_BUCKET, CreateBucketConfiguration=where)
+        s3.create_bucket(Bucket=deployment.ASSETS_BUCKET, CreateBucketConfiguration=location)
     outputs = deployment.deploy(
         place, state.emulator, state.database_url, tuning, Progress(steps.begin, steps.progress)
     )
-    state = state.deployed(fingerprint, time.monotonic() - began, outputs, tuning)
+    state = state.deployed(fingerprint, time.monotonic() - started, outputs, tuning)
     state.save(place)
     return state
 
@@ -214,16 +217,16 @@ def down(place: CloudFolder, steps: Steps) -> bool:
     """
     if not place.folder.exists():
         return False
-    waiting = "Waiting for another command that is using this cloud"
-    with place.locked(lambda: steps.note(waiting)), processes.uninterrupted():
+    wait_note = "Waiting for another command that is using this cloud"
+    with place.locked(lambda: steps.note(wait_note)), processes.uninterrupted():
         steps.begin("Processes")
         ended = processes.end_all(place.folder)
         steps.begin("Database")
-        there = place.postgres.exists()
+        had_database = place.postgres.exists()
         PostgresServer(place.postgres).remove()
         steps.begin("Files")
         place.clear()
-    return ended > 0 or there
+    return ended > 0 or had_database
 
 
 @dataclass(frozen=True)
@@ -284,13 +287,13 @@ class Cloud:
             raise CloudError("The local cloud's database has stopped. Run 'counterfoil up' to restart it.")
         return server.url(DATABASE, user)
 
-    def client(self, service: str, *, patience: int = 60) -> Any:
-        """Return a client for an AWS service of this cloud. `patience` is the read timeout in seconds."""
+    def client(self, service: str, *, read_timeout: int = 60) -> Any:
+        """Return a client for an AWS service of this cloud. `read_timeout` is the read timeout in seconds."""
         import boto3
         from botocore.config import Config
 
-        make: Any = boto3.client  # its type accepts only literal names
-        return make(
+        new_client: Any = boto3.client  # its type accepts only literal names
+        return new_client(
             service,
             endpoint_url=self.state.emulator.endpoint,
             region_name=emulator.REGION,
@@ -298,7 +301,7 @@ class Cloud:
             aws_secret_access_key=self.state.emulator.secret,
             config=Config(
                 connect_timeout=3,
-                read_timeout=patience,
+                read_timeout=read_timeout,
                 retries={"mode": "standard", "total_max_attempts": 3},
                 s3={"addressing_style": "path"},
             ),
@@ -316,9 +319,9 @@ def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Clo
     """
     try:
         Cloud.at(place)
-        was_up = True
+        was_running = True
     except CloudError:
-        was_up = False
+        was_running = False
     shutil.rmtree(logs, ignore_errors=True)
     steps = Checklist()
     try:
@@ -328,11 +331,11 @@ def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Clo
             with closing(cloud.database):  # before its server stops, because the pool would try to reconnect
                 yield cloud
     except Exception:
-        if place.logs.is_dir() and not was_up and not keep:
+        if place.logs.is_dir() and not was_running and not keep:
             shutil.copytree(place.logs, logs)
             aside().print(f"The logs are in {logs}.")
         raise
     finally:
-        if not was_up and not keep:
+        if not was_running and not keep:
             with processes.uninterrupted(), steps.live():
                 down(place, steps)

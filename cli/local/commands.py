@@ -43,38 +43,38 @@ def up(
     and --timeout replace all settings of the last deployment; without them, those settings stay. After a failure or
     interruption, the command ends everything that it started.
     """
-    tuning = DeployOptions(_named(setting or []), timeout) if setting or timeout else None
+    tuning = DeployOptions(_parse_settings(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
     with steps.live():
-        done = cloud.up(cloud_folder(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
+        result = cloud.up(cloud_folder(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
     report = {
-        **_where(done.cloud),
-        "started": done.started,
-        "deployed": done.deployed,
-        "seconds": round(done.seconds, 3),
+        **_locations(result.cloud),
+        "started": result.started,
+        "deployed": result.deployed,
+        "seconds": round(result.seconds, 3),
     }
     if as_json:
         print_json(report)
         return
-    did = {(True, True): "is running", (False, True): "was already running; the app was deployed again"}
-    what = did.get((done.started, done.deployed), "was already running, and nothing has changed")
-    page().print(f"The local cloud {what} ({done.seconds:.1f} s).")
-    _show(_where(done.cloud))
+    states = {(True, True): "is running", (False, True): "was already running; the app was deployed again"}
+    state = states.get((result.started, result.deployed), "was already running, and nothing has changed")
+    page().print(f"The local cloud {state} ({result.seconds:.1f} s).")
+    _show(_locations(result.cloud))
 
 
-def _named(settings: list[str]) -> dict[str, str]:
+def _parse_settings(settings: list[str]) -> dict[str, str]:
     """Return settings by name.
 
     Raises:
         UsageError: one is not NAME=VALUE.
     """
-    named = {}
+    values = {}
     for setting in settings:
         name, sign, value = setting.partition("=")
         if not name or not sign:
             raise UsageError("A setting must have the form NAME=VALUE, such as --setting LEASE_SECONDS=60")
-        named[name] = value
-    return named
+        values[name] = value
+    return values
 
 
 def down(context: typer.Context) -> None:
@@ -102,24 +102,24 @@ def status(
     """
     place = cloud_folder(context.obj)
     try:
-        found = Cloud.at(place)
-        queues = _queues(found)
+        running = Cloud.at(place)
+        queues = _queue_counts(running)
     except CloudError as error:
         if not as_json:
             raise
         print_json({"up": False, "reason": str(error), "folder": place.folder})
         raise typer.Exit(ExitCode.NO_CLOUD) from None
     if as_environment:
-        for name, value in found.state.emulator.environment.items():
+        for name, value in running.state.emulator.environment.items():
             typer.echo(f"export {name}={shlex.quote(value)}")
         return
-    current = deployment.fingerprint(found.state.database_url, found.state.tuning)
-    changed = found.state.deployment is not None and found.state.deployment.fingerprint != current
+    current = deployment.fingerprint(running.state.database_url, running.state.tuning)
+    changed = running.state.deployment is not None and running.state.deployment.fingerprint != current
     if as_json:
-        print_json({"up": True, **_where(found), "changed_since_deployment": changed, "queues": queues})
+        print_json({"up": True, **_locations(running), "changed_since_deployment": changed, "queues": queues})
         return
     page().print("The local cloud is running.")
-    _show(_where(found))
+    _show(_locations(running))
     columns = [Column(name, justify="right") for name in ("waiting", "in flight", "delayed", "in DLQ", "dead letters")]
     table = Table("queue", *columns, box=None, header_style="dim")
     for name, depths in queues.items():
@@ -129,38 +129,38 @@ def status(
         page().print("The app has changed since it was deployed. To redeploy: counterfoil up", style="yellow")
 
 
-def _where(found: Cloud) -> dict[str, Any]:
-    deployed = found.state.deployment
+def _locations(running: Cloud) -> dict[str, Any]:
+    last_deployment = running.state.deployment
     return {
-        "endpoint": found.state.emulator.endpoint,
+        "endpoint": running.state.emulator.endpoint,
         "account": emulator.ACCOUNT,
         "region": emulator.REGION,
-        "uploads_bucket": found.outputs.get("UploadsBucketName"),
-        "database": found.database_url("counterfoil_worker"),
-        "folder": str(found.place.folder),
-        "logs": str(found.place.logs),
-        "emulator_pid": found.state.emulator.pid,
-        "database_pid": found.state.database_pid,
-        "since": _moment(found.state.emulator.started),
-        "deployed_at": _moment(deployed.at) if deployed else None,
+        "uploads_bucket": running.outputs.get("UploadsBucketName"),
+        "database": running.database_url("counterfoil_worker"),
+        "folder": str(running.place.folder),
+        "logs": str(running.place.logs),
+        "emulator_pid": running.state.emulator.pid,
+        "database_pid": running.state.database_pid,
+        "since": _iso_time(running.state.emulator.started),
+        "deployed_at": _iso_time(last_deployment.at) if last_deployment else None,
     }
 
 
-def _moment(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _show(where: dict[str, Any]) -> None:
+def _show(locations: dict[str, Any]) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in (
         (
             "AWS",
-            f"{where['endpoint']} (account {where['account']}, {where['region']})",
+            f"{locations['endpoint']} (account {locations['account']}, {locations['region']})",
         ),
         ("AWS tools", 'eval "$(counterfoil status --env)"'),
-        ("uploads", f"s3://{where['uploads_bucket']}/uploads/TENANT/"),
-        ("database", where["database"]),
-        ("logs", where["logs"]),
+        ("uploads", f"s3://{locations['uploads_bucket']}/uploads/TENANT/"),
+        ("database", locations["database"]),
+        ("logs", locations["logs"]),
     ):
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     page().print(table)
@@ -169,38 +169,38 @@ def _show(where: dict[str, Any]) -> None:
 _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AND purged_at IS NULL GROUP BY worker"
 
 
-def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
+def _queue_counts(running: Cloud) -> dict[str, dict[str, int | None]]:
     """Return the message counts of each queue and its DLQ, and its worker's pending dead letters."""
     from counterfoil.aws import translate_errors
 
-    sqs = found.client("sqs")
+    sqs = running.client("sqs")
 
     def queue_depths(url: str) -> dict[str, str]:
-        wanted = [
+        names = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
             "ApproximateNumberOfMessagesDelayed",
         ]
-        attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
+        attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
         return attributes
 
-    with found.database.delivery() as connection:
+    with running.database.delivery() as connection:
         pending: dict[str, int] = dict(connection.execute(_PENDING).fetchall())
     queues: dict[str, dict[str, int | None]] = {}
     with translate_errors():
-        for name, url in sorted(found.outputs.items()):
+        for name, url in sorted(running.outputs.items()):
             if name.endswith("DeadLetterQueueUrl") or not name.endswith("QueueUrl"):
                 continue
             queue = url.rsplit("/", 1)[-1]
-            live = queue_depths(url)
+            depths = queue_depths(url)
             queues[queue] = {
-                "waiting": int(live["ApproximateNumberOfMessages"]),
-                "in_work": int(live["ApproximateNumberOfMessagesNotVisible"]),
-                "delayed": int(live["ApproximateNumberOfMessagesDelayed"]),
+                "waiting": int(depths["ApproximateNumberOfMessages"]),
+                "in_work": int(depths["ApproximateNumberOfMessagesNotVisible"]),
+                "delayed": int(depths["ApproximateNumberOfMessagesDelayed"]),
                 "in_dlq": None,
                 "dead_letters": None,
             }
-            dlq = found.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # none for retry queues
+            dlq = running.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # none for retry queues
             if dlq is not None:
                 queues[queue] |= {
                     "in_dlq": int(queue_depths(dlq)["ApproximateNumberOfMessages"]),

@@ -72,9 +72,9 @@ def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: st
             UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
         )
     people.admin_set_user_password(UserPoolId=pool, Username=email, Password=person.password, Permanent=True)
-    known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
+    existing = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
     for group in groups:
-        if group not in known:
+        if group not in existing:
             people.create_group(UserPoolId=pool, GroupName=group)
         people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
     return person

@@ -37,8 +37,8 @@ def cdk(context: typer.Context) -> None:
     credentials and the region.
     """
     environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
-    done = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
-    raise typer.Exit(done.returncode)
+    result = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
+    raise typer.Exit(result.returncode)
 
 
 def command_line() -> Path:
@@ -125,14 +125,14 @@ def deploy(  # a deployment needs all of these values
     environment = _environment(place, target)
     log(place).parent.mkdir(parents=True, exist_ok=True)
     log(place).write_text("")
-    where = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
+    output_options = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}", "-c", f"endpoint={target.endpoint}"]
     if tuning.settings:
         context += ["-c", f"settings={json.dumps(dict(tuning.settings))}"]
     if tuning.timeout is not None:
         context += ["-c", f"timeout={tuning.timeout}"]
-    how = ["--method", "direct", "--require-approval", "never", "--progress", "events"]
-    _run(place, [*command, "deploy", "--all", *context, *where, *how], environment, progress)
+    deploy_options = ["--method", "direct", "--require-approval", "never", "--progress", "events"]
+    _run(place, [*command, "deploy", "--all", *context, *output_options, *deploy_options], environment, progress)
     stacks: dict[str, dict[str, str]] = json.loads(place.outputs.read_text())
     return {name: value for outputs in stacks.values() for name, value in outputs.items()}
 
@@ -144,9 +144,9 @@ def log(place: CloudFolder) -> Path:
 
 def _environment(place: CloudFolder, target: Emulator) -> dict[str, str]:
     """Return the caller's environment without AWS settings, so that it cannot reach a real account."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
-        **kept,
+        **inherited,
         **processes.process_marker(place.folder, CloudProcess.DEPLOYMENT),
         **target.environment,
         "PATH": search_path(),
@@ -189,8 +189,8 @@ def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Prog
                 last_output = time.monotonic()
                 if _SYNTHESIZED in line:
                     progress.begin("Resources (cdk deploy)")
-                if found := _PROGRESS.match(line):
-                    progress.count(min(int(found["done"]), int(found["all"])), int(found["all"]))
+                if match := _PROGRESS.match(line):
+                    progress.count(min(int(match["done"]), int(match["all"])), int(match["all"]))
             if time.monotonic() - last_output > SILENCE_SECONDS:
                 raise CloudError(
                     f"The deployment had no output for {SILENCE_SECONDS} s and was ended. Its output is in "
@@ -202,8 +202,8 @@ def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Prog
 def _reason(output: str) -> str:
     """Return the line with the reason, as a sentence."""
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
-    raised = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
-    telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
+    exceptions = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
+    error_lines = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
     # The app's exception is at the end of its traceback; the reason of the CDK CLI is its first error.
-    reason = next(iter([*raised[-1:], *telling, *lines[-1:]]), "no reason was given")
+    reason = next(iter([*exceptions[-1:], *error_lines, *lines[-1:]]), "no reason was given")
     return f"{reason.lstrip('❌ ').rstrip('.')}."

@@ -90,11 +90,11 @@ def start(place: CloudFolder, port: int | None = None) -> Emulator:
     if port is not None:
         check_free(port)
     _prepare(place)
-    for chosen in [port] if port is not None else _free_ports():
-        emulator = _launch(place, chosen)
+    for candidate in [port] if port is not None else _free_ports():
+        emulator = _launch(place, candidate)
         if emulator is not None:
             return emulator
-    raise CloudError(f"The AWS emulator did not start: {_last_words(place)} See its log, {log(place)}.")
+    raise CloudError(f"The AWS emulator did not start: {_failure_reason(place)} See its log, {log(place)}.")
 
 
 def log(place: CloudFolder) -> Path:
@@ -176,6 +176,6 @@ def _launch(place: CloudFolder, port: int) -> Emulator | None:
     return None
 
 
-def _last_words(place: CloudFolder) -> str:
+def _failure_reason(place: CloudFolder) -> str:
     lines = log(place).read_text(errors="replace").strip().splitlines()
     return f"{lines[-1].strip().rstrip('.')}." if lines else "no reason was given."

@@ -118,7 +118,7 @@ class Server:
             return False
         return True
 
-    def stop(self, how: Stop = "fast") -> None:
+    def stop(self, mode: Stop = "fast") -> None:
         """Stop the server and wait until it has ended.
 
         `smart` waits for its sessions to end, `fast` ends them, `immediate` leaves recovery to the next start.
@@ -130,7 +130,7 @@ class Server:
         if process is None:
             return
         with suppress(ProcessLookupError):
-            os.kill(self.pid, _SIGNALS[how])
+            os.kill(self.pid, _SIGNALS[mode])
         if not wait_until_exited([process], END_SECONDS):
             raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
 
@@ -206,27 +206,27 @@ class PostgresServer:
                         )
                     return running
                 programs = installed_programs()
-                if not self._holds_cluster():
-                    self._initialise(programs, durable=durable)
+                if not self._has_cluster():
+                    self._initialize(programs, durable=durable)
                 self._check_data()
                 return self._launch(programs, port, durable=durable)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                raise self._explained(_DISK_FULL) from error
+                raise self._start_error(_DISK_FULL) from error
             raise PostgresError(
                 f"PostgreSQL cannot use {self._folder}: {error.strerror or error}. Choose a folder it can write to."
             ) from error
 
     def running(self) -> Server | None:
         """Return the server if it is running and ready."""
-        server, status = self._seen()
+        server, status = self._find_server()
         return server if status == "ready" else None
 
-    def stop(self, how: Stop = "fast") -> None:
+    def stop(self, mode: Stop = "fast") -> None:
         """Stop the server if it is running. Raises the same errors as `Server.stop`."""
-        server, _ = self._seen()
+        server, _ = self._find_server()
         if server is not None:
-            server.stop(how)
+            server.stop(mode)
 
     def remove(self) -> None:
         """Stop the server and delete its data. Raises the same errors as `Server.stop`."""
@@ -235,7 +235,7 @@ class PostgresServer:
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
-    def _seen(self) -> tuple[Server | None, str]:
+    def _find_server(self) -> tuple[Server | None, str]:
         """Return the server in postmaster.pid, if its process belongs to this cluster, and its state."""
         try:
             lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
@@ -249,14 +249,14 @@ class PostgresServer:
         """Return the server once it is ready, if it is running, starting or stopping."""
         deadline = time.monotonic() + START_SECONDS
         while True:
-            server, status = self._seen()
+            server, status = self._find_server()
             if server is None or status == "ready":
                 return server
             if time.monotonic() > deadline:
                 raise PostgresError(f"PostgreSQL has been {status} for {START_SECONDS} s. See {self._log}.")
             time.sleep(0.05)
 
-    def _holds_cluster(self) -> bool:
+    def _has_cluster(self) -> bool:
         """Return whether a cluster exists. Other files are moved aside, never deleted."""
         if (self._data / "PG_VERSION").exists() and (self._data / "global" / "pg_control").exists():
             return True
@@ -264,42 +264,43 @@ class PostgresServer:
             log.warning("%s pointed to a deleted cluster. Creating a new one.", self._data)
             self._data.unlink()
         elif self._data.exists():
-            aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
-            self._data.rename(aside)
-            log.warning("%s was not a complete cluster. Moved it to %s; creating a new one.", self._data, aside)
+            backup = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
+            self._data.rename(backup)
+            log.warning("%s was not a complete cluster. Moved it to %s; creating a new one.", self._data, backup)
         return False
 
-    def _initialise(self, programs: Path, *, durable: bool) -> None:
+    def _initialize(self, programs: Path, *, durable: bool) -> None:
         """Create an empty cluster beside `data`, and rename it when complete."""
-        fresh = self._data.with_name("data.new")
-        _remove(fresh)
+        new_data = self._data.with_name("data.new")
+        _remove(new_data)
         identity = _identity()
-        if identity and not _reachable(self._folder):
+        if identity and not _is_accessible(self._folder):
             home = Path(tempfile.mkdtemp(dir=_root_folder()))
             home.chmod(0o711)
             (home / "data").mkdir(mode=0o700)
-            fresh.symlink_to(home / "data")
+            new_data.symlink_to(home / "data")
         else:
-            fresh.mkdir(mode=0o700)
+            new_data.mkdir(mode=0o700)
             if identity:
                 self._folder.chmod(self._folder.stat().st_mode | 0o011)
         if identity:
-            os.chown(fresh, identity["user"], identity["group"])
+            os.chown(new_data, identity["user"], identity["group"])
         # The builtin locale provider has the same sort order and case rules on every machine.
-        arguments = ["initdb", "-D", str(fresh.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
+        arguments = ["initdb", "-D", str(new_data.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
         arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
         failure = self._run(programs, arguments)
         if failure is not None:
-            _remove(fresh)
-            raise self._explained(failure)
-        fresh.rename(self._data)
+            _remove(new_data)
+            raise self._start_error(failure)
+        new_data.rename(self._data)
 
     def _check_data(self) -> None:
-        found = (self._data / "PG_VERSION").read_text().strip()
-        if found != MAJOR:
+        cluster_version = (self._data / "PG_VERSION").read_text().strip()
+        if cluster_version != MAJOR:
             raise PostgresError(
-                f"{self._data} is from PostgreSQL {found}, not {MAJOR}. Move it away to start with an empty one."
+                f"{self._data} is from PostgreSQL {cluster_version}, not {MAJOR}. "
+                "Move it away to start with an empty one."
             )
         owner, user = self._data.stat().st_uid, _identity().get("user", os.geteuid())
         if owner != user:
@@ -318,8 +319,8 @@ class PostgresServer:
 
     def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
         reason = ""
-        for chosen in [port] if port is not None else self._free_ports():
-            options = [f"listen_addresses={HOST}", f"port={chosen}", *_ALWAYS]
+        for candidate in [port] if port is not None else self._free_ports():
+            options = [f"listen_addresses={HOST}", f"port={candidate}", *_ALWAYS]
             options += [f"max_connections={MAX_CONNECTIONS}", *(() if durable else _NOT_DURABLE)]
             data = self._data.resolve()
             options.append(f"cluster_name={cluster_name(data)}")
@@ -330,9 +331,9 @@ class PostgresServer:
             except PostgresError:  # still recovering: the next start finds it
                 raise
             except BaseException:
-                started, _ = self._seen()
-                if started is not None:
-                    started.kill()
+                unready, _ = self._find_server()
+                if unready is not None:
+                    unready.kill()
                 raise
             if server is not None:
                 return server
@@ -341,14 +342,14 @@ class PostgresServer:
                 raise PostgresError(f"Port {port} is in use by another program. Stop it, or choose another port.")
             if _PORT_TAKEN not in reason:
                 break
-        raise self._explained(reason)
+        raise self._start_error(reason)
 
     def _free_ports(self) -> Iterator[int]:
         """Yield the last port, then free ones."""
         with suppress(OSError):
-            last = re.search(r"port=(\d+)", (self._data / "postmaster.opts").read_text())
-            if last:
-                yield int(last[1])
+            match = re.search(r"port=(\d+)", (self._data / "postmaster.opts").read_text())
+            if match:
+                yield int(match[1])
         for _ in range(PORT_TRIES):
             with socket.socket() as probe:
                 probe.bind((HOST, 0))
@@ -379,11 +380,11 @@ class PostgresServer:
                     raise
         return None if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
 
-    def _explained(self, output: str) -> PostgresError:
+    def _start_error(self, output: str) -> PostgresError:
         if _DISK_FULL in output:
             return PostgresError(f"The disk of {self._data.resolve()} is full: free some space and start again.")
-        found = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
-        reason = (found[1] if found else output.strip().rpartition("\n")[2] or "no reason was given").rstrip(".")
+        match = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
+        reason = (match[1] if match else output.strip().rpartition("\n")[2] or "no reason was given").rstrip(".")
         return PostgresError(
             f"PostgreSQL did not start: {reason}. See its log, {self._log}. To start over, remove {self._folder}."
         )
@@ -416,7 +417,7 @@ def _identity() -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _reachable(folder: Path) -> bool:
+def _is_accessible(folder: Path) -> bool:
     """Return whether any user may access every parent folder."""
     return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
 
@@ -436,23 +437,25 @@ def installed_programs() -> Path:
         raise PostgresError(f"PostgreSQL is not installed: run 'make setup', which installs the package {PACKAGE}.")
     original = Path(package.submodule_search_locations[0])
     programs = Path("pginstall", "bin")
-    if not _identity() or _runs(original / programs):
+    if not _identity() or _can_run(original / programs):
         return original / programs
     copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
     if not copy.exists():
-        fresh = Path(tempfile.mkdtemp(dir=_root_folder()))
+        temporary = Path(tempfile.mkdtemp(dir=_root_folder()))
         for folder in (name, f"{name}.libs"):  # the programs load the libraries beside their package
-            shutil.copytree(original.parent / folder, fresh / folder, ignore=shutil.ignore_patterns("include", "*.py*"))
-        for path in (fresh, *fresh.rglob("*")):
+            shutil.copytree(
+                original.parent / folder, temporary / folder, ignore=shutil.ignore_patterns("include", "*.py*")
+            )
+        for path in (temporary, *temporary.rglob("*")):
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
         try:
-            fresh.rename(copy)
+            temporary.rename(copy)
         except OSError:  # another start was faster
-            shutil.rmtree(fresh)
+            shutil.rmtree(temporary)
     return copy / name / programs
 
 
-def _runs(programs: Path) -> bool:
+def _can_run(programs: Path) -> bool:
     """Return whether the server's user can run these programs with their libraries."""
     try:
         subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd="/", **_identity())
@@ -491,14 +494,14 @@ def wait_until_exited(processes: list[psutil.Process], seconds: float) -> bool:
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        processes = [process for process in processes if _alive(process)]
+        processes = [process for process in processes if _is_alive(process)]
         if not processes:
             return True
         time.sleep(0.01)
     return False
 
 
-def _alive(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -525,12 +528,12 @@ def cluster_name(data: Path) -> str:
 def end_sessions(data: Path) -> None:
     """Kill the sessions of a killed server. They would keep running and block the next start."""
     title = f"postgres: {cluster_name(data)}: "
-    left = [
+    sessions = [
         process
         for process in psutil.process_iter(["cmdline"])
         if " ".join(process.info["cmdline"] or []).startswith(title)
     ]
-    for process in left:
+    for process in sessions:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    wait_until_exited(left, END_SECONDS)
+    wait_until_exited(sessions, END_SECONDS)

@@ -41,12 +41,12 @@ def process_marker(folder: Path, part: CloudProcess) -> dict[str, str]:
 def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> list[psutil.Process]:
     """Return the live processes of the cloud in `folder`."""
     marks = {process_marker(folder, part)[MARK] for part in parts}
-    found = []
+    matches = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.environ().get(MARK) in marks and process.pid != os.getpid() and is_alive(process):
-                found.append(process)
-    return found
+                matches.append(process)
+    return matches
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -93,22 +93,22 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Treat termination and a closed terminal like Ctrl-C, so that cleanup runs."""
-    with _handling(_interrupt):
+    with _signals_handled_by(_interrupt):
         yield
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore interruptions during a short cleanup."""
-    with _handling(signal.SIG_IGN):
+    with _signals_handled_by(signal.SIG_IGN):
         yield
 
 
 @contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+def _signals_handled_by(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    previous = {number: signal.signal(number, handler) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, former in before.items():
-            signal.signal(number, former)
+        for number, previous_handler in previous.items():
+            signal.signal(number, previous_handler)

@@ -82,51 +82,51 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 
 @contextmanager
-def available(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. During the block, the app is deployed with the fake model if `wanted`."""
-    told = cloud.state.tuning
-    port = port_of(told)
-    if not wanted and not told.settings.get("LLM_PROVIDER"):
+def available(cloud: Cloud, *, scripted: bool) -> Iterator[Cloud]:
+    """Provide a cloud with a model. With `scripted`, deploy the fake one during the block."""
+    tuning = cloud.state.tuning
+    port = port_of(tuning)
+    if not scripted and not tuning.settings.get("LLM_PROVIDER"):
         raise UsageError(
             "The local cloud has no language model. To use a fake model: counterfoil chat --scripted. For a real one: "
             "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
         )
-    if not wanted and port is None:
+    if not scripted and port is None:
         yield cloud
         return
-    if wanted and port is None and told.settings.get("LLM_PROVIDER"):
+    if scripted and port is None and tuning.settings.get("LLM_PROVIDER"):
         raise UsageError("The local cloud has a language model already. Remove --scripted to use it.")
-    with processes.interruptible(), running(port or _free_port()) as script:
-        if not script.is_ours:  # the command that started it ends it
+    with processes.interruptible(), running(port or _free_port()) as fake_model:
+        if not fake_model.is_ours:  # the command that started it ends it
             yield cloud
             return
         try:
-            wanted_settings = dict(told.settings) | settings(script.port)
-            if wanted_settings != dict(told.settings):
-                cloud = _tell(cloud.place, DeployOptions(wanted_settings, told.timeout))
+            new_settings = dict(tuning.settings) | settings(fake_model.port)
+            if new_settings != dict(tuning.settings):
+                cloud = _deploy(cloud.place, DeployOptions(new_settings, tuning.timeout))
             yield cloud
         finally:
-            _put_back(cloud.place, told, script.port)
+            _restore_settings(cloud.place, tuning, fake_model.port)
 
 
-def _tell(place: CloudFolder, tuning: DeployOptions) -> Cloud:
+def _deploy(place: CloudFolder, tuning: DeployOptions) -> Cloud:
     """Deploy the app with these settings."""
     steps = Checklist()
     with steps.live():
         return local.up(place, steps, tuning=tuning).cloud
 
 
-def _put_back(place: CloudFolder, before: DeployOptions, port: int) -> None:
+def _restore_settings(place: CloudFolder, previous: DeployOptions, port: int) -> None:
     """Restore the previous settings, unless they have been changed to another model."""
-    found = State.load(place)
-    if found is None or port_of(found.tuning) != port:
+    state = State.load(place)
+    if state is None or port_of(state.tuning) != port:
         return
-    had = {} if port_of(before) else dict(before.settings)
+    previous_settings = {} if port_of(previous) else dict(previous.settings)
     aside().print("Deploying the app without the fake model:")
     try:
-        _tell(
+        _deploy(
             Cloud.at(place).place,
-            DeployOptions(had | without_llm_settings(found.tuning.settings), found.tuning.timeout),
+            DeployOptions(previous_settings | without_llm_settings(state.tuning.settings), state.tuning.timeout),
         )
     except BaseException:
         aside().print(
@@ -143,16 +143,16 @@ def _put_back(place: CloudFolder, before: DeployOptions, port: int) -> None:
 
 
 def _free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind((HOST, 0))
-        return int(one.getsockname()[1])
+    with closing(socket.socket()) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
 
 
-def reply(said: list[dict[str, Any]]) -> str:
+def reply(messages: list[dict[str, Any]]) -> str:
     """Return the reply to the messages of a conversation."""
-    received = [str(one["content"]) for one in said if one["role"] == "user"]
-    before = f" Before that you said {_times(len(received) - 1)}." if received[1:] else ""
-    return f"I am a fake model. You said: {received[-1]}{before}"
+    received = [str(message["content"]) for message in messages if message["role"] == "user"]
+    earlier = f" Before that you said {_times(len(received) - 1)}." if received[1:] else ""
+    return f"I am a fake model. You said: {received[-1]}{earlier}"
 
 
 def _times(count: int) -> str:
@@ -161,14 +161,14 @@ def _times(count: int) -> str:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)))
-        words = sum(len(str(one["content"]).split()) for one in asked["messages"])
-        text = reply(asked["messages"])
-        answer = {
+        request = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)))
+        words = sum(len(str(message["content"]).split()) for message in request["messages"])
+        text = reply(request["messages"])
+        response = {
             "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": words, "completion_tokens": len(text.split())},
         }
-        content = json.dumps(answer).encode()
+        content = json.dumps(response).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))

@@ -51,12 +51,12 @@ class LocalSignIn(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request with a cached token, and sign in again if it is rejected."""
-        kept = self._kept.get(self._name)
-        is_kept = kept is not None and kept.ends - time.time() > MIN_SECONDS_LEFT
-        session = kept if kept is not None and is_kept else self._sign_in()
+        cached = self._kept.get(self._name)
+        is_valid = cached is not None and cached.ends - time.time() > MIN_SECONDS_LEFT
+        session = cached if cached is not None and is_valid else self._sign_in()
         request.headers["Authorization"] = f"Bearer {session.token}"
-        answer = yield request
-        if answer.status_code == 401 and is_kept:  # the emulator was restarted with other keys
+        response = yield request
+        if response.status_code == 401 and is_valid:  # the emulator was restarted with other keys
             request.headers["Authorization"] = f"Bearer {self._sign_in().token}"
             yield request
 
@@ -69,13 +69,13 @@ class LocalSignIn(httpx.Auth):
         # Derived, so that concurrent commands do not change each other's password.
         digest = hmac.new(self._cloud.state.emulator.secret.encode(), email.encode(), hashlib.sha256).hexdigest()
         person = make_person(self._cloud, email, ["admin", f"tenant:{ALL_TENANTS}"], password=f"Aa1!{digest}")
-        answer = self._cloud.client("cognito-idp").admin_initiate_auth(
+        response = self._cloud.client("cognito-idp").admin_initiate_auth(
             UserPoolId=self._cloud.outputs["UserPoolId"],
             ClientId=self._cloud.outputs["UserPoolClientId"],
             AuthFlow="ADMIN_USER_PASSWORD_AUTH",
             AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
         )
-        session = Session.of(answer["AuthenticationResult"]["IdToken"])
+        session = Session.of(response["AuthenticationResult"]["IdToken"])
         self._kept[self._name] = session
         self._keep()
         return session
@@ -97,6 +97,6 @@ class LocalSignIn(httpx.Auth):
 
 def address_of(name: str) -> str:
     """Return a distinct e-mail address for each name."""
-    plain = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
-    mark = "" if plain == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return f"{plain or 'user'}{mark}@{HOST}"
+    local_part = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
+    suffix = "" if local_part == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{local_part or 'user'}{suffix}@{HOST}"

@@ -51,12 +51,12 @@ def select_tenants(cloud: Cloud, slug: str | None) -> list[Tenant]:
     known = list_tenants(cloud)
     if slug is None:
         return known
-    found = [tenant for tenant in known if tenant.slug == slug]
-    if not found:
-        shown = ", ".join(tenant.slug for tenant in known[:10]) + (", ..." if len(known) > 10 else "")
-        others = f"Existing tenants: {shown}." if known else "No tenant exists."
-        raise UsageError(f"Unknown tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
-    return found
+    matches = [tenant for tenant in known if tenant.slug == slug]
+    if not matches:
+        names = ", ".join(tenant.slug for tenant in known[:10]) + (", ..." if len(known) > 10 else "")
+        hint = f"Existing tenants: {names}." if known else "No tenant exists."
+        raise UsageError(f"Unknown tenant '{slug}'. {hint} To add it: counterfoil tenants add {slug}")
+    return matches
 
 
 @contextmanager
@@ -85,11 +85,14 @@ def add_tenant(
         now = connection.execute("SELECT clock_timestamp()").fetchall()[0][0]
         change, _ = tenants.add(connection, slug, name, ORGANIZATION, TOOL, now)
         tenants.change_addresses(connection, change, addresses)
-        known = {(one.name, one.address) for one in destinations.list_active(connection, change.tenant_id)}
+        known = {
+            (destination.name, destination.address)
+            for destination in destinations.list_active(connection, change.tenant_id)
+        }
         secrets = [
-            destinations.add(connection, change, new, LOCAL_ALLOWLIST)
-            for new in new_destinations
-            if (new.name, new.address) not in known
+            destinations.add(connection, change, new_destination, LOCAL_ALLOWLIST)
+            for new_destination in new_destinations
+            if (new_destination.name, new_destination.address) not in known
         ]
     return Tenant(change.tenant_id, slug), secrets
 

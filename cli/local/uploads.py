@@ -46,15 +46,15 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
 
 def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
     """Return the uploads of a tenant in order of arrival."""
-    found: list[Upload] = []
-    after = None
+    uploads: list[Upload] = []
+    cursor = None
     with cloud.database.tenant(tenant.id) as connection:
         while True:
-            page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=after)
-            found += page.uploads
-            after = page.next_cursor
-            if after is None:
-                return found
+            page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=cursor)
+            uploads += page.uploads
+            cursor = page.next_cursor
+            if cursor is None:
+                return uploads
 
 
 def unassigned(cloud: Cloud) -> list[Upload]:
@@ -67,11 +67,11 @@ def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
     """Return the uploads with these keys, including those without a tenant."""
     with cloud.database.delivery() as connection:
         owners = upload_list.owners(connection, cloud.outputs["UploadsBucketName"], keys)
-    found = [one for one in unassigned(cloud) if one.key in keys]
+    uploads = [item for item in unassigned(cloud) if item.key in keys]
     for owner in owners:
         with cloud.database.tenant(owner.tenant_id) as connection:
-            found += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
-    return found
+            uploads += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+    return uploads
 
 
 def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list[Upload]:
@@ -80,13 +80,13 @@ def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list
     Raises:
         CommandError: they are not final after `seconds`.
     """
-    keys = {one.key for one in uploaded}
+    keys = {item.key for item in uploaded}
     deadline = time.monotonic() + seconds
     while True:
-        found = of_keys(cloud, keys)
-        final = {one.key for one in found} - {one.key for one in found if not one.state.is_final}
+        uploads = of_keys(cloud, keys)
+        final = {item.key for item in uploads} - {item.key for item in uploads if not item.state.is_final}
         if final == keys:
-            return found
+            return uploads
         if time.monotonic() > deadline:
             raise CommandError(f"After {seconds:.0f} s, {len(keys - final)} of {len(keys)} uploads are not final.")
         time.sleep(POLL_SECONDS)

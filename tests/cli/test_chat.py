@@ -78,7 +78,7 @@ def conversation(
 
 def test_conversation_is_ordered_and_resumable(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
     run_conversation(
-        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted"
+        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), options=" --scripted"
     )
 
     shown = capsys.readouterr()
@@ -147,7 +147,7 @@ def test_wait_reason_of_a_message_is_shown(status: Any, due: datetime | None, te
 
 
 def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
-    conversation.say("Hello")
+    conversation.send("Hello")
     assert conversation.session_id is not None
     admin.execute("UPDATE chat_session SET user_id = 'ada'")
 
@@ -169,7 +169,7 @@ def run() -> Callable[..., Result]:
 
 def test_conversations_are_listed_as_table_and_json(conversation: Conversation, run: Callable[..., Result]) -> None:
     assert "There are no conversations yet." in run("--list").output
-    conversation.say("Hello")
+    conversation.send("Hello")
     assert conversation.session_id is not None
     assert conversation.session_id[-8:] in run("--list").output
     (entry,) = json.loads(run("--list", "--json").output)
@@ -178,7 +178,7 @@ def test_conversations_are_listed_as_table_and_json(conversation: Conversation, 
 
 
 def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Callable[..., Result]) -> None:
-    conversation.say("Hello")
+    conversation.send("Hello")
     session = str(conversation.session_id)
     for wrong in (str(uuid4())[-8:], "", session[-1:]):
         assert "Run 'counterfoil chat --list'" in str(run(wrong, "--delete").exception)
@@ -262,7 +262,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
-    return scripted_model.available(app, wanted=wanted)  # type: ignore[arg-type]  # a partial cloud
+    return scripted_model.available(app, scripted=wanted)  # type: ignore[arg-type]  # a partial cloud
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])

@@ -119,8 +119,8 @@ def test_change_sends_its_version_as_if_match() -> None:
         return httpx.Response(200, json={"found": []})
 
     client = api_with(handler)
-    client.send("POST", "/x", seen=0)
-    client.send("POST", "/x", seen=12)
+    client.send("POST", "/x", expected_version=0)
+    client.send("POST", "/x", expected_version=12)
     client.send("GET", "/x")
     assert if_match == ['"0"', '"12"', None]
 

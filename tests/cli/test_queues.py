@@ -111,7 +111,7 @@ def test_status_and_queues_count_dead_letters_alike(
     cloud: Any = SimpleNamespace(client=lambda _service: queue, database=database, outputs=outputs)
 
     (shown,) = json.loads(run("--json"))["queues"]
-    counted = commands._queues(cloud)["counterfoil-tasks"]
+    counted = commands._queue_counts(cloud)["counterfoil-tasks"]
 
     assert (shown["dead_letters"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
 

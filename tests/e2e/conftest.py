@@ -99,7 +99,7 @@ def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
 @pytest.fixture(scope="session")
 def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A sample that the cloud has processed."""
-    run = Run.prepared(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
+    run = Run.prepare(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
     run.watch(seconds=300)
     return run
 

@@ -13,17 +13,17 @@ pytestmark = pytest.mark.e2e
 
 
 def test_documents_equal_the_ground_truth(run: Run):
-    assert [mismatch.record for mismatch in mismatches(run.sample, run.found())] == []
+    assert [mismatch.record for mismatch in mismatches(run.sample, run.current_uploads())] == []
 
 
 def test_file_names_with_unicode_are_preserved(run: Run):
-    names = {name for (_, name), outcome in run.found().items() if outcome.file == name}
+    names = {name for (_, name), outcome in run.current_uploads().items() if outcome.file == name}
     assert names == {file.name for file in run.sample.files}
     assert any(" " in name and not name.isascii() for name in names)
 
 
 def test_failed_file_has_one_dead_letter_with_reason(run: Run, admin: Connection):
-    failed = {outcome.key: outcome for outcome in run.found().values() if outcome.state is State.FAILED}
+    failed = {outcome.key: outcome for outcome in run.current_uploads().values() if outcome.state is State.FAILED}
     dead_letters = admin.execute(
         """
         SELECT payload -> 'file' ->> 'key', metadata -> 'last_error' ->> 'message', dlq_reason, worker FROM dead_letter
@@ -36,7 +36,7 @@ def test_failed_file_has_one_dead_letter_with_reason(run: Run, admin: Connection
 
 
 def test_each_failure_is_notified_once(run: Run, admin: Connection):
-    failed = [outcome for outcome in run.found().values() if outcome.state is State.FAILED]
+    failed = [outcome for outcome in run.current_uploads().values() if outcome.state is State.FAILED]
     counted = admin.execute(
         "SELECT count(*) FROM failure_event WHERE tenant_id = ANY(%s)", [[tenant.id for tenant in run.tenants.values()]]
     ).fetchone()

@@ -86,12 +86,12 @@ class Search:
     def run(self) -> Exploration:
         """Visit every state."""
         started = perf_counter()
-        collects = gc.isenabled()
+        was_enabled = gc.isenabled()
         gc.disable()  # the states have no reference cycles, and the collector would traverse all of them repeatedly
         try:
             counterexample = self._search()
         finally:
-            if collects:
+            if was_enabled:
                 gc.enable()
         return Exploration(len(self.states), counterexample, perf_counter() - started)
 
@@ -132,23 +132,24 @@ class Search:
 
         Every path must be finite: it has no cycle, and ends in a final state.
         """
-        after: list[list[int]] = [[] for _ in self.states]
+        successors: list[list[int]] = [[] for _ in self.states]
         incoming = array("l", bytes(self._before.itemsize * len(self.states)))
-        for one, other in zip(self._before, self._after, strict=True):
-            after[one].append(other)
-            incoming[other] += 1
+        for before, successor in zip(self._before, self._after, strict=True):
+            successors[before].append(successor)
+            incoming[successor] += 1
         dead_end = next(
-            (number for number, ways in enumerate(after) if not ways and not _is_finished(self.states[number])), None
+            (number for number, edges in enumerate(successors) if not edges and not _is_finished(self.states[number])),
+            None,
         )
         if dead_end is not None:
             return Counterexample("the rules cannot finish this", self._path(dead_end))
-        pending = [number for number, ways in enumerate(incoming) if not ways]
+        pending = [number for number, edges in enumerate(incoming) if not edges]
         while pending:
-            for other in after[pending.pop()]:
-                incoming[other] -= 1
-                if not incoming[other]:
-                    pending.append(other)
-        cycle = next((number for number, ways in enumerate(incoming) if ways), None)
+            for successor in successors[pending.pop()]:
+                incoming[successor] -= 1
+                if not incoming[successor]:
+                    pending.append(successor)
+        cycle = next((number for number, edges in enumerate(incoming) if edges), None)
         if cycle is None:
             return None
         return Counterexample("this can loop forever", self._path(cycle))
@@ -172,31 +173,34 @@ class Search:
     def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
         """Return the invariants of messages of an unfinished work item, with their violations."""
         bounds = self._bounds
-        queued = [one for one in state.messages if one.place in {VISIBLE, HIDDEN}]
-        dead = any(one.place == DEAD and one.age <= CURRENT for one in state.messages)
-        has_message = dead or CURRENT in state.unsent or any(one.age <= CURRENT for one in queued)
+        queued = [message for message in state.messages if message.place in {VISIBLE, HIDDEN}]
+        dead = any(message.place == DEAD and message.age <= CURRENT for message in state.messages)
+        has_message = dead or CURRENT in state.unsent or any(message.age <= CURRENT for message in queued)
         purged = state.purges < bounds.purges
         restored = state.restores < bounds.restores
-        quiet = state.crashes == bounds.crashes and state.copies == bounds.copies and not purged and not restored
-        live = sum(one.age < self._rules.oldest and not _is_acknowledged(one) for one in queued)
-        rows = sum(age < self._rules.oldest for age in state.unsent)
+        is_fault_free = (
+            state.crashes == bounds.crashes and state.copies == bounds.copies and not purged and not restored
+        )
+        queued_count = sum(message.age < self._rules.oldest and not _is_acknowledged(message) for message in queued)
+        unsent_count = sum(age < self._rules.oldest for age in state.unsent)
         return {
             "the work item is lost: it has neither a message nor an outbox row": not has_message and not purged,
-            "a message was dead-lettered without a fault": dead and quiet,
-            "a parked work item has too many messages": live + rows > 1 + bounds.copies - state.copies and not restored,
+            "a message was dead-lettered without a fault": dead and is_fault_free,
+            "a parked work item has too many messages": queued_count + unsent_count > 1 + bounds.copies - state.copies
+            and not restored,
         }
 
 
 def _initial_states(bounds: Bounds) -> Iterator[tuple[str, State]]:
-    rest = (bounds.crashes, bounds.copies, bounds.revisions, bounds.purges, bounds.restores)
+    limits = (bounds.crashes, bounds.copies, bounds.revisions, bounds.purges, bounds.restores)
     message = (Message(VISIBLE, CURRENT, 0),)
-    yield "a work item is accepted, with its outbox row", State(Work(PENDING), (), (CURRENT,), *rest)
-    yield "an external event refers to a new work item", State(Work(UNREGISTERED), message, (), *rest)
-    yield "a message refers to an unknown work item", State(Work(UNKNOWN), message, (), *rest)
+    yield "a work item is accepted, with its outbox row", State(Work(PENDING), (), (CURRENT,), *limits)
+    yield "an external event refers to a new work item", State(Work(UNREGISTERED), message, (), *limits)
+    yield "a message refers to an unknown work item", State(Work(UNKNOWN), message, (), *limits)
 
 
 def _is_acknowledged(message: Message) -> bool:
-    return any(one.newest and one.step == ACKNOWLEDGING for one in message.consumers)
+    return any(consumer.newest and consumer.step == ACKNOWLEDGING for consumer in message.consumers)
 
 
 def _is_finished(state: State) -> bool:
@@ -225,7 +229,8 @@ def describe(state: State) -> str:
         parts.append("not due")
     for message in state.messages:
         consumers = "".join(
-            f", {one.step}{'' if one.newest else ' with an outdated receipt'}" for one in message.consumers
+            f", {consumer.step}{'' if consumer.newest else ' with an outdated receipt'}"
+            for consumer in message.consumers
         )
         parts.append(f"message {AGES[message.age]} {message.place}, received {message.receives}{consumers}")
     parts += [f"outbox row {AGES[age]}" for age in state.unsent]

@@ -23,24 +23,24 @@ class Reduction:
 
     def __call__(self, state: State) -> State:
         """Return the representative of `state`."""
-        ended = state.work.status in ENDED
-        kept = [
-            self._reduced(message, idle=ended or message.age >= self._oldest or message.place == DELETED)
+        is_ended = state.work.status in ENDED
+        reduced = [
+            self._reduced(message, idle=is_ended or message.age >= self._oldest or message.place == DELETED)
             for message in state.messages
         ]
-        messages = tuple(sorted(one for one in kept if one is not None))
+        messages = tuple(sorted(message for message in reduced if message is not None))
         unsent = tuple(sorted(age for age in state.unsent if age < self._oldest))
         return State(state.work, messages, unsent, *state[3:])
 
     def _reduced(self, message: Message, *, idle: bool) -> Message | None:
         if not idle and not message.consumers:
             return message
-        consumers = [one for one in message.consumers if self._matters(one, idle=idle)]
+        consumers = [consumer for consumer in message.consumers if self._matters(consumer, idle=idle)]
         if not idle:
             return Message(message.place, message.age, message.receives, tuple(sorted(consumers)))
         if not consumers:
             return None
-        return Message(DELETED, message.age, 0, tuple(sorted(one._replace(newest=True) for one in consumers)))
+        return Message(DELETED, message.age, 0, tuple(sorted(consumer._replace(newest=True) for consumer in consumers)))
 
     def _matters(self, consumer: Consumer, *, idle: bool) -> bool:
         if consumer.step in UNCLAIMED:

@@ -42,8 +42,8 @@ from tools.delivery_model.states import (
     Work,
 )
 
-Moves = Iterator[Step]
-At = tuple[int, int]
+Transitions = Iterator[Step]
+ConsumerIndex = tuple[int, int]
 """Position of a consumer: index of its message, and index within the message."""
 
 ACKNOWLEDGED: Final = "acknowledged"
@@ -71,7 +71,7 @@ class Steps:
         self._rules = rules
         self._bounds = bounds
 
-    def after(self, state: State) -> Moves:
+    def after(self, state: State) -> Transitions:
         """Yield every transition that is possible in `state`."""
         yield from self._time(state)
         yield from self._outbox(state)
@@ -87,40 +87,44 @@ class Steps:
 
     # -- time, outbox, watchdog, operators -----------------------------------------------------------------------------
 
-    def _time(self, state: State) -> Moves:
+    def _time(self, state: State) -> Transitions:
         work = state.work
         if work.status == PENDING and not work.due:
             yield Step("the work item becomes due", True, state._replace(work=work._replace(due=True)))
         if work.leased and self._rules.lease_ends:
-            over = state._replace(work=work._replace(leased=False))
+            expired = state._replace(work=work._replace(leased=False))
             if not _is_running(state):
-                yield Step("the lease of a lost attempt expires", True, over)
+                yield Step("the lease of a lost attempt expires", True, expired)
             elif state.crashes:
-                yield Step("the lease of a stalled attempt expires", False, over._replace(crashes=state.crashes - 1))
+                yield Step("the lease of a stalled attempt expires", False, expired._replace(crashes=state.crashes - 1))
         elif work.status == RUNNING and not work.leased and _is_running(state):
             yield Step("a stalled attempt renews its lease", True, state._replace(work=work._replace(leased=True)))
 
-    def _outbox(self, state: State) -> Moves:
+    def _outbox(self, state: State) -> Transitions:
         for age in set(state.unsent):
-            waits = age == CURRENT and state.work.status == PENDING and not state.work.due
-            if waits or len(state.messages) >= self._bounds.messages:
+            is_waiting = age == CURRENT and state.work.status == PENDING and not state.work.due
+            if is_waiting or len(state.messages) >= self._bounds.messages:
                 continue
-            rest = list(state.unsent)
-            rest.remove(age)
+            remaining = list(state.unsent)
+            remaining.remove(age)
             sent = state._replace(messages=(*state.messages, Message(VISIBLE, age, 0)))
-            yield Step("the outbox sends the message", True, sent._replace(unsent=tuple(rest)))
+            yield Step("the outbox sends the message", True, sent._replace(unsent=tuple(remaining)))
             if state.copies:
                 copies = state.copies - 1
                 yield Step("the outbox sends the message without marking it", False, sent._replace(copies=copies))
 
-    def _watchdog(self, state: State) -> Moves:
+    def _watchdog(self, state: State) -> Transitions:
         """Resend the message of a due work item. A message that is still queued gets a duplicate."""
         work = state.work
         is_due = (work.status == PENDING and work.due) or (work.status == RUNNING and not work.leased)
-        queued = [one.age for one in state.messages if one.place in {VISIBLE, HIDDEN}]
-        if is_due and not state.unsent and (self._rules.resends_to_busy_queues or not (queued or self._bounds.busy)):
+        queued_ages = [message.age for message in state.messages if message.place in {VISIBLE, HIDDEN}]
+        if (
+            is_due
+            and not state.unsent
+            and (self._rules.resends_to_busy_queues or not (queued_ages or self._bounds.busy))
+        ):
             resent = state._replace(unsent=(CURRENT,))
-            if CURRENT not in queued:
+            if CURRENT not in queued_ages:
                 yield Step("the watchdog resends the message", True, resent)
             elif state.copies:
                 name = "the watchdog resends a message that the queue holds"
@@ -131,17 +135,17 @@ class Steps:
                     lost = _without_message(state, index)._replace(purges=state.purges - 1)
                     yield Step("the queue loses a message", False, lost)
 
-    def _revision(self, state: State) -> Moves:
+    def _revision(self, state: State) -> Transitions:
         if state.revisions and state.work.status not in {UNREGISTERED, UNKNOWN}:
             name = "a retry starts a new revision" if state.work.status == FAILED else "new data starts a new revision"
-            started = self._aged(state, OLDER_REVISION)
-            started = self._superseded(started, takes_token=self._rules.revision_takes_token)
-            started = started._replace(
-                work=Work(PENDING), unsent=(*started.unsent, CURRENT), revisions=state.revisions - 1
+            restarted = self._aged(state, OLDER_REVISION)
+            restarted = self._superseded(restarted, takes_token=self._rules.revision_takes_token)
+            restarted = restarted._replace(
+                work=Work(PENDING), unsent=(*restarted.unsent, CURRENT), revisions=state.revisions - 1
             )
-            yield Step(name, False, started)
+            yield Step(name, False, restarted)
 
-    def _restore(self, state: State) -> Moves:
+    def _restore(self, state: State) -> Transitions:
         """Lose the transaction that sent a message, so that its row is older."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
@@ -152,45 +156,45 @@ class Steps:
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
-    def _queue(self, state: State, index: int, message: Message) -> Moves:
+    def _queue(self, state: State, index: int, message: Message) -> Transitions:
         if message.place == VISIBLE:
-            yield from self._receipt(state, index, message)
+            yield from self._receive(state, index, message)
         elif message.place == HIDDEN:
-            yield from self._lapse(state, index, message)
+            yield from self._visibility_timeout(state, index, message)
 
-    def _receipt(self, state: State, index: int, message: Message) -> Moves:
+    def _receive(self, state: State, index: int, message: Message) -> Transitions:
         if message.receives == MAX_RECEIVES:
-            moved = _with_message(state, index, _away(message, DEAD))
+            moved = _with_message(state, index, _moved(message, DEAD))
             yield Step("the queue moves the message to the dead-letter queue", True, moved)
             return
         receives = message.receives + 1
         if not self._rules.limits_receives:
-            thrown_back = message._replace(place=HIDDEN, receives=receives)
-            yield Step("the message is received and throttled", True, _with_message(state, index, thrown_back))
-        older = tuple(one._replace(newest=False) for one in message.consumers)
+            throttled = message._replace(place=HIDDEN, receives=receives)
+            yield Step("the message is received and throttled", True, _with_message(state, index, throttled))
+        older = tuple(consumer._replace(newest=False) for consumer in message.consumers)
         step = PROTECTED if self._rules.protects_first else RECEIVED
         consumers = (*older, Consumer(step, newest=True, is_last_receive=receives == MAX_RECEIVES))
         received = Message(HIDDEN, message.age, receives, consumers)
         yield Step(f"the message is {step}", True, _with_message(state, index, received))
         if state.copies:
-            twice = _with_message(state, index, received._replace(place=VISIBLE))
+            duplicated = _with_message(state, index, received._replace(place=VISIBLE))
             name = f"the message is {step} and may be received again"
-            yield Step(name, False, twice._replace(copies=state.copies - 1))
+            yield Step(name, False, duplicated._replace(copies=state.copies - 1))
 
-    def _lapse(self, state: State, index: int, message: Message) -> Moves:
-        lapsed = _with_message(state, index, message._replace(place=VISIBLE))
-        holder = next((one for one in message.consumers if one.newest), None)
-        if holder is None:
-            yield Step("the visibility timeout expires", True, lapsed)
-        elif holder.step == RECEIVED and not self._rules.protects_first:
-            yield Step("the visibility timeout expires before a permit is free", True, lapsed)
-        elif state.crashes and not (state.work.leased and holder.step in ATTEMPT_STEPS and holder.has_latest_claim):
+    def _visibility_timeout(self, state: State, index: int, message: Message) -> Transitions:
+        expired = _with_message(state, index, message._replace(place=VISIBLE))
+        receiver = next((consumer for consumer in message.consumers if consumer.newest), None)
+        if receiver is None:
+            yield Step("the visibility timeout expires", True, expired)
+        elif receiver.step == RECEIVED and not self._rules.protects_first:
+            yield Step("the visibility timeout expires before a permit is free", True, expired)
+        elif state.crashes and not (state.work.leased and receiver.step in ATTEMPT_STEPS and receiver.has_latest_claim):
             name = "the visibility timeout of a running consumer expires"
-            yield Step(name, False, lapsed._replace(crashes=state.crashes - 1))
+            yield Step(name, False, expired._replace(crashes=state.crashes - 1))
 
     # -- the archiver --------------------------------------------------------------------------------------------------
 
-    def _archiver(self, state: State, index: int, message: Message) -> Moves:
+    def _archiver(self, state: State, index: int, message: Message) -> Transitions:
         if message.place == ARCHIVED:
             if self._rules.archives_before_deleting:
                 yield Step("the archiver deletes the message", True, _without_message(state, index))
@@ -198,15 +202,15 @@ class Steps:
                 yield from self._archive(_without_message(state, index), message)
             if state.crashes:
                 name = "the archiver crashes before it deletes the message"
-                back = _with_message(state, index, message._replace(place=DEAD))
-                yield Step(name, False, back._replace(crashes=state.crashes - 1))
+                reappeared = _with_message(state, index, message._replace(place=DEAD))
+                yield Step(name, False, reappeared._replace(crashes=state.crashes - 1))
         elif self._rules.archives_before_deleting:
             yield from self._archive(_with_message(state, index, message._replace(place=ARCHIVED)), message)
         else:
-            gone = _with_message(state, index, message._replace(place=ARCHIVED))
-            yield Step("the archiver deletes the message before writing", True, gone)
+            deleted = _with_message(state, index, message._replace(place=ARCHIVED))
+            yield Step("the archiver deletes the message before writing", True, deleted)
 
-    def _archive(self, state: State, message: Message) -> Moves:
+    def _archive(self, state: State, message: Message) -> Transitions:
         """Archive a message. `state` has the message's new place already, but not the work item's new status."""
         work = state.work
         if work.status == UNKNOWN:
@@ -216,78 +220,82 @@ class Steps:
         elif message.age >= self._rules.oldest or work.status in ENDED:
             yield Step("the archiver merges or drops a message of a finished work item", True, state)
         elif not work.leased:
-            taken = self._superseded(state, takes_token=self._rules.archiver_takes_token)
+            superseded = self._superseded(state, takes_token=self._rules.archiver_takes_token)
             if work.attempts >= MAX_ATTEMPTS:
-                yield Step("the archiver settles a lost last attempt", True, self._failed(taken))
+                yield Step("the archiver settles a lost last attempt", True, self._failed(superseded))
             elif work.returns >= MAX_RETURNS:
-                yield Step("the archiver fails a work item that was returned twice", True, self._failed(taken))
+                yield Step("the archiver fails a work item that was returned twice", True, self._failed(superseded))
             else:
-                back = work._replace(status=PENDING, due=False, returns=work.returns + 1, leased=False)
-                yield Step("the archiver returns the work item", True, self._with_outbox_row(taken._replace(work=back)))
+                returned = work._replace(status=PENDING, due=False, returns=work.returns + 1, leased=False)
+                yield Step(
+                    "the archiver returns the work item",
+                    True,
+                    self._with_outbox_row(superseded._replace(work=returned)),
+                )
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def _consumer(self, state: State, at: At, consumer: Consumer) -> Moves:
+    def _consumer(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         if state.crashes:
-            lost = _with_consumer(state, at, None)._replace(crashes=state.crashes - 1)
+            lost = _with_consumer(state, target, None)._replace(crashes=state.crashes - 1)
             yield Step(f"a consumer crashes: {consumer.step}", False, lost)
         if consumer.step == RECEIVED:
-            yield Step("a permit is free", True, _with_consumer(state, at, consumer._replace(step=PROTECTED)))
+            yield Step("a permit is free", True, _with_consumer(state, target, consumer._replace(step=PROTECTED)))
         elif consumer.step == PROTECTED:
-            yield from self._claim(state, at, consumer)
+            yield from self._claim(state, target, consumer)
         elif consumer.step == WORKING:
-            yield from self._work(state, at, consumer)
+            yield from self._work(state, target, consumer)
         elif consumer.step == EXHAUSTED:
-            yield from self._settle_exhausted(state, at, consumer)
+            yield from self._settle_exhausted(state, target, consumer)
         elif consumer.step == ACKNOWLEDGING:
-            yield from self._acknowledge(state, at, consumer)
+            yield from self._acknowledge(state, target, consumer)
         elif consumer.step == SENDING:
-            sent = _with_consumer(state, at, None)
+            sent = _with_consumer(state, target, None)
             message = Message(VISIBLE, CURRENT, 0)
             yield Step("the parked message is sent", True, sent._replace(messages=(*sent.messages, message)))
         else:
-            yield from self._look_up(state, at, consumer)
+            yield from self._look_up(state, target, consumer)
 
-    def _claim(self, state: State, at: At, consumer: Consumer) -> Moves:
+    def _claim(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         """Yield the results of a claim, and of parking because of lack of time."""
         work = state.work
-        outdated = state.messages[at[0]].age >= self._rules.oldest
+        outdated = state.messages[target[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:
-            yield from self._finish(Outcome("claim: unknown", ACKNOWLEDGED, state), at, consumer)
-        elif state.messages[at[0]].age == NEWER and work.status not in ENDED:
+            yield from self._finish(Outcome("claim: unknown", ACKNOWLEDGED, state), target, consumer)
+        elif state.messages[target[0]].age == NEWER and work.status not in ENDED:
             enqueued = self._current_enqueued(state)
-            yield from self._finish(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), at, consumer)
+            yield from self._finish(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), target, consumer)
         elif work.status in ENDED or outdated:
-            yield from self._finish(Outcome("claim: ended", ACKNOWLEDGED, state), at, consumer)
+            yield from self._finish(Outcome("claim: ended", ACKNOWLEDGED, state), target, consumer)
         elif work.leased and self._rules.lease_protects:
-            yield from self._finish(Outcome("claim: running", UNTOUCHED, state), at, consumer)
+            yield from self._finish(Outcome("claim: running", UNTOUCHED, state), target, consumer)
         elif work.attempts >= MAX_ATTEMPTS and self._rules.answers_exhausted:
-            last = Consumer(EXHAUSTED, newest=consumer.newest, knows_latest_token=True)
-            yield Step("claim: exhausted", True, _with_consumer(state, at, last))
+            exhausted = Consumer(EXHAUSTED, newest=consumer.newest, knows_latest_token=True)
+            yield Step("claim: exhausted", True, _with_consumer(state, target, exhausted))
         elif not work.due and not self._rules.parks_early:
-            yield from self._finish(Outcome("claim: early, dropped", ACKNOWLEDGED, state), at, consumer)
+            yield from self._finish(Outcome("claim: early, dropped", ACKNOWLEDGED, state), target, consumer)
         else:
             if work.due:
-                yield Step("claim: claimed", True, self._claimed(state, at, consumer))
+                yield Step("claim: claimed", True, self._claimed(state, target, consumer))
             name = "no time to start" if work.due else "claim: early"
-            taken = self._superseded(state, takes_token=self._rules.parking_takes_token)
-            parked = self._parked(name, taken, work)._replace(is_progress=not work.due)
-            yield from self._finish(parked, at, consumer)
+            superseded = self._superseded(state, takes_token=self._rules.parking_takes_token)
+            parked = self._parked(name, superseded, work)._replace(is_progress=not work.due)
+            yield from self._finish(parked, target, consumer)
 
-    def _claimed(self, state: State, at: At, consumer: Consumer) -> State:
+    def _claimed(self, state: State, target: ConsumerIndex, consumer: Consumer) -> State:
         work = state.work
         breach = "a failed work item is retried in the same revision" if work.has_refused or work.failures else ""
         if work.leased:
             breach = "a work item is claimed during its attempt"
-        taken = self._superseded(state, takes_token=True)
+        superseded = self._superseded(state, takes_token=True)
         attempts = work.attempts + 1
         claimed = consumer._replace(step=WORKING, knows_latest_token=True, has_latest_claim=True)
         if not self._rules.tokens_only_grow:
             claimed = claimed._replace(attempt=attempts)
-        started = work._replace(
+        running = work._replace(
             status=RUNNING, attempts=attempts, claims=work.claims + 1, leased=True, due=True, breach=breach
         )
-        return _with_consumer(taken, at, claimed)._replace(work=started)
+        return _with_consumer(superseded, target, claimed)._replace(work=running)
 
     def _parked(self, name: str, state: State, work: Work) -> Outcome:
         """Park the work item: a new message replaces the consumer's message."""
@@ -298,46 +306,48 @@ class Steps:
 
     # -- settlement ----------------------------------------------------------------------------------------------------
 
-    def _work(self, state: State, at: At, consumer: Consumer) -> Moves:
+    def _work(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         """Yield every outcome of an attempt. Each commit may also be unconfirmed, with or without success."""
         work = state.work
         if not self._may_write(work, consumer):
             disposition = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED
-            yield from self._finish(Outcome("stale: nothing written", disposition, state), at, consumer)
+            yield from self._finish(Outcome("stale: nothing written", disposition, state), target, consumer)
             if not self._rules.return_compares_tokens and work.attempts:
                 returned = state._replace(work=work._replace(attempts=work.attempts - 1))
-                yield from self._finish(Outcome("stale, but returns its attempt", UNTOUCHED, returned), at, consumer)
+                yield from self._finish(
+                    Outcome("stale, but returns its attempt", UNTOUCHED, returned), target, consumer
+                )
             return
         if not consumer.has_latest_claim:
             state = state._replace(work=work._replace(breach="a stale attempt writes"))
         for outcome in self._outcomes(state, consumer):
-            yield from self._finish(outcome, at, consumer)
+            yield from self._finish(outcome, target, consumer)
             if state.crashes:
                 step = UNCERTAIN_ACKNOWLEDGE if outcome.disposition == ACKNOWLEDGED else UNCERTAIN_REPORT
-                uncertain = _with_consumer(outcome.state, at, consumer._replace(step=step, has_latest_claim=False))
+                uncertain = _with_consumer(outcome.state, target, consumer._replace(step=step, has_latest_claim=False))
                 name = f"{outcome.name}: committed, unconfirmed"
                 yield Step(name, False, uncertain._replace(crashes=state.crashes - 1))
         if state.crashes:
-            uncertain = _with_consumer(state, at, consumer._replace(step=UNCERTAIN_ACKNOWLEDGE))
+            uncertain = _with_consumer(state, target, consumer._replace(step=UNCERTAIN_ACKNOWLEDGE))
             yield Step("not committed, unconfirmed", False, uncertain._replace(crashes=state.crashes - 1))
 
     def _outcomes(self, state: State, consumer: Consumer) -> Iterator[Outcome]:
         work = state.work
-        done = work._replace(leased=False, due=True)
+        settled = work._replace(leased=False, due=True)
         yield Outcome(
-            "success", ACKNOWLEDGED, state._replace(work=done._replace(status=SUCCEEDED, effects=work.effects + 1))
+            "success", ACKNOWLEDGED, state._replace(work=settled._replace(status=SUCCEEDED, effects=work.effects + 1))
         )
-        yield Outcome("skip", ACKNOWLEDGED, state._replace(work=done._replace(status=SKIPPED)))
+        yield Outcome("skip", ACKNOWLEDGED, state._replace(work=settled._replace(status=SKIPPED)))
         if self._rules.settles_permanent:
             yield Outcome("permanent failure", ACKNOWLEDGED, self._failed(state, permanent=True))
         else:
             yield self._failed_attempt("permanent failure", state, work._replace(has_refused=True), consumer)
         yield self._failed_attempt("transient failure", state, work, consumer)
-        back = work._replace(attempts=work.attempts - 1, claims=work.claims - 1)
+        returned = work._replace(attempts=work.attempts - 1, claims=work.claims - 1)
         if self._rules.parks_deferred:
-            yield self._parked("deferral, attempt returned", state, back)._replace(is_progress=False)
+            yield self._parked("deferral, attempt returned", state, returned)._replace(is_progress=False)
         else:
-            waiting = back._replace(status=PENDING, due=False, leased=False)
+            waiting = returned._replace(status=PENDING, due=False, leased=False)
             yield Outcome(
                 "deferral by a short visibility timeout", REPORTED, state._replace(work=waiting), is_progress=False
             )
@@ -368,7 +378,7 @@ class Steps:
             )
         )
 
-    def _settle_exhausted(self, state: State, at: At, consumer: Consumer) -> Moves:
+    def _settle_exhausted(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         work = state.work
         is_abandoned = work.status == PENDING or (work.status == RUNNING and not work.leased)
         if self._rules.rechecks_exhausted and work.attempts < MAX_ATTEMPTS:
@@ -378,9 +388,9 @@ class Steps:
             outcome = Outcome("the lost last attempt is settled", ACKNOWLEDGED, failed)
         else:
             outcome = Outcome("stale: nothing to settle", UNTOUCHED, state)
-        yield from self._finish(outcome, at, consumer)
+        yield from self._finish(outcome, target, consumer)
 
-    def _look_up(self, state: State, at: At, consumer: Consumer) -> Moves:
+    def _look_up(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         """Look up an unconfirmed commit by its token."""
         disposition = ACKNOWLEDGED if consumer.step == UNCERTAIN_ACKNOWLEDGE else REPORTED
         if not self._rules.looks_up_commits:
@@ -388,15 +398,15 @@ class Steps:
         elif not consumer.knows_latest_token:
             outcome = Outcome("looked up: a newer token", UNTOUCHED, state)
         elif state.work.status == RUNNING:
-            yield Step("looked up: not committed", True, _with_consumer(state, at, consumer._replace(step=WORKING)))
+            yield Step("looked up: not committed", True, _with_consumer(state, target, consumer._replace(step=WORKING)))
             return
         else:
             outcome = Outcome("looked up: committed", disposition, state)
-        yield from self._finish(outcome, at, consumer)
+        yield from self._finish(outcome, target, consumer)
 
     # -- message dispositions ------------------------------------------------------------------------------------------
 
-    def _finish(self, outcome: Outcome, at: At, consumer: Consumer) -> Moves:
+    def _finish(self, outcome: Outcome, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         """Apply the disposition: acknowledge the message, or report it.
 
         An outdated receipt handle may or may not change the visibility of a message that was received again.
@@ -404,31 +414,33 @@ class Steps:
         name, disposition, state, is_progress = outcome
         if disposition == ACKNOWLEDGED or (disposition != SENT_LATER and not self._rules.acknowledges_only_settled):
             acknowledging = Consumer(ACKNOWLEDGING, newest=consumer.newest)
-            yield Step(name, is_progress, _with_consumer(state, at, acknowledging))
+            yield Step(name, is_progress, _with_consumer(state, target, acknowledging))
             return
         if disposition == SENT_LATER:
             yield Step(
-                name, is_progress, _without_message(_with_consumer(state, at, Consumer(SENDING, newest=True)), at[0])
+                name,
+                is_progress,
+                _without_message(_with_consumer(state, target, Consumer(SENDING, newest=True)), target[0]),
             )
             return
-        left = _with_consumer(state, at, None)
-        message = left.messages[at[0]]
+        released = _with_consumer(state, target, None)
+        message = released.messages[target[0]]
         hidden = message.place == HIDDEN
         if not hidden or disposition != SHOWN or not consumer.newest:
-            yield Step(name, is_progress, left)
+            yield Step(name, is_progress, released)
         if hidden and (disposition == SHOWN or (disposition == REPORTED and not consumer.newest)):
-            shown = _with_message(left, at[0], message._replace(place=VISIBLE))
-            yield Step(f"{name}, visible at once", is_progress, shown)
+            visible = _with_message(released, target[0], message._replace(place=VISIBLE))
+            yield Step(f"{name}, visible at once", is_progress, visible)
 
     @staticmethod
-    def _acknowledge(state: State, at: At, consumer: Consumer) -> Moves:
-        left = _with_consumer(state, at, None)
-        if state.messages[at[0]].place in {DEAD, ARCHIVED, DELETED}:
-            yield Step("acknowledged, but the message is already deleted", True, left)
+    def _acknowledge(state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
+        released = _with_consumer(state, target, None)
+        if state.messages[target[0]].place in {DEAD, ARCHIVED, DELETED}:
+            yield Step("acknowledged, but the message is already deleted", True, released)
             return
-        yield Step("acknowledged", True, _without_message(left, at[0]))
+        yield Step("acknowledged", True, _without_message(released, target[0]))
         if not consumer.newest:
-            yield Step("acknowledged with an outdated receipt, without effect", True, left)
+            yield Step("acknowledged with an outdated receipt, without effect", True, released)
 
     # -- states --------------------------------------------------------------------------------------------------------
 
@@ -443,8 +455,8 @@ class Steps:
     def _superseded(state: State, *, takes_token: bool) -> State:
         """Invalidate all claims. `takes_token` decides whether their consumers can detect it."""
         messages = tuple(
-            message._replace(consumers=tuple(_without_claim(one, takes_token) for one in message.consumers))
-            if any(one.knows_latest_token or one.has_latest_claim for one in message.consumers)
+            message._replace(consumers=tuple(_without_claim(consumer, takes_token) for consumer in message.consumers))
+            if any(consumer.knows_latest_token or consumer.has_latest_claim for consumer in message.consumers)
             else message
             for message in state.messages
         )
@@ -454,9 +466,10 @@ class Steps:
         """Make every message, sent or unsent, older than the row."""
         age = min(age, self._rules.oldest)
         messages = tuple(
-            Message(one.place, _older(one.age, age), one.receives, one.consumers) for one in state.messages
+            Message(message.place, _older(message.age, age), message.receives, message.consumers)
+            for message in state.messages
         )
-        return state._replace(messages=messages, unsent=tuple(max(one, age) for one in state.unsent))
+        return state._replace(messages=messages, unsent=tuple(max(unsent_age, age) for unsent_age in state.unsent))
 
     def _current_enqueued(self, state: State) -> State:
         """Enqueue the row's current message again."""
@@ -473,7 +486,9 @@ class Steps:
 def _is_running(state: State) -> bool:
     """Return whether the owner of the lease is still running."""
     return any(
-        one.step in ATTEMPT_STEPS and one.has_latest_claim for message in state.messages for one in message.consumers
+        consumer.step in ATTEMPT_STEPS and consumer.has_latest_claim
+        for message in state.messages
+        for consumer in message.consumers
     )
 
 
@@ -494,19 +509,19 @@ def _with_message(state: State, index: int, message: Message) -> State:
     return State(state.work, messages, *state[2:])
 
 
-def _away(message: Message, place: str) -> Message:
+def _moved(message: Message, place: str) -> Message:
     """Return the message without any valid receipt handle."""
-    return Message(place, message.age, 0, tuple(one._replace(newest=True) for one in message.consumers))
+    return Message(place, message.age, 0, tuple(consumer._replace(newest=True) for consumer in message.consumers))
 
 
 def _without_message(state: State, index: int) -> State:
     """Delete a message. Its consumers keep their receipt handles."""
-    return _with_message(state, index, _away(state.messages[index], DELETED))
+    return _with_message(state, index, _moved(state.messages[index], DELETED))
 
 
-def _with_consumer(state: State, at: At, consumer: Consumer | None) -> State:
+def _with_consumer(state: State, target: ConsumerIndex, consumer: Consumer | None) -> State:
     """Replace or remove one consumer."""
-    index, position = at
+    index, position = target
     message = state.messages[index]
     new = () if consumer is None else (consumer,)
     consumers = (*message.consumers[:position], *new, *message.consumers[position + 1 :])

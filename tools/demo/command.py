@@ -20,7 +20,7 @@ from cli.local.place import ROOT, CloudFolder, cloud_folder
 from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
 from counterfoil.documents.upload_list import State, Upload
 from tools.demo import demo_cases
-from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, receiving
+from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, running_receiver
 from tools.demo.sample_check import EXPECTED_STATES, Mismatch, mismatches
 from tools.demo.sample_run import Run
 from tools.sample_generator import Sample, generate
@@ -45,29 +45,32 @@ def demo(
     uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are compared with
     the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
-    with running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
+    with (
+        running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud,
+        running_receiver() as receiver,
+    ):
         sample = generate(seed)
-        run = Run.prepared(cloud, sample, OUTPUT / "demo")
+        run = Run.prepare(cloud, sample, OUTPUT / "demo")
         started = time.monotonic()
         cases = DemoCases.start(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
         try:
-            with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
-                found = run.watch(timeout, shown.show)
+            with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as counters:
+                uploads = run.watch(timeout, counters.show)
             results = cases.watch(timeout)
         finally:
             cases.end()
         seconds = time.monotonic() - started
-        grouped = _clusters(found)
-    wrong = [*mismatches(sample, found), *demo_cases.mismatches(cases.cases, results)]
-    report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, results)}
+        clusters = _clusters(uploads)
+    unexpected = [*mismatches(sample, uploads), *demo_cases.mismatches(cases.cases, results)]
+    report = _report(run, uploads, clusters, unexpected, seconds) | {"cases": _cases_record(cases, results)}
     write_json(OUTPUT / "demo.json", report)
     if as_json:
         print_json(report)
     else:
         _show_cases(cases, results)
-        _show(sample, found, grouped, wrong, seconds)
+        _show(sample, uploads, clusters, unexpected, seconds)
         _show_next_steps(cloud_folder(context.obj), cases.tenant.slug)
-    if wrong:
+    if unexpected:
         raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
@@ -98,27 +101,27 @@ def _show_next_steps(place: CloudFolder, slug: str) -> None:
 
 def _report(
     run: Run,
-    found: Mapping[tuple[str, str], Upload],
-    grouped: Sequence[Members],
-    wrong: Sequence[Mismatch],
+    uploads: Mapping[tuple[str, str], Upload],
+    clusters: Sequence[Members],
+    unexpected: Sequence[Mismatch],
     seconds: float,
 ) -> dict[str, Any]:
     expected = {(file.tenant, file.name): EXPECTED_STATES[file.truth.state] for file in run.sample.files}
     reason = {(file.tenant, file.name): file.truth.reason for file in run.sample.files}
     return {
         "seed": run.sample.seed,
-        "as_expected": not wrong,
+        "as_expected": not unexpected,
         "seconds": round(seconds, 3),
         "tenants": {slug: tenant.slug for slug, tenant in run.tenants.items()},
-        "counts": dict(Counter(outcome.state for outcome in found.values())),
+        "counts": dict(Counter(upload.state for upload in uploads.values())),
         "documents": [
-            {**asdict(outcome), "expected": expected[place], "because": reason[place]}
-            for place, outcome in found.items()
+            {**asdict(upload), "expected": expected[key], "because": reason[key]} for key, upload in uploads.items()
         ],
         "clusters": [
-            {"cluster": members[0].cluster_id, "members": [asdict(one) for one in members]} for members in grouped
+            {"cluster": members[0].cluster_id, "members": [asdict(member) for member in members]}
+            for members in clusters
         ],
-        "mismatches": [mismatch.record for mismatch in wrong],
+        "mismatches": [mismatch.record for mismatch in unexpected],
     }
 
 
@@ -144,10 +147,10 @@ def _show_cases(run: DemoCases, results: CaseResults) -> None:
     for case in single:
         cluster = results.cluster_of(case)
         result = cluster["comparison"] if cluster is not None else None
-        found = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
+        codes = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
         outcome = result["outcome"] if result is not None else "not computed"
         title = Text(case.title).append("  by mail" if case.by_mail else "", "dim")
-        table.add_row(title, Text(", ".join(found)), Text(outcome, OUTCOMES.get(outcome, "")))
+        table.add_row(title, Text(", ".join(codes)), Text(outcome, OUTCOMES.get(outcome, "")))
     screen.print(table)
     example = next(
         (cluster for case in single if case.by_mail and (cluster := results.cluster_of(case)) and open_codes(cluster)),
@@ -156,81 +159,82 @@ def _show_cases(run: DemoCases, results: CaseResults) -> None:
     if example is not None:
         screen.print(Text("\nExample, as in 'counterfoil clusters show':\n", "bold"))
         show_cluster(screen, example)
-    mails, many = len(run.cases.mails()), len(run.cases.bundle.documents)
+    mails, bundled = len(run.cases.mails()), len(run.cases.bundle.documents)
     screen.print(
-        f"\n{mails} cases came by mail, and {results.parts} of {many} invoices from one file. The receiver has results "
-        f"of {len(results.received)} clusters and {results.document_states} documents so far."
+        f"\n{mails} cases came by mail, and {results.parts} of {bundled} invoices from one file. The receiver has "
+        f"results of {len(results.received)} clusters and {results.document_states} documents so far."
     )
 
 
 def _show(
     sample: Sample,
-    found: Mapping[tuple[str, str], Upload],
-    grouped: Sequence[Members],
-    wrong: Sequence[Mismatch],
+    uploads: Mapping[tuple[str, str], Upload],
+    clusters: Sequence[Members],
+    unexpected: Sequence[Mismatch],
     seconds: float,
 ) -> None:
     screen = page()
     screen.rule("Clusters", align="left")
-    _show_clusters(grouped)
+    _show_clusters(clusters)
     screen.rule("Not matched", align="left")
-    _show_notes(found, (State.IGNORED, State.DUPLICATE))
+    _show_notes(uploads, (State.IGNORED, State.DUPLICATE))
     screen.rule("Failed", align="left")
-    _show_notes(found, (State.FAILED,))
+    _show_notes(uploads, (State.FAILED,))
     screen.rule("Documents by state", align="left")
-    _show_counts(found)
-    screen.print(f"{len(found)} documents in {seconds:.1f} s. Full report: {OUTPUT / 'demo.json'}")
-    if not wrong:
+    _show_counts(uploads)
+    screen.print(f"{len(uploads)} documents in {seconds:.1f} s. Full report: {OUTPUT / 'demo.json'}")
+    if not unexpected:
         screen.print(DONE, f"All results of sample {sample.seed} are as expected.")
         return
-    screen.print(FAILED, f"{len(wrong)} results of sample {sample.seed} are unexpected:")
-    for one in wrong:
-        screen.print(Text(f"  {one.tenant}: {', '.join(one.files)}", "bold"))
-        screen.print(Text(f"    expected: {one.expected}"))
-        screen.print(Text(f"    found:    {one.found}", "red"))
+    screen.print(FAILED, f"{len(unexpected)} results of sample {sample.seed} are unexpected:")
+    for mismatch in unexpected:
+        screen.print(Text(f"  {mismatch.tenant}: {', '.join(mismatch.files)}", "bold"))
+        screen.print(Text(f"    expected: {mismatch.expected}"))
+        screen.print(Text(f"    found:    {mismatch.found}", "red"))
 
 
-def _clusters(found: Mapping[tuple[str, str], Upload]) -> list[Members]:
+def _clusters(uploads: Mapping[tuple[str, str], Upload]) -> list[Members]:
     """Return the documents of each cluster, largest cluster first."""
     members: dict[UUID, list[Upload]] = defaultdict(list)
-    for one in found.values():
-        if one.state is State.SUCCEEDED and one.cluster_id is not None:
-            members[one.cluster_id].append(one)
-    return sorted(members.values(), key=lambda inside: (-len(inside), inside[0].received_at, inside[0].key))
+    for upload in uploads.values():
+        if upload.state is State.SUCCEEDED and upload.cluster_id is not None:
+            members[upload.cluster_id].append(upload)
+    return sorted(members.values(), key=lambda documents: (-len(documents), documents[0].received_at, documents[0].key))
 
 
-def _show_clusters(grouped: Sequence[Members]) -> None:
+def _show_clusters(clusters: Sequence[Members]) -> None:
     """Print a row per cluster of several documents, then the other documents with their reasons."""
-    several, single = [one for one in grouped if len(one) > 1], [one for one in grouped if len(one) == 1]
+    several = [members for members in clusters if len(members) > 1]
+    single = [members for members in clusters if len(members) == 1]
     table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)
     for members in several:
-        in_order = sorted(members, key=lambda one: (type_order(one.type), one.number or ""))
-        names = (Text(f"{label(one.type)} {one.number}") for one in in_order)
+        in_order = sorted(members, key=lambda document: (type_order(document.type), document.number or ""))
+        names = (Text(f"{label(document.type)} {document.number}") for document in in_order)
         table.add_row(members[0].tenant, Text(" · ").join(names))
     page().print(table)
     if single:
         page().print(Text("\nWithout a match", "bold"))
-    for (one,) in single:
-        line = Text(f"  {label(one.type)} {one.number or ''}").append(f"  {one.file}", "cyan")
-        page().print(line.append(f"  {one.tenant}", "dim").append(f"  {one.note or ''}", "yellow"))
+    for (document,) in single:
+        line = Text(f"  {label(document.type)} {document.number or ''}").append(f"  {document.file}", "cyan")
+        page().print(line.append(f"  {document.tenant}", "dim").append(f"  {document.note or ''}", "yellow"))
     page().print(f"{len(several)} clusters of several documents, {len(single)} documents without a match.")
 
 
-def _show_notes(found: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:
+def _show_notes(uploads: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:
     columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why")
     table = Table(*columns, box=None, pad_edge=False)
-    for (tenant, file), outcome in found.items():
-        if outcome.state in states:
-            table.add_row(tenant, Text(file), Text(outcome.state, STATES[outcome.state]), Text(outcome.note or ""))
+    for (tenant, file), upload in uploads.items():
+        if upload.state in states:
+            table.add_row(tenant, Text(file), Text(upload.state, STATES[upload.state]), Text(upload.note or ""))
     page().print(table)
 
 
-def _show_counts(found: Mapping[tuple[str, str], Upload]) -> None:
+def _show_counts(uploads: Mapping[tuple[str, str], Upload]) -> None:
     final = [state for state in State if state.is_final]
     table = Table("type", *(Column(Text(state, STATES[state]), justify="right") for state in final), box=None)
-    counts = Counter((outcome.type, outcome.state) for outcome in found.values())
-    for type_ in sorted({type_ for type_, _ in counts}, key=lambda one: one or "~"):
+    counts = Counter((upload.type, upload.state) for upload in uploads.values())
+    for type_ in sorted({type_ for type_, _ in counts}, key=lambda name: name or "~"):
         cells = [counts[type_, state] for state in final]
         table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
     page().print(table)
-    page().print(summary(one.state for one in found.values()))
+    page().print(summary(upload.state for upload in uploads.values()))

@@ -40,7 +40,7 @@ class _Quiet(Handler):
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def running_receiver() -> Iterator[Receiver]:
     """Run the sample webhook receiver on a local port."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), [], inbox)
@@ -83,7 +83,7 @@ class DemoCases:
             paths = [folder / name for name, _ in files]
             for path, (_, content) in zip(paths, files, strict=True):
                 path.write_bytes(content)
-            keys += [one.key for one in upload(cloud, owner, paths)]
+            keys += [uploaded.key for uploaded in upload(cloud, owner, paths)]
         return cls(cloud, cases, tenant, receiver, set(keys))
 
     def end(self) -> None:
@@ -98,19 +98,19 @@ class DemoCases:
         """
         deadline = time.monotonic() + seconds
         while True:
-            found = [one for one in of_tenant(self.cloud, self.tenant) if one.key in self.keys]
-            open_ = sum(not one.state.is_final for one in found)
-            pending = self._waiting() if not open_ and {one.key for one in found} == self.keys else 1
-            if not open_ and not pending:
-                return self._found(found)
+            uploads = [item for item in of_tenant(self.cloud, self.tenant) if item.key in self.keys]
+            unfinished = sum(not item.state.is_final for item in uploads)
+            pending = self._pending_clusters() if not unfinished and {item.key for item in uploads} == self.keys else 1
+            if not unfinished and not pending:
+                return self._collect_results(uploads)
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"After {seconds:.0f} s, {open_} of the cases' documents and {pending} of their clusters are "
+                    f"After {seconds:.0f} s, {unfinished} of the cases' documents and {pending} of their clusters are "
                     "unfinished. Try a longer --timeout."
                 )
             time.sleep(POLL_SECONDS)
 
-    def _waiting(self) -> int:
+    def _pending_clusters(self) -> int:
         """Return the number of clusters that wait for their diagnostics or delivery."""
         with self.cloud.database.tenant(self.tenant.id) as connection:
             rows = connection.execute(
@@ -122,16 +122,16 @@ class DemoCases:
             ).fetchall()
         return int(rows[0][0])
 
-    def _found(self, found: Sequence[Upload]) -> "CaseResults":
-        ids = {one.cluster_id for one in found if one.state is State.SUCCEEDED and one.cluster_id is not None}
+    def _collect_results(self, uploads: Sequence[Upload]) -> "CaseResults":
+        ids = {item.cluster_id for item in uploads if item.state is State.SUCCEEDED and item.cluster_id is not None}
         auth = LocalSignIn(self.cloud, "demo")
         with httpx.Client(base_url=self.cloud.api_url, auth=auth, timeout=TIMEOUT_SECONDS) as client:
-            shown = {id_: read(Api(client), str(id_)) for id_ in sorted(ids)}
+            clusters = {id_: read(Api(client), str(id_)) for id_ in sorted(ids)}
         received = {
             body["subject_id"]: body["data"] for body in self.receiver.inbox.results() if body["event"] == "cluster"
         }
         states = sum(body["event"] == "document" for body in self.receiver.inbox.results())
-        return CaseResults(found, shown, received, states)
+        return CaseResults(uploads, clusters, received, states)
 
 
 @dataclass(frozen=True)
@@ -148,25 +148,25 @@ class CaseResults:
     def cluster_of(self, case: Case) -> Cluster | None:
         """Return the cluster of the case's first document."""
         first = case.documents[0].name
-        return next((one for one in self.clusters.values() if first in _names(one)), None)
+        return next((cluster for cluster in self.clusters.values() if first in _names(cluster)), None)
 
     @property
     def parts(self) -> int:
         """Number of documents that were split off the large file and succeeded."""
-        return sum(one.state is State.SUCCEEDED and " Rechnungen " in one.file for one in self.documents)
+        return sum(document.state is State.SUCCEEDED and " Rechnungen " in document.file for document in self.documents)
 
 
 def _names(cluster: Cluster) -> Counter[Name]:
-    return Counter((one["type"] or "other", one["number"] or "") for one in documents_of(cluster))
+    return Counter((document["type"] or "other", document["number"] or "") for document in documents_of(cluster))
 
 
 def open_codes(cluster: Cluster) -> set[Name]:
     """Return number and code of the open variances."""
     variances = cluster["comparison"]["variances"] if cluster["comparison"] is not None else ()
     return {
-        _number_and_code(one["number"], one["code"])
-        for one in variances
-        if not one["within_tolerance"] and one["decided_by"] is None
+        _number_and_code(variance["number"], variance["code"])
+        for variance in variances
+        if not variance["within_tolerance"] and variance["decided_by"] is None
     }
 
 
@@ -174,35 +174,39 @@ def _number_and_code(number: str, code: str) -> Name:
     return (_EITHER if code == "duplicate_invoice" else number, code)
 
 
-def mismatches(cases: Cases, found: CaseResults) -> list[Mismatch]:
+def mismatches(cases: Cases, results: CaseResults) -> list[Mismatch]:
     """Return all differences between the results and the expected ones."""
-    result = [one for case in cases.cases for one in _of_case(case, found)]
-    failed = [one for one in found.documents if one.state is State.FAILED]
-    result += [Mismatch("cases", [one.file], "no failure", f"{one.state}: {one.note}") for one in failed]
-    for id_, cluster in found.clusters.items():
+    differences = [mismatch for case in cases.cases for mismatch in _case_mismatches(case, results)]
+    failed = [document for document in results.documents if document.state is State.FAILED]
+    differences += [
+        Mismatch("cases", [document.file], "no failure", f"{document.state}: {document.note}") for document in failed
+    ]
+    for id_, cluster in results.clusters.items():
         outcome = None if cluster["comparison"] is None else cluster["comparison"]["outcome"]
-        received = (found.received.get(str(id_)) or {}).get("outcome")
+        received = (results.received.get(str(id_)) or {}).get("outcome")
         if received != outcome:
-            files = [one["file_name"] for one in documents_of(cluster)]
-            result.append(
+            files = [document["file_name"] for document in documents_of(cluster)]
+            differences.append(
                 Mismatch("cases", files, f"the result for the receiver: {outcome}", f"it received: {received}")
             )
-    return result
+    return differences
 
 
-def _of_case(case: Case, found: CaseResults) -> Iterator[Mismatch]:
+def _case_mismatches(case: Case, results: CaseResults) -> Iterator[Mismatch]:
     files = [f"{item.document.kind} {item.document.number}" for item in case.documents]
-    cluster = found.cluster_of(case)
+    cluster = results.cluster_of(case)
     if cluster is None:
         yield Mismatch("cases", files, f"a cluster: {case.title}", "none")
         return
     names = Counter(item.name for item in case.documents)
     if _names(cluster) != names:
-        yield Mismatch("cases", files, "one cluster of these", ", ".join(name_of(one) for one in documents_of(cluster)))
+        yield Mismatch(
+            "cases", files, "one cluster of these", ", ".join(name_of(document) for document in documents_of(cluster))
+        )
     expected = {_number_and_code(item.document.number, code) for item in case.documents for code in item.codes}
     if open_codes(cluster) != expected:
-        yield Mismatch("cases", files, _words(expected), _words(open_codes(cluster)))
+        yield Mismatch("cases", files, _format_codes(expected), _format_codes(open_codes(cluster)))
 
 
-def _words(codes: set[Name]) -> str:
+def _format_codes(codes: set[Name]) -> str:
     return ", ".join(f"{code} of {number}" for number, code in sorted(codes)) or "no variances"

@@ -17,7 +17,7 @@ EXPECTED_STATES = {
 }
 """Document states by the sample's names."""
 
-Found = Mapping[tuple[str, str], Upload]
+UploadsByFile = Mapping[tuple[str, str], Upload]
 """Upload of each file, by the sample's tenant and the file's name."""
 
 
@@ -36,54 +36,61 @@ class Mismatch:
         return {"tenant": self.tenant, "files": list(self.files), "expected": self.expected, "found": self.found}
 
 
-def mismatches(sample: Sample, found: Found) -> list[Mismatch]:
+def mismatches(sample: Sample, uploads: UploadsByFile) -> list[Mismatch]:
     """Return all mismatches of states, types, numbers and clusters.
 
     Files of a tenant with the same bytes are compared together, because any of them may become the document.
     """
-    same: dict[tuple[str, str], list[SampleFile]] = defaultdict(list)
+    files_by_content: dict[tuple[str, str], list[SampleFile]] = defaultdict(list)
     for file in sample.files:
-        same[file.tenant, file.sha256].append(file)
-    result = [mismatch for files in same.values() for mismatch in _of_files(files, found)]
-    return [*result, *(one for tenant in sample.tenants for one in _of_clusters(sample, tenant, found))]
+        files_by_content[file.tenant, file.sha256].append(file)
+    result = [mismatch for files in files_by_content.values() for mismatch in _file_mismatches(files, uploads)]
+    return [
+        *result,
+        *(mismatch for tenant in sample.tenants for mismatch in _cluster_mismatches(sample, tenant, uploads)),
+    ]
 
 
-def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Mismatch]:
+def _file_mismatches(files: Sequence[SampleFile], uploads: UploadsByFile) -> Iterator[Mismatch]:
     tenant, names = files[0].tenant, [file.name for file in files]
     expected = Counter(EXPECTED_STATES[file.truth.state] for file in files)
-    seen = [found[tenant, name] for name in names if (tenant, name) in found]
-    states = Counter(upload.state for upload in seen)
+    results = [uploads[tenant, name] for name in names if (tenant, name) in uploads]
+    states = Counter(upload.state for upload in results)
     if states != expected:
-        notes = "; ".join(upload.note for upload in seen if upload.note)
-        yield Mismatch(tenant, names, _words(expected), _words(states) + (f" ({notes})" if notes else ""))
-    for upload in seen:
+        notes = "; ".join(upload.note for upload in results if upload.note)
+        yield Mismatch(
+            tenant, names, _format_states(expected), _format_states(states) + (f" ({notes})" if notes else "")
+        )
+    for upload in results:
         truth = files[0].truth
         if upload.state is State.SUCCEEDED and (upload.type, upload.number) != (truth.type, truth.number):
             read_as = f"{upload.type} {upload.number}"
             yield Mismatch(tenant, [upload.file], f"{truth.type} {truth.number}", read_as)
 
 
-def _words(states: Counter[State]) -> str:
-    alone = states.total() == 1
-    return ", ".join(state if alone else f"{count} {state}" for state, count in states.items()) or "nothing"
+def _format_states(states: Counter[State]) -> str:
+    is_single = states.total() == 1
+    return ", ".join(state if is_single else f"{count} {state}" for state, count in states.items()) or "nothing"
 
 
-def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Mismatch]:
+def _cluster_mismatches(sample: Sample, tenant: str, uploads: UploadsByFile) -> Iterator[Mismatch]:
     """Compare clusters as sets of contents."""
     names = {file.sha256: file.name for file in sample.files if file.tenant == tenant and file.truth.same_as is None}
-    truth: dict[str, set[str]] = defaultdict(set)
+    expected_members: dict[str, set[str]] = defaultdict(set)
     for file in sample.files:
         if file.tenant == tenant and file.truth.cluster is not None:
-            truth[file.truth.cluster].add(file.sha256)
+            expected_members[file.truth.cluster].add(file.sha256)
     clusters: dict[UUID | None, set[str]] = defaultdict(set)
-    for (owner, _), upload in found.items():
+    for (owner, _), upload in uploads.items():
         if owner == tenant and upload.state is State.SUCCEEDED and upload.sha256 is not None:
             clusters[upload.cluster_id].add(upload.sha256)
-    true = {frozenset(members) for members in truth.values()}
-    for members in sorted(true - {frozenset(one) for one in clusters.values()}, key=sorted):
-        meeting = [sorted(names[one] for one in cluster) for cluster in clusters.values() if cluster & members]
-        yield Mismatch(tenant, sorted(names[one] for one in members), "one cluster of these", _sets(meeting))
+    expected = {frozenset(members) for members in expected_members.values()}
+    for members in sorted(expected - {frozenset(cluster) for cluster in clusters.values()}, key=sorted):
+        overlapping = [sorted(names[hash_] for hash_ in cluster) for cluster in clusters.values() if cluster & members]
+        yield Mismatch(
+            tenant, sorted(names[hash_] for hash_ in members), "one cluster of these", _format_clusters(overlapping)
+        )
 
 
-def _sets(clusters: Iterable[Sequence[str]]) -> str:
+def _format_clusters(clusters: Iterable[Sequence[str]]) -> str:
     return " | ".join(", ".join(cluster) for cluster in clusters) or "none of them in a cluster"

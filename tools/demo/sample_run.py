@@ -13,7 +13,7 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import POLL_SECONDS, of_tenant, upload
 from counterfoil.documents.upload_list import STAGES, Stage, Upload
-from tools.demo.sample_check import Found
+from tools.demo.sample_check import UploadsByFile
 from tools.sample_generator import Sample, SampleFile
 
 _MAX_ERRORS = 3
@@ -33,14 +33,14 @@ class Run:
     """Uploaded files by key."""
 
     @classmethod
-    def prepared(cls, cloud: Cloud, sample: Sample, folder: Path) -> "Run":
+    def prepare(cls, cloud: Cloud, sample: Sample, folder: Path) -> "Run":
         """Add tenants for the run, and write the sample's files."""
         suffix = secrets.token_hex(3)
         tenants = {slug: add_tenant(cloud, f"{slug[:50]}-{suffix}", slug.capitalize())[0] for slug in sample.tenants}
         sample.write(folder)
         return cls(cloud, sample, folder, tenants)
 
-    def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> Found:
+    def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> UploadsByFile:
         """Upload the sample in its order, and wait until every document is in a final state.
 
         `show` is called with the number of files uploaded, acquired, ingested and matched, or ended earlier.
@@ -48,52 +48,56 @@ class Run:
         Raises:
             CommandError: some documents are unfinished after `seconds`.
         """
-        deadline, looked = time.monotonic() + seconds, 0.0
+        deadline, polled_at = time.monotonic() + seconds, 0.0
         uploads = self._upload()
-        uploading = True
+        is_uploading = True
         while True:
-            while uploading and time.monotonic() - looked < POLL_SECONDS:
-                uploading = next(uploads, None) is not None
-            looked = time.monotonic()
-            found = self.found()
-            show([len(self.uploaded), *(_passed(found.values(), stage) for stage in STAGES)])
-            if not uploading and len(found) == len(self.uploaded) and all(one.state.is_final for one in found.values()):
-                return found
+            while is_uploading and time.monotonic() - polled_at < POLL_SECONDS:
+                is_uploading = next(uploads, None) is not None
+            polled_at = time.monotonic()
+            uploads_by_file = self.current_uploads()
+            show([len(self.uploaded), *(_passed(uploads_by_file.values(), stage) for stage in STAGES)])
+            if (
+                not is_uploading
+                and len(uploads_by_file) == len(self.uploaded)
+                and all(item.state.is_final for item in uploads_by_file.values())
+            ):
+                return uploads_by_file
             if time.monotonic() > deadline:
-                raise CommandError(self._unfinished(found, seconds))
-            if not uploading:
+                raise CommandError(self._unfinished(uploads_by_file, seconds))
+            if not is_uploading:
                 time.sleep(POLL_SECONDS)
 
     def _upload(self) -> Iterator[SampleFile]:
         for file in self.sample.files:
-            for one in upload(self.cloud, self.tenants[file.tenant], [self.folder / file.tenant / file.name]):
-                self.uploaded[one.key] = file
+            for uploaded_file in upload(self.cloud, self.tenants[file.tenant], [self.folder / file.tenant / file.name]):
+                self.uploaded[uploaded_file.key] = file
             yield file
 
-    def found(self) -> dict[tuple[str, str], Upload]:
+    def current_uploads(self) -> dict[tuple[str, str], Upload]:
         """Return the uploads so far, by the sample's tenant and the file's name."""
         return {
-            (slug, self.uploaded[one.key].name): one
+            (slug, self.uploaded[item.key].name): item
             for slug, tenant in self.tenants.items()
-            for one in of_tenant(self.cloud, tenant)
-            if one.key in self.uploaded
+            for item in of_tenant(self.cloud, tenant)
+            if item.key in self.uploaded
         }
 
-    def _unfinished(self, found: Found, seconds: float) -> str:
-        open_ = [one for one in found.values() if not one.state.is_final]
-        places = Counter(f"{one.state} in {one.stage}" for one in open_)
-        places["not acquired"] = len(self.uploaded) - len(found)
-        places["not uploaded"] = len(self.sample.files) - len(self.uploaded)
-        errors = sorted({one.note.rstrip(".") for one in open_ if one.note})[:_MAX_ERRORS]
+    def _unfinished(self, uploads: UploadsByFile, seconds: float) -> str:
+        unfinished = [item for item in uploads.values() if not item.state.is_final]
+        counts = Counter(f"{item.state} in {item.stage}" for item in unfinished)
+        counts["not acquired"] = len(self.uploaded) - len(uploads)
+        counts["not uploaded"] = len(self.sample.files) - len(self.uploaded)
+        errors = sorted({item.note.rstrip(".") for item in unfinished if item.note})[:_MAX_ERRORS]
         return (
-            f"After {seconds:.0f} s {places.total()} of {len(self.sample.files)} documents are unfinished: "
-            + ", ".join(f"{count} {place}" for place, count in places.items() if count)
+            f"After {seconds:.0f} s {counts.total()} of {len(self.sample.files)} documents are unfinished: "
+            + ", ".join(f"{count} {place}" for place, count in counts.items() if count)
             + (f". Last errors: {' | '.join(errors)}" if errors else "")
             + f". The functions' log is {emulator.log(self.cloud.place)}. Try a longer --timeout."
         )
 
 
-def _passed(found: Collection[Upload], stage: Stage) -> int:
+def _passed(uploads: Collection[Upload], stage: Stage) -> int:
     """Return the number of uploads that passed a stage or ended before it."""
-    place = STAGES.index(stage)
-    return sum(one.state.is_final or STAGES.index(one.stage) > place for one in found)
+    stage_index = STAGES.index(stage)
+    return sum(item.state.is_final or STAGES.index(item.stage) > stage_index for item in uploads)

@@ -42,7 +42,7 @@ def is_genuine(header: str, body: bytes, secrets: Sequence[str], now: float) -> 
     signatures = [value.encode() for name, _, value in parts if name == "v1"]
     signed = f"{times[0]}.".encode() + body
     expected = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
-    return any(hmac.compare_digest(one, other) for one in signatures for other in expected)
+    return any(hmac.compare_digest(signature, candidate) for signature in signatures for candidate in expected)
 
 
 class Inbox:
@@ -102,16 +102,16 @@ class Receiver(ThreadingHTTPServer):
         self.clock = clock
         super().__init__(address, Handler)
 
-    def answer(self, headers: Any, body: bytes) -> tuple[int, str]:
+    def respond(self, headers: Any, body: bytes) -> tuple[int, str]:
         """Return the status and message of a response."""
         if not is_genuine(headers.get("Counterfoil-Signature", ""), body, self.secrets, self.clock()):
             return 401, "invalid or expired signature"
         try:
             delivery = json.loads(body)
-            is_known = delivery["schema_version"] == 1 and delivery["id"] == headers.get("Idempotency-Key")
+            is_valid = delivery["schema_version"] == 1 and delivery["id"] == headers.get("Idempotency-Key")
         except (ValueError, TypeError, KeyError):
-            is_known = False
-        if not is_known:
+            is_valid = False
+        if not is_valid:
             return 400, "not a Counterfoil delivery"
         return 200, "stored" if self.inbox.take(body) else "duplicate"
 
@@ -128,7 +128,7 @@ class Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             status, text = 413, "Content-Length is missing or too large"
         else:
-            status, text = self.server.answer(self.headers, self.rfile.read(int(length)))
+            status, text = self.server.respond(self.headers, self.rfile.read(int(length)))
         content = f"{text}\n".encode()
         self.send_response(status)
         self.send_header("Content-Type", "text/plain")

@@ -62,10 +62,10 @@ def invoice_level_agreement(found: Collection[Edge], true: Collection[Edge], gro
         return outside, inside
 
     (found_outside, found_inside), (true_outside, true_inside) = split_links(found), split_links(true)
-    copies = _needed_links(true_inside)
+    needed_links = _needed_links(true_inside)
     return Agreement.from_counts(
         len(found_outside) + len(found_inside),
-        len(true_outside) + copies,
+        len(true_outside) + needed_links,
         len(found_outside & true_outside) + _needed_links(found_inside),
     )
 
@@ -89,14 +89,14 @@ def _needed_links(edges: Collection[Edge]) -> int:
 
 def _parts(edges: Iterable[Edge]) -> dict[str, str]:
     """Map each document to the smallest document of its connected component."""
-    leader: dict[str, str] = {}
+    parent: dict[str, str] = {}
 
-    def first(name: str) -> str:
-        while leader.setdefault(name, name) != name:
-            name = leader[name]
+    def representative(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
         return name
 
     for edge in edges:
-        low, high = sorted(map(first, edge))
-        leader[high] = low
-    return {name: first(name) for name in list(leader)}
+        low, high = sorted(map(representative, edge))
+        parent[high] = low
+    return {name: representative(name) for name in list(parent)}

@@ -101,11 +101,11 @@ def evaluate(
     with processes.interruptible(), steps.live(), using(read_weights(weights)) if weights else nullcontext():
         matched = match(order, steps, concurrency)
     _write(out, order, matched)
-    found = _variances(labeled, document_ids(order), matched)
-    for name, findings in found.items():
-        place = "" if name == "variance_agreement" else "_in_true_clusters"
-        _write_variances(out / f"variances{place}.csv", labeled.variances or (), findings)
-    figures = _figures(labeled, matched) | _agreements(labeled, found)
+    findings_by_figure = _variances(labeled, document_ids(order), matched)
+    for name, findings in findings_by_figure.items():
+        suffix = "" if name == "variance_agreement" else "_in_true_clusters"
+        _write_variances(out / f"variances{suffix}.csv", labeled.variances or (), findings)
+    figures = _figures(labeled, matched) | _agreements(labeled, findings_by_figure)
     figures |= {"concurrency": concurrency, "shuffle": shuffle}
     if as_json:
         print_json(figures)
@@ -164,9 +164,9 @@ def _load(server: Server, documents: Collection[LabeledDocument], ids: Mapping[s
             for document in documents:
                 tenant = tenants[document.tenant]
                 hash_ = sha256(document.id.encode()).digest()
-                place = ("evaluation", document.id, document.id, 0, hash_, document.received_at, document.received_at)
+                columns = ("evaluation", document.id, document.id, 0, hash_, document.received_at, document.received_at)
                 copy.write_row(
-                    (ids[document.id], tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1)
+                    (ids[document.id], tenant, tenant, *columns, document.type, Jsonb(document.data), "pending", 1)
                 )
         cursor.execute("ANALYZE")
     return tenants
@@ -193,9 +193,9 @@ def _match(
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
         results = pool.map(lambda document: _match_one(database, tenants[document.tenant], ids[document.id]), order)
-        for done, outcome in enumerate(results, start=1):
+        for finished, outcome in enumerate(results, start=1):
             outcomes[outcome] += 1
-            steps.progress(done, len(order))
+            steps.progress(finished, len(order))
     return outcomes, time.perf_counter() - started
 
 
@@ -213,18 +213,18 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
     """Match one document, as the worker does without delivery. Returns the result."""
-    decided = retry_on_conflict(lambda: matching.search_and_decide(database, tenant_id, document_id))
-    if isinstance(decided, matching.SkipMatching):
+    pending = retry_on_conflict(lambda: matching.search_and_decide(database, tenant_id, document_id))
+    if isinstance(pending, matching.SkipMatching):
         return "skipped"
 
     def write() -> matching.MatchResult:
         with database.tenant(tenant_id) as connection:
-            written = matching.write(connection, decided, datetime.now(UTC))
+            result = matching.write(connection, pending, datetime.now(UTC))
             connection.execute(
                 "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
-                [written.reason, document_id],
+                [result.reason, document_id],
             )
-            return written
+            return result
 
     return "decided again" if retry_on_conflict(write).decided_again else "matched"
 
@@ -281,15 +281,15 @@ def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: Matched) -
     }
 
 
-def _agreements(labeled: LabeledSet, found: Mapping[str, Findings]) -> dict[str, Any]:
-    def compared(findings: Iterable[variances.Finding]) -> set[tuple[str, str, int]]:
+def _agreements(labeled: LabeledSet, findings_by_figure: Mapping[str, Findings]) -> dict[str, Any]:
+    def comparable(findings: Iterable[variances.Finding]) -> set[tuple[str, str, int]]:
         return variances.countable(findings, labeled.documents, labeled.edges or ())
 
-    true = compared(labeled.variances or ())
+    true = comparable(labeled.variances or ())
     agreements = {}
-    for name, findings in found.items():
-        found_ = compared(findings)
-        agreements[name] = asdict(Agreement.from_counts(len(found_), len(true), len(true & found_)))
+    for name, findings in findings_by_figure.items():
+        found = comparable(findings)
+        agreements[name] = asdict(Agreement.from_counts(len(found), len(true), len(true & found)))
     return agreements
 
 

@@ -65,7 +65,7 @@ def read_set(folder: Path) -> LabeledSet:
 
 
 def _documents(path: Path) -> tuple[LabeledDocument, ...]:
-    found: dict[str, LabeledDocument] = {}
+    documents: dict[str, LabeledDocument] = {}
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
@@ -73,12 +73,12 @@ def _documents(path: Path) -> tuple[LabeledDocument, ...]:
             document = _document(json.loads(line))
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidSetError(f"{path}, line {number}: {_reason(error)}.") from None
-        if document.id in found:
+        if document.id in documents:
             raise InvalidSetError(f"{path}, line {number}: duplicate id {document.id}.")
-        found[document.id] = document
-    if not found:
+        documents[document.id] = document
+    if not documents:
         raise InvalidSetError(f"{path} has no documents.")
-    return tuple(found.values())
+    return tuple(documents.values())
 
 
 def _reason(error: Exception) -> str:
@@ -109,39 +109,39 @@ def _document(row: Any) -> LabeledDocument:
 
 
 def _edges(path: Path, ids: set[str]) -> frozenset[frozenset[str]]:
-    found = set()
+    edges = set()
     for number, (a, b) in _rows(path, "a", "b"):
         for id_ in (a, b):
             if id_ not in ids:
                 raise InvalidSetError(f"{path}, line {number}: unknown document {id_}.")
         if a == b:
             raise InvalidSetError(f"{path}, line {number}: links a document to itself.")
-        found.add(frozenset((a, b)))
-    return frozenset(found)
+        edges.add(frozenset((a, b)))
+    return frozenset(edges)
 
 
 def _clusters(path: Path, ids: set[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    clusters: dict[str, str] = {}
     for number, (document, cluster) in _rows(path, "document", "cluster"):
         if document not in ids:
             raise InvalidSetError(f"{path}, line {number}: unknown document {document}.")
-        if document in found:
+        if document in clusters:
             raise InvalidSetError(f"{path}, line {number}: duplicate document {document}.")
-        found[document] = cluster
-    if missing := ids - found.keys():
+        clusters[document] = cluster
+    if missing := ids - clusters.keys():
         raise InvalidSetError(f"{path} lacks {len(missing)} documents, including {min(missing)}.")
-    return found
+    return clusters
 
 
 def _variances(path: Path, ids: set[str]) -> frozenset[tuple[str, str]]:
-    found = set()
+    variances = set()
     for number, (document, code) in _rows(path, "document", "code"):
         if document not in ids:
             raise InvalidSetError(f"{path}, line {number}: unknown document {document}.")
         if code not in set(VarianceCode):
             raise InvalidSetError(f"{path}, line {number}: {code} is not a variance code.")
-        found.add((document, code))
-    return frozenset(found)
+        variances.add((document, code))
+    return frozenset(variances)
 
 
 def _rows(path: Path, first: str, second: str) -> list[tuple[int, tuple[str, str]]]:

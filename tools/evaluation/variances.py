@@ -12,7 +12,7 @@ from tools.evaluation.labeled_set import LabeledDocument
 Finding = tuple[str, str]
 """A document and the code of its variance."""
 
-_ALONE = {DocumentType.OTHER, DocumentType.CONTRACT}
+_UNCOMPARED_TYPES = {DocumentType.OTHER, DocumentType.CONTRACT}
 
 
 def find(
@@ -22,7 +22,7 @@ def find(
     edges: Iterable[Edge],
 ) -> dict[Finding, str]:
     """Return the variances of all clusters that exceed the default tolerances, with their messages."""
-    read = {
+    documents_by_name = {
         document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
         for document in documents
         if document.type != DocumentType.OTHER
@@ -35,17 +35,22 @@ def find(
     members: dict[str, set[str]] = defaultdict(set)
     for name, cluster in clusters.items():
         members[cluster].add(name)
-    found: dict[Finding, str] = {}
-    for cluster, inside in members.items():
-        if all(name not in read or read[name].type in _ALONE for name in inside):
+    messages: dict[Finding, str] = {}
+    for cluster, names_in_cluster in members.items():
+        if all(
+            name not in documents_by_name or documents_by_name[name].type in _UNCOMPARED_TYPES
+            for name in names_in_cluster
+        ):
             continue
-        around = inside.union(*edges_of[cluster])
+        names_in_reach = names_in_cluster.union(*edges_of[cluster])
         pairs = [(ids[a], ids[b]) for a, b in map(sorted, edges_of[cluster])]
-        result = find_variances([read[name] for name in around if name in read], pairs)
+        result = find_variances(
+            [documents_by_name[name] for name in names_in_reach if name in documents_by_name], pairs
+        )
         for variance in result.variances:
             if not variance.is_tolerated:
-                found.setdefault((names[variance.document.id], variance.code.value), variance.message)
-    return found
+                messages.setdefault((names[variance.document.id], variance.code.value), variance.message)
+    return messages
 
 
 def countable(

@@ -56,7 +56,7 @@ class Check:
     name: str
     expected: str
     found: str
-    holds: bool
+    passed: bool
 
     @classmethod
     def equal(cls, name: str, expected: object, found: object) -> "Check":
@@ -71,84 +71,97 @@ class Check:
     @property
     def record(self) -> dict[str, Any]:
         """The check as a JSON object."""
-        return {"name": self.name, "expected": self.expected, "found": self.found, "holds": self.holds}
+        return {"name": self.name, "expected": self.expected, "found": self.found, "holds": self.passed}
 
 
-def run_checks(found: ReplayData, expected: ExpectedDocuments, gate: int) -> list[Check]:
-    """Run all checks. `gate` is the concurrency limit."""
-    return [*_documents(found, expected), *_messages(found, len(expected.invoices)), *_work(found, gate)]
+def run_checks(data: ReplayData, expected: ExpectedDocuments, concurrency_limit: int) -> list[Check]:
+    """Run all checks."""
+    return [
+        *_documents(data, expected),
+        *_messages(data, len(expected.invoices)),
+        *_concurrency(data, concurrency_limit),
+    ]
 
 
-def _documents(found: ReplayData, expected: ExpectedDocuments) -> Iterator[Check]:
+def _documents(data: ReplayData, expected: ExpectedDocuments) -> Iterator[Check]:
     numbers = list(expected.invoices)
     count = len(numbers)
-    parents = [document for document in found.documents if not document.is_child]
-    parts = [document for document in found.documents if document.is_child]
+    parents = [document for document in data.documents if not document.is_child]
+    parts = [document for document in data.documents if document.is_child]
     children = [document for document in parts if document.ingestion is not None]
-    done = sum(document.ingestion == document.matching == "succeeded" for document in children)
+    finished = sum(document.ingestion == document.matching == "succeeded" for document in children)
     yield Check.equal(
         "documents",
         f"1 parent, {count} children, {expected.covers} cover pages",
         f"{len(parents)} parent, {len(children)} children, {len(parts) - len(children)} cover pages",
     )
-    yield Check.equal("parent ingested", "succeeded", ", ".join(str(one.ingestion) for one in parents))
-    yield Check.equal("children ingested and matched", count, done)
-    yield Check.equal("each invoice number once", _set(numbers, numbers), _set([c.number for c in children], numbers))
-    right = sum((c.first_page, c.last_page) == expected.invoices.get(str(c.number)) for c in children)
-    yield Check.equal("each invoice with its own pages", f"{count} of {count}", f"{right} of {count}")
-
-
-def _messages(found: ReplayData, count: int) -> Iterator[Check]:
-    lines = Counter((record.worker, record.work_id) for record in found.records)
-    received = Counter(record.receives for record in found.records)
-    waiting = {name: number for name, number in found.queued.items() if number}
-    everything = 2 * count + 1
-    yield Check.equal("messages of ingestion and matching", everything, len(found.records))
-    yield Check.equal("receives of each message", f"1 ({everything})", _words(received))
+    yield Check.equal("parent ingested", "succeeded", ", ".join(str(document.ingestion) for document in parents))
+    yield Check.equal("children ingested and matched", count, finished)
     yield Check.equal(
-        "outcomes", f"succeeded ({everything})", _words(Counter(record.outcome for record in found.records))
+        "each invoice number once",
+        _count_expected(numbers, numbers),
+        _count_expected([child.number for child in children], numbers),
+    )
+    correct = sum((child.first_page, child.last_page) == expected.invoices.get(str(child.number)) for child in children)
+    yield Check.equal("each invoice with its own pages", f"{count} of {count}", f"{correct} of {count}")
+
+
+def _messages(data: ReplayData, count: int) -> Iterator[Check]:
+    records_by_item = Counter((record.worker, record.work_id) for record in data.records)
+    received = Counter(record.receives for record in data.records)
+    waiting = {name: number for name, number in data.queued.items() if number}
+    total = 2 * count + 1
+    yield Check.equal("messages of ingestion and matching", total, len(data.records))
+    yield Check.equal("receives of each message", f"1 ({total})", _format_counts(received))
+    yield Check.equal(
+        "outcomes", f"succeeded ({total})", _format_counts(Counter(record.outcome for record in data.records))
     )
     yield Check.equal(
         "work items processed twice",
         "none",
-        _none([f"{worker} {work}" for (worker, work), n in lines.items() if n > 1]),
+        _joined_or_none([f"{worker} {work_id}" for (worker, work_id), number in records_by_item.items() if number > 1]),
     )
-    started = sum(document.attempts for document in found.documents)
-    yield Check.equal("attempts started", everything, started)
+    started = sum(document.attempts for document in data.documents)
+    yield Check.equal("attempts started", total, started)
     yield Check.equal(
-        "messages left in queues and dead-letter queues", "none", _none([f"{n} in {q}" for q, n in waiting.items()])
+        "messages left in queues and dead-letter queues",
+        "none",
+        _joined_or_none([f"{number} in {queue}" for queue, number in waiting.items()]),
     )
-    yield Check.equal("dead letters", 0, found.dead_letters)
-    yield Check.equal("failure notifications", 0, found.notifications)
+    yield Check.equal("dead letters", 0, data.dead_letters)
+    yield Check.equal("failure notifications", 0, data.notifications)
 
 
-def _work(found: ReplayData, gate: int) -> Iterator[Check]:
-    ingested = [record for record in found.records if record.worker == "ingestion"]
-    disorder = [record.message_id for record in found.records if not record.is_in_order]
-    most = max_concurrent(ingested)
-    yield Check.equal("protected, permitted, claimed, finished in order", "every message", _all_but(disorder))
-    yield Check.at_most("concurrent ingestions in the workers' logs", gate, most)
-    yield Check.at_most("concurrent downloads in S3", gate, found.downloads_at_once)
-    full = min(gate, len(ingested))
+def _concurrency(data: ReplayData, concurrency_limit: int) -> Iterator[Check]:
+    ingested = [record for record in data.records if record.worker == "ingestion"]
+    out_of_order = [record.message_id for record in data.records if not record.is_in_order]
+    max_ingestions = max_concurrent(ingested)
+    yield Check.equal("protected, permitted, claimed, finished in order", "every message", _all_but(out_of_order))
+    yield Check.at_most("concurrent ingestions in the workers' logs", concurrency_limit, max_ingestions)
+    yield Check.at_most("concurrent downloads in S3", concurrency_limit, data.downloads_at_once)
+    expected_ingestions = min(concurrency_limit, len(ingested))
     yield Check(
-        "concurrency limit reached, so messages waited", f"{full} concurrent", f"{most} concurrent", most >= full
+        "concurrency limit reached, so messages waited",
+        f"{expected_ingestions} concurrent",
+        f"{max_ingestions} concurrent",
+        max_ingestions >= expected_ingestions,
     )
 
 
-def _words(counts: Mapping[Any, int]) -> str:
+def _format_counts(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{value} ({count})" for value, count in sorted(counts.items(), key=str)) or "none"
 
 
-def _none(found: Sequence[str]) -> str:
-    return ", ".join(found) or "none"
+def _joined_or_none(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
-def _all_but(found: Sequence[str]) -> str:
-    return f"all but {', '.join(found)}" if found else "every message"
+def _all_but(exceptions: Sequence[str]) -> str:
+    return f"all but {', '.join(exceptions)}" if exceptions else "every message"
 
 
-def _set(found: Sequence[str | None], expected: Sequence[str]) -> str:
+def _count_expected(numbers: Sequence[str | None], expected: Sequence[str]) -> str:
     """Count the expected numbers that were found, and the additional ones."""
-    actual, required = Counter(map(str, found)), Counter(expected)
+    actual, required = Counter(map(str, numbers)), Counter(expected)
     missing, extra = (required - actual).total(), (actual - required).total()
     return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} more" if extra else "")

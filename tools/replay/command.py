@@ -38,7 +38,7 @@ class ReplayOptions:
     """Input and load of a replay. Durations are in seconds."""
 
     bundle: Bundle
-    gate: int
+    concurrency_limit: int
     work_seconds: float
     visibility: int
     seconds: float
@@ -56,9 +56,9 @@ class ReplayResult:
     checks: Sequence[Check]
 
     @property
-    def holds(self) -> bool:
+    def passed(self) -> bool:
         """Return whether all checks passed."""
-        return all(check.holds for check in self.checks)
+        return all(check.passed for check in self.checks)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class ReplayResult:
             "permits": self.mode.permits,
             "seconds": round(self.seconds, 3),
             "longest_wait_for_a_permit": round(self.waited, 3),
-            "all_hold": self.holds,
+            "all_hold": self.passed,
             "checks": [check.record for check in self.checks],
         }
 
@@ -104,14 +104,14 @@ def replay(
     options = ReplayOptions(_bundle(SEED, invoices), gate, work_seconds, visibility, timeout)
     with running_cloud(cloud_folder(context.obj), OUTPUT / "logs", keep=keep) as cloud:
         results = [_replay(cloud, mode, options) for mode in replay_modes(gate)]
-    all_hold = all(one.holds for one in results)
+    all_hold = all(result.passed for result in results)
     report = {
         "invoices": invoices,
         "gate": gate,
         "work_seconds": work_seconds,
         "visibility": visibility,
         "all_hold": all_hold,
-        "runs": [one.record for one in results],
+        "runs": [result.record for result in results],
     }
     write_json(OUTPUT.with_suffix(".json"), report)
     if as_json:
@@ -130,19 +130,19 @@ def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayRes
         # Start the processes first, because messages are unprotected during a cold start, which takes longer than the
         # visibility timeout of the replay.
         warm_up = replace(options, bundle=_bundle(SEED + 1, max(2, mode.invocations)))
-        _run(cloud, mode, warm_up)
+        _ingest(cloud, mode, warm_up)
         with lower_visibility(cloud, options.visibility):
             started = time.monotonic()
-            tenant = _run(cloud, mode, options)
+            tenant = _ingest(cloud, mode, options)
             seconds = time.monotonic() - started
-            found = _found(cloud, tenant, 2 * len(options.bundle.documents) + 1, s3.downloads.most)
-    waited = max((record.waited for record in found.records), default=0.0)
-    return ReplayResult(mode, seconds, waited, run_checks(found, _expected(options.bundle), options.gate))
+            data = _collect(cloud, tenant, 2 * len(options.bundle.documents) + 1, s3.downloads.max_concurrent)
+    waited = max((record.waited for record in data.records), default=0.0)
+    return ReplayResult(mode, seconds, waited, run_checks(data, _expected(options.bundle), options.concurrency_limit))
 
 
 def _bundle(seed: int, count: int) -> Bundle:
-    made = list(deals(seed, count, varied=True))
-    return bundle([invoice for _, invoice in made], sent_by=made[0][0].written_by)
+    generated = list(deals(seed, count, varied=True))
+    return bundle([invoice for _, invoice in generated], sent_by=generated[0][0].written_by)
 
 
 def _expected(bundle: Bundle) -> ExpectedDocuments:
@@ -150,34 +150,38 @@ def _expected(bundle: Bundle) -> ExpectedDocuments:
     return ExpectedDocuments({invoice.number: pages for invoice, pages in invoices}, len(bundle.covers))
 
 
-def _run(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> Tenant:
+def _ingest(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> Tenant:
     """Upload the invoices in one file for a new tenant, and wait until all documents are finished."""
     tenant, _ = add_tenant(cloud, f"replay-{token_hex(4)}", "Replay")
     path = OUTPUT / "invoices.pdf"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(options.bundle.content)
     list(upload(cloud, tenant, [path]))
-    _watch(cloud, tenant, mode, options)
+    _wait(cloud, tenant, mode, options)
     return tenant
 
 
-def _watch(cloud: Cloud, tenant: Tenant, mode: ReplayMode, options: ReplayOptions) -> None:
+def _wait(cloud: Cloud, tenant: Tenant, mode: ReplayMode, options: ReplayOptions) -> None:
     """Wait until all documents of the tenant are finished, regardless of their outcome."""
     count, deadline = len(options.bundle.ranges) + len(options.bundle.covers), time.monotonic() + options.seconds
-    with Counters(["split off", "ingested", "matched"], count) as shown:
+    with Counters(["split off", "ingested", "matched"], count) as counters:
         while True:
             documents = list(_documents(cloud, tenant))
             children = [document for document in documents if document.is_child]
-            ended = [one for one in children if one.ingestion in {None, "failed", "succeeded"}]
-            matched = [one for one in ended if one.ingestion != "succeeded" or one.matching not in _IN_PROGRESS]
-            shown.show([len(children), len(ended), len(matched)])
-            parent = next((one for one in documents if not one.is_child), None)
+            ingested = [document for document in children if document.ingestion in {None, "failed", "succeeded"}]
+            matched = [
+                document
+                for document in ingested
+                if document.ingestion != "succeeded" or document.matching not in _IN_PROGRESS
+            ]
+            counters.show([len(children), len(ingested), len(matched)])
+            parent = next((document for document in documents if not document.is_child), None)
             if parent is not None and parent.ingestion not in _IN_PROGRESS and len(matched) == len(children):
                 return
             if time.monotonic() > deadline:
                 raise CommandError(
                     f"After {options.seconds:.0f} s, with {mode.name}, {len(children)} of {count} parts are split off, "
-                    f"{len(ended)} ingested and {len(matched)} matched. Try a longer --timeout."
+                    f"{len(ingested)} ingested and {len(matched)} matched. Try a longer --timeout."
                 )
             time.sleep(POLL_SECONDS)
 
@@ -198,54 +202,56 @@ def _documents(cloud: Cloud, tenant: Tenant) -> Iterator[Document]:
         yield Document(*row)
 
 
-def _found(cloud: Cloud, tenant: Tenant, messages: int, downloads_at_once: int) -> ReplayData:
+def _collect(cloud: Cloud, tenant: Tenant, messages: int, downloads_at_once: int) -> ReplayData:
     documents = list(_documents(cloud, tenant))
     records = _records(cloud, {document.id for document in documents}, messages)
     with cloud.database.tenant(tenant.id) as connection:
         ((dead_letters, notifications),) = connection.execute(_FAILURES).fetchall()
-    return ReplayData(documents, records, dead_letters, notifications, _queued(cloud), downloads_at_once)
+    return ReplayData(documents, records, dead_letters, notifications, _queue_depths(cloud), downloads_at_once)
 
 
 def _records(cloud: Cloud, ids: set[UUID], messages: int) -> list[Record]:
     """Return the log records of these documents, after all expected ones have arrived."""
     deadline = time.monotonic() + _LOG_SECONDS
     while True:
-        lines = [line for worker in ("ingestion", "matching") for line in _log(cloud, worker)]
-        found = [record for record in log_records.records(lines) if record.work_id in ids]
-        if len(found) >= messages or time.monotonic() > deadline:
-            return found
+        lines = [line for worker in ("ingestion", "matching") for line in _log_lines(cloud, worker)]
+        records = [record for record in log_records.records(lines) if record.work_id in ids]
+        if len(records) >= messages or time.monotonic() > deadline:
+            return records
         time.sleep(POLL_SECONDS)
 
 
-def _log(cloud: Cloud, worker: str) -> Iterator[str]:
+def _log_lines(cloud: Cloud, worker: str) -> Iterator[str]:
     pages = cloud.client("logs").get_paginator("filter_log_events")
     with translate_errors():
-        for found in pages.paginate(logGroupName=f"/aws/lambda/{cloud.outputs[f'{worker.capitalize()}FunctionName']}"):
-            yield from (event["message"] for event in found["events"])
+        for log_page in pages.paginate(
+            logGroupName=f"/aws/lambda/{cloud.outputs[f'{worker.capitalize()}FunctionName']}"
+        ):
+            yield from (event["message"] for event in log_page["events"])
 
 
-def _queued(cloud: Cloud) -> dict[str, int]:
+def _queue_depths(cloud: Cloud) -> dict[str, int]:
     """Return the number of messages per queue and dead-letter queue, including hidden and delayed ones."""
-    sqs, queued = cloud.client("sqs"), {}
+    sqs, depths = cloud.client("sqs"), {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with translate_errors():
         for worker in _WORKERS:
             for kind in ("Queue", "DeadLetterQueue"):
                 url = cloud.outputs[f"{worker.capitalize()}{kind}Url"]
                 attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-                queued[url.rsplit("/", 1)[-1]] = sum(int(number) for number in attributes.values())
-    return queued
+                depths[url.rsplit("/", 1)[-1]] = sum(int(number) for number in attributes.values())
+    return depths
 
 
 def _show(results: Sequence[ReplayResult]) -> None:
     screen = page()
-    for one in results:
-        screen.rule(one.mode.name.capitalize(), align="left")
+    for result in results:
+        screen.rule(result.mode.name.capitalize(), align="left")
         table = Table(Column("", no_wrap=True), "check", "expected", "found", box=None, pad_edge=False)
-        for check in one.checks:
-            found = Text(check.found, "" if check.holds else "red")
-            table.add_row(DONE if check.holds else FAILED, check.name, check.expected, found)
+        for check in result.checks:
+            actual = Text(check.found, "" if check.passed else "red")
+            table.add_row(DONE if check.passed else FAILED, check.name, check.expected, actual)
         screen.print(table)
-        screen.print(f"{one.seconds:.1f} s; the longest wait for a permit was {one.waited:.1f} s.")
-    failed = sum(not check.holds for one in results for check in one.checks)
+        screen.print(f"{result.seconds:.1f} s; the longest wait for a permit was {result.waited:.1f} s.")
+    failed = sum(not check.passed for result in results for check in result.checks)
     screen.print(FAILED if failed else DONE, f"{failed} checks failed." if failed else "All checks passed.")

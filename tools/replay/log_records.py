@@ -50,7 +50,7 @@ def records(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def _record(parsed: dict[str, Any]) -> Record:
-    stages = {name: datetime.fromisoformat(at) for name, at in parsed["stages"].items()}
+    stages = {name: datetime.fromisoformat(time) for name, time in parsed["stages"].items()}
     return Record(
         worker=parsed["service"],
         message_id=parsed["message_id"],
@@ -64,12 +64,12 @@ def _record(parsed: dict[str, Any]) -> Record:
     )
 
 
-def max_concurrent(found: Sequence[Record]) -> int:
+def max_concurrent(ended: Sequence[Record]) -> int:
     """Return the maximum number of messages between claim and end at the same time."""
-    changes = [(record.claimed, 1) for record in found if record.claimed is not None]
-    changes += [(record.ended, -1) for record in found if record.claimed is not None]
-    most = now = 0
+    changes = [(record.claimed, 1) for record in ended if record.claimed is not None]
+    changes += [(record.ended, -1) for record in ended if record.claimed is not None]
+    maximum = current = 0
     for _, change in sorted(changes):  # at equal times, ends sort before starts
-        now += change
-        most = max(most, now)
-    return most
+        current += change
+        maximum = max(maximum, current)
+    return maximum

@@ -14,7 +14,7 @@ from cli.local.cloud import Cloud
 from counterfoil.aws import translate_errors
 
 WORKER = "ingestion"
-_DEPLOYED_TIMES = 6
+_MIN_TIMEOUT_RATIO = 6
 """Minimum ratio of a deployed queue's visibility timeout to its function's timeout."""
 
 
@@ -32,15 +32,15 @@ class ReplayMode:
     """Concurrent records in one invocation."""
 
 
-def replay_modes(gate: int) -> tuple[ReplayMode, ReplayMode]:
+def replay_modes(concurrency_limit: int) -> tuple[ReplayMode, ReplayMode]:
     """Return both modes: one record per invocation, and ten records in one invocation.
 
     The minimum MaximumConcurrency of a mapping is 2. Unlike AWS, the emulator's poller receives no more messages than
     the function has capacity for. Therefore the reserved concurrency limits it to one invocation.
     """
     return (
-        ReplayMode("one message for each invocation", 1, gate, gate, 1),
-        ReplayMode("ten messages for one invocation", 10, 2, 1, gate),
+        ReplayMode("one message for each invocation", 1, concurrency_limit, concurrency_limit, 1),
+        ReplayMode("ten messages for one invocation", 10, 2, 1, concurrency_limit),
     )
 
 
@@ -52,7 +52,7 @@ def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iter
         CommandError: its queue is not empty or not in the local cloud.
     """
     _check_idle(cloud)
-    with _mapped(cloud, mode), _configured(cloud, mode, s3_endpoint):
+    with _mapping_changed(cloud, mode), _function_changed(cloud, mode, s3_endpoint):
         yield
 
 
@@ -71,16 +71,18 @@ def queue_url(cloud: Cloud) -> str:
 def _check_idle(cloud: Cloud) -> None:
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with translate_errors():
-        found = cloud.client("sqs").get_queue_attributes(QueueUrl=queue_url(cloud), AttributeNames=names)["Attributes"]
-    if any(int(number) for number in found.values()):
+        attributes = cloud.client("sqs").get_queue_attributes(QueueUrl=queue_url(cloud), AttributeNames=names)[
+            "Attributes"
+        ]
+    if any(int(number) for number in attributes.values()):
         raise CommandError("The ingestion queue is not empty. Wait until 'counterfoil status' shows no pending work.")
 
 
 @contextmanager
-def _mapped(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
+def _mapping_changed(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
     functions, mapping = cloud.client("lambda"), cloud.outputs["IngestionMappingId"]
     with translate_errors():
-        before = functions.get_event_source_mapping(UUID=mapping)
+        original = functions.get_event_source_mapping(UUID=mapping)
 
     def change(batch_size: int, scaling: dict[str, int]) -> None:
         with translate_errors():
@@ -91,17 +93,17 @@ def _mapped(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
         yield
     finally:
         with processes.uninterrupted():
-            change(before["BatchSize"], before["ScalingConfig"])
+            change(original["BatchSize"], original["ScalingConfig"])
 
 
 @contextmanager
-def _configured(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
+def _function_changed(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     with translate_errors():
-        before: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        original: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         reserved = functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
-    worker = json.dumps({**json.loads(before["WORKER"]), "permits": mode.permits})
-    changed = {**before, "WORKER": worker, "AWS_ENDPOINT_URL_S3": s3_endpoint}
+    worker = json.dumps({**json.loads(original["WORKER"]), "permits": mode.permits})
+    modified = {**original, "WORKER": worker, "AWS_ENDPOINT_URL_S3": s3_endpoint}
 
     def change(environment: dict[str, str], concurrency: int | None) -> None:
         with translate_errors():
@@ -112,11 +114,11 @@ def _configured(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[No
                 functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=concurrency)
 
     try:
-        change(changed, mode.invocations)
+        change(modified, mode.invocations)
         yield
     finally:
         with processes.uninterrupted():
-            change(before, reserved)
+            change(original, reserved)
 
 
 @contextmanager
@@ -129,9 +131,9 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
     sqs, url = cloud.client("sqs"), queue_url(cloud)
     name = cloud.outputs["IngestionFunctionName"]
     with translate_errors():
-        deployed = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"]
+        original = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"]
         timeout = cloud.client("lambda").get_function_configuration(FunctionName=name)["Timeout"]
-    if int(deployed["VisibilityTimeout"]) < _DEPLOYED_TIMES * timeout:
+    if int(original["VisibilityTimeout"]) < _MIN_TIMEOUT_RATIO * timeout:
         raise CommandError("The queue's visibility timeout is too short. Run 'counterfoil down', then 'up'.")
     try:
         with translate_errors():
@@ -139,4 +141,4 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
         yield
     finally:
         with processes.uninterrupted(), translate_errors():
-            sqs.set_queue_attributes(QueueUrl=url, Attributes=deployed)
+            sqs.set_queue_attributes(QueueUrl=url, Attributes=original)

@@ -25,18 +25,18 @@ _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 class Downloads:
     """Counts concurrent downloads, independently of the workers' log."""
 
-    most: int = 0
+    max_concurrent: int = 0
     count: int = 0
     _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def track(self) -> Iterator[None]:
         """Count one download."""
         with self._lock:
             self._now += 1
             self.count += 1
-            self.most = max(self.most, self._now)
+            self.max_concurrent = max(self.max_concurrent, self._now)
         try:
             yield
         finally:
@@ -56,15 +56,15 @@ class SlowS3:
 def slow_s3(endpoint: str, seconds: float) -> Iterator[SlowS3]:
     """Run a proxy for the S3 at `endpoint` that stretches each download over `seconds`."""
     downloads = Downloads()
-    behind = urlsplit(endpoint).netloc
+    upstream = urlsplit(endpoint).netloc
 
     class Handler(_Handler):
         def do_GET(self) -> None:
-            with downloads.one():
-                self.pass_on(behind, seconds)
+            with downloads.track():
+                self.forward(upstream, seconds)
 
         def do_PUT(self) -> None:
-            self.pass_on(behind)
+            self.forward(upstream)
 
     with ThreadingHTTPServer((HOST, 0), Handler) as server:
         server.daemon_threads = True
@@ -83,25 +83,25 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             super().handle()
 
-    def pass_on(self, behind: str, seconds: float = 0.0) -> None:
+    def forward(self, upstream: str, seconds: float = 0.0) -> None:
         """Forward the request with its signed Host, and stretch the response over `seconds`."""
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        connection = HTTPConnection(behind, timeout=SECONDS)
+        connection = HTTPConnection(upstream, timeout=SECONDS)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 if name.casefold() not in _HOP_BY_HOP:
                     connection.putheader(name, value)
             connection.endheaders(content)
-            answer = connection.getresponse()
-            body = answer.read()
+            response = connection.getresponse()
+            body = response.read()
         finally:
             connection.close()
-        self.send_response_only(answer.status, answer.reason)
-        for name, value in answer.getheaders():
+        self.send_response_only(response.status, response.reason)
+        for name, value in response.getheaders():
             if name.casefold() not in {*_HOP_BY_HOP, "content-length"}:
                 self.send_header(name, value)
-        self.send_header("Content-Length", answer.getheader("Content-Length", "0") if not body else str(len(body)))
+        self.send_header("Content-Length", response.getheader("Content-Length", "0") if not body else str(len(body)))
         self.end_headers()
         # In portions, because S3's client closes a connection without data after 20 s.
         portions = max(1, ceil(seconds / PORTION_SECONDS))

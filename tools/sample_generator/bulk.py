@@ -19,8 +19,8 @@ from tools.sample_generator.trading import (
     workday,
 )
 
-_LINES = 3
-_LONG = (18, 60)
+_MAX_LINES = 3
+_LONG_LINES = (18, 60)
 """Number of line items of an order that fills more than a page."""
 _LONG_EVERY = 4
 
@@ -47,15 +47,15 @@ def whole_deals(
         price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=False)
         for product_line in product_lines
     ]
-    delivered = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; independent of the others
-    for place in range(count):
-        turn = place - place // _LONG_EVERY if varied else place
-        context = PurchaseContext(rng, numbers, buyer, _forget_orders(suppliers[turn % len(suppliers)]))
-        day = workday(date(2025, 1, 2), place % 300)
-        is_long = varied and place % _LONG_EVERY == 1
-        order = place_order(context, day, rng.randint(*_LONG) if is_long else rng.randint(1, _LINES))
-        delivering = PurchaseContext(rng, delivered, buyer, context.supplier)
-        delivery = deliver(delivering, order, all_of(order), workday(day, 4))
+    delivery_numbers = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; independent of the others
+    for index in range(count):
+        supplier_index = index - index // _LONG_EVERY if varied else index
+        context = PurchaseContext(rng, numbers, buyer, _forget_orders(suppliers[supplier_index % len(suppliers)]))
+        day = workday(date(2025, 1, 2), index % 300)
+        is_long = varied and index % _LONG_EVERY == 1
+        order = place_order(context, day, rng.randint(*_LONG_LINES) if is_long else rng.randint(1, _MAX_LINES))
+        delivery_context = PurchaseContext(rng, delivery_numbers, buyer, context.supplier)
+        delivery = deliver(delivery_context, order, all_of(order), workday(day, 4))
         invoice = bill(context, order, all_of(order), workday(day, 9), {"po_reference": order.number})
         yield order, delivery, invoice
 

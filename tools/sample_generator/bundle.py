@@ -61,8 +61,8 @@ def bundle(
 
 def _joined(files: Sequence[bytes]) -> bytes:
     writer, file = PdfWriter(), io.BytesIO()
-    for one in files:
-        writer.append(io.BytesIO(one))
+    for content in files:
+        writer.append(io.BytesIO(content))
     writer.write(file)
     return file.getvalue()
 

@@ -108,13 +108,13 @@ def _file(document: Document) -> tuple[str, bytes]:
 class _Misstated(Document):
     """A document with a wrong gross total."""
 
-    more: Decimal = Decimal(0)
+    gross_error: Decimal = Decimal(0)
 
     @property
     def totals(self) -> Totals:
         """Totals with the wrong gross amount."""
-        right = super().totals
-        return replace(right, gross=right.gross + self.more)
+        correct = super().totals
+        return replace(correct, gross=correct.gross + self.gross_error)
 
 
 class _Transaction:
@@ -139,10 +139,10 @@ class _Transaction:
         return deliver(self.context, self.order, self.quantities(change), self.later(3))
 
     def invoice(self, change: int = 0, delivery: Document | None = None) -> Document:
-        named = {"po_reference": self.order.number}
+        references = {"po_reference": self.order.number}
         if delivery is not None:
-            named["delivery_note_reference"] = delivery.number
-        return _without_freight(bill(self.context, self.order, self.quantities(change), self.later(2), named))
+            references["delivery_note_reference"] = delivery.number
+        return _without_freight(bill(self.context, self.order, self.quantities(change), self.later(2), references))
 
 
 def _without_freight(invoice: Document) -> Document:
@@ -153,21 +153,21 @@ def _without_freight(invoice: Document) -> Document:
 _Build = Callable[[_Transaction], Sequence[CaseDocument]]
 
 
-def _plain(
-    transaction: _Transaction, change: Callable[[Document], Document] = lambda one: one, *wrong: str
+def _three_way(
+    transaction: _Transaction, change: Callable[[Document], Document] = lambda document: document, *codes: str
 ) -> list[CaseDocument]:
     """Create an order, its delivery note and its invoice, with changes to the invoice."""
     delivery = transaction.delivery()
     return [
         CaseDocument(transaction.order),
         CaseDocument(delivery),
-        CaseDocument(change(transaction.invoice(0, delivery)), frozenset(wrong)),
+        CaseDocument(change(transaction.invoice(0, delivery)), frozenset(codes)),
     ]
 
 
 def _first_line(**changes: object) -> Callable[[Document], Document]:
     """Return a function that changes the first line item."""
-    return lambda one: replace(one, lines=(replace(one.lines[0], **changes), *one.lines[1:]))  # type: ignore[arg-type]
+    return lambda document: replace(document, lines=(replace(document.lines[0], **changes), *document.lines[1:]))  # type: ignore[arg-type]
 
 
 def _quantity_case(delivered: int, billed: int, on_delivery: str, on_invoice: str = "") -> _Build:
@@ -175,11 +175,11 @@ def _quantity_case(delivered: int, billed: int, on_delivery: str, on_invoice: st
 
     def build(transaction: _Transaction) -> list[CaseDocument]:
         delivery = transaction.delivery(delivered)
-        wrong = frozenset({on_invoice} - {""})
+        codes = frozenset({on_invoice} - {""})
         return [
             CaseDocument(transaction.order),
             CaseDocument(delivery, frozenset({on_delivery})),
-            CaseDocument(transaction.invoice(billed, delivery), wrong),
+            CaseDocument(transaction.invoice(billed, delivery), codes),
         ]
 
     return build
@@ -187,32 +187,34 @@ def _quantity_case(delivered: int, billed: int, on_delivery: str, on_invoice: st
 
 def _price(transaction: _Transaction) -> list[CaseDocument]:
     price = transaction.order.lines[0].unit_price or Decimal(1)
-    return _plain(
+    return _three_way(
         transaction, _first_line(unit_price=(price * Decimal("1.12")).quantize(Decimal("0.01"))), "price_mismatch"
     )
 
 
 def _basis(transaction: _Transaction) -> list[CaseDocument]:
     transaction.order = _first_line(price_basis_quantity=Decimal(100))(transaction.order)
-    return _plain(transaction, _first_line(price_basis_quantity=Decimal(10)), "price_basis_mismatch")
+    return _three_way(transaction, _first_line(price_basis_quantity=Decimal(10)), "price_basis_mismatch")
 
 
 def _total(transaction: _Transaction) -> list[CaseDocument]:
-    def misstate(one: Document) -> Document:
-        return _Misstated(**{name: getattr(one, name) for name in Document.__dataclass_fields__}, more=Decimal("9.90"))
+    def misstate(document: Document) -> Document:
+        return _Misstated(
+            **{name: getattr(document, name) for name in Document.__dataclass_fields__}, gross_error=Decimal("9.90")
+        )
 
-    return _plain(transaction, misstate, "total_mismatch")
+    return _three_way(transaction, misstate, "total_mismatch")
 
 
 def _currency(transaction: _Transaction) -> list[CaseDocument]:
-    return _plain(transaction, lambda one: replace(one, currency="USD"), "currency_mismatch")
+    return _three_way(transaction, lambda document: replace(document, currency="USD"), "currency_mismatch")
 
 
 def _tax(transaction: _Transaction) -> list[CaseDocument]:
-    rate = transaction.order.lines[0].tax
-    assert rate is not None  # orders have prices
-    other = Decimal(7) if rate.rate != 7 else Decimal(19)
-    return _plain(transaction, _first_line(tax=Tax("S", other)), "tax_mismatch")
+    tax = transaction.order.lines[0].tax
+    assert tax is not None  # orders have prices
+    wrong_rate = Decimal(7) if tax.rate != 7 else Decimal(19)
+    return _three_way(transaction, _first_line(tax=Tax("S", wrong_rate)), "tax_mismatch")
 
 
 def _without_order(transaction: _Transaction) -> list[CaseDocument]:
@@ -223,11 +225,11 @@ def _without_delivery(transaction: _Transaction) -> list[CaseDocument]:
     return [CaseDocument(transaction.order), CaseDocument(transaction.invoice(), frozenset({"missing_delivery"}))]
 
 
-def _twice(transaction: _Transaction) -> list[CaseDocument]:
-    documents = _plain(transaction)
+def _billed_twice(transaction: _Transaction) -> list[CaseDocument]:
+    documents = _three_way(transaction)
     invoice = documents[-1].document
-    again = replace(invoice, number=f"{invoice.number}-2", issued=workday(invoice.issued, 9))
-    return [*documents, CaseDocument(again, frozenset({"duplicate_invoice"}))]
+    duplicate = replace(invoice, number=f"{invoice.number}-2", issued=workday(invoice.issued, 9))
+    return [*documents, CaseDocument(duplicate, frozenset({"duplicate_invoice"}))]
 
 
 def _rejected(transaction: _Transaction) -> list[CaseDocument]:
@@ -242,7 +244,7 @@ def _rejected(transaction: _Transaction) -> list[CaseDocument]:
     ]
 
 
-def _settled(transaction: _Transaction) -> list[CaseDocument]:
+def _credited(transaction: _Transaction) -> list[CaseDocument]:
     """Rejected goods that were billed and credited, without an open variance."""
     delivery = transaction.delivery()
     receipt = receive(transaction.context, delivery, transaction.later(1), Decimal(1))
@@ -252,7 +254,7 @@ def _settled(transaction: _Transaction) -> list[CaseDocument]:
 
 
 _CASES: tuple[tuple[str, _Build], ...] = (
-    ("no differences", _plain),
+    ("no differences", _three_way),
     ("billed more than delivered", _quantity_case(-1, 0, "under_delivered", "over_billed_quantity")),
     ("delivered and billed less than ordered", _quantity_case(-1, -1, "under_delivered")),
     ("delivered more than ordered", _quantity_case(1, 0, "over_delivered")),
@@ -263,9 +265,9 @@ _CASES: tuple[tuple[str, _Build], ...] = (
     ("billed in another currency", _currency),
     ("purchase order missing", _without_order),
     ("delivery note missing", _without_delivery),
-    ("billed twice", _twice),
+    ("billed twice", _billed_twice),
     ("rejected goods billed", _rejected),
-    ("rejected goods billed and credited", _settled),
+    ("rejected goods billed and credited", _credited),
     ("taxed at another rate", _tax),
 )
 _BY_MAIL = {"no differences", "billed at another price"}
@@ -281,15 +283,17 @@ def generate_cases(seed: int, address: str = "") -> Cases:
         price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=True)
         for product_line in product_lines
     ]
-    found = []
-    for place, (title, build) in enumerate(_CASES):
-        context = PurchaseContext(rng, numbers, buyer, suppliers[place % len(suppliers)])
-        transaction = _Transaction(context, workday(_START_DATE, place * _DAYS_APART))
-        found.append(Case(title, tuple(build(transaction)), title in _BY_MAIL))
-    many = [(order, _without_freight(invoice)) for order, invoice in deals(seed, INVOICES_IN_ONE_FILE, varied=True)]
-    found += [
-        Case(IN_ONE_FILE, (CaseDocument(order), CaseDocument(invoice, frozenset({"missing_delivery"}))))
-        for order, invoice in many
+    cases = []
+    for index, (title, build) in enumerate(_CASES):
+        context = PurchaseContext(rng, numbers, buyer, suppliers[index % len(suppliers)])
+        transaction = _Transaction(context, workday(_START_DATE, index * _DAYS_APART))
+        cases.append(Case(title, tuple(build(transaction)), title in _BY_MAIL))
+    bulk_deals = [
+        (order, _without_freight(invoice)) for order, invoice in deals(seed, INVOICES_IN_ONE_FILE, varied=True)
     ]
-    invoices = [invoice for _, invoice in many]
-    return Cases(tuple(found), bundle(invoices, sent_by=invoices[0].written_by), address)
+    cases += [
+        Case(IN_ONE_FILE, (CaseDocument(order), CaseDocument(invoice, frozenset({"missing_delivery"}))))
+        for order, invoice in bulk_deals
+    ]
+    invoices = [invoice for _, invoice in bulk_deals]
+    return Cases(tuple(cases), bundle(invoices, sent_by=invoices[0].written_by), address)

@@ -66,7 +66,7 @@ class CompanyRegistry:
     def supplier(self, product_line: ProductLine) -> Company:
         """Create a supplier of this product line."""
         stem = self._stems[product_line.country].pop()
-        return self._found(
+        return self._create(
             product_line.country,
             stem,
             f"{product_line.prefix} {stem} {product_line.suffix}".strip(),
@@ -76,19 +76,19 @@ class CompanyRegistry:
     def buyer(self, country: str) -> Company:
         """Create a manufacturer in this country, which is a tenant of the sample."""
         stem = self._stems[country].pop()
-        return self._found(country, stem, _COUNTRIES[country].buyer_name.format(stem=stem), "")
+        return self._create(country, stem, _COUNTRIES[country].buyer_name.format(stem=stem), "")
 
-    def _found(self, code: str, stem: str, name: str, claim: str) -> Company:
+    def _create(self, code: str, stem: str, name: str, claim: str) -> Company:
         rng, country = self._rng, _COUNTRIES[code]
         self._founded += 1
         postal_code, city = rng.choice(country.places)
-        street, house = rng.choice(country.streets), str(rng.randint(1, 148))
+        street, house_number = rng.choice(country.streets), str(rng.randint(1, 148))
         vat_id, registration_id = _NUMBERS[code](rng)
         mailbox = {"de": "rechnung", "fr": "facturation", "it": "fatture", "nl": "facturen", "en": "accounts"}
         return Company(
             name=name,
             short_name=stem,
-            street=f"{house} {street}" if country.house_number_first else f"{street} {house}",
+            street=f"{house_number} {street}" if country.house_number_first else f"{street} {house_number}",
             postal_code=postal_code,
             city=city,
             country=code,
@@ -184,7 +184,7 @@ def _italian_account(rng: Random) -> str:
     """Return a BBAN. Its first letter, the CIN, is a check character for the other characters."""
     number = _digits(rng, 22)
     odd = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
-    total = sum(odd[int(digit)] if place % 2 == 0 else int(digit) for place, digit in enumerate(number))
+    total = sum(odd[int(digit)] if position % 2 == 0 else int(digit) for position, digit in enumerate(number))
     return chr(ord("A") + total % 26) + number
 
 
@@ -192,7 +192,7 @@ def _dutch_account(rng: Random) -> str:
     """Return an unassigned bank code and ten digits that pass the eleven test."""
     while True:
         number = "0" + _digits(rng, 9)
-        if sum((10 - place) * int(digit) for place, digit in enumerate(number)) % 11 == 0:
+        if sum((10 - position) * int(digit) for position, digit in enumerate(number)) % 11 == 0:
             return f"VBNK{number}"
 
 

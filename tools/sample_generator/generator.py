@@ -35,7 +35,7 @@ _COMMON = (
     scenarios.invoice_by_content,
     scenarios.unknown_order,
 )
-_RARER = (
+_RARE = (
     scenarios.rejected_and_credited,
     scenarios.same_number_of_two_suppliers,
     scenarios.invoice_by_delivery_note,
@@ -101,24 +101,24 @@ def _create_builders(rng: Random) -> tuple[ScenarioBuilder, ScenarioBuilder]:
     One of the foreign suppliers is Swiss.
     """
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
-    homes = (rng.choice(("DE", "FR")), rng.choice(("GB", "IT", "NL")))
+    countries = (rng.choice(("DE", "FR")), rng.choice(("GB", "IT", "NL")))
     opened = trading.workday(date(rng.choice((2024, 2025)), 1, 2), rng.randint(0, 120))
     builders = []
-    for home, buyer_numbers in zip(homes, rng.sample((True, False), 2), strict=True):
-        buyer = registry.buyer(home)
+    for country, buyer_numbers in zip(countries, rng.sample((True, False), 2), strict=True):
+        buyer = registry.buyer(country)
         suppliers = [
             price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=buyer_numbers)
-            for product_line in _choose_product_lines(rng, home)
+            for product_line in _choose_product_lines(rng, country)
         ]
         builders.append(ScenarioBuilder(slug(buyer.short_name), buyer, suppliers, rng, numbers, opened))
     return builders[0], builders[1]
 
 
-def _choose_product_lines(rng: Random, home: str) -> list[ProductLine]:
-    domestic = [product_line for product_line in PRODUCT_LINES if product_line.country == home]
+def _choose_product_lines(rng: Random, country: str) -> list[ProductLine]:
+    domestic = [product_line for product_line in PRODUCT_LINES if product_line.country == country]
     swiss = [product_line for product_line in PRODUCT_LINES if product_line.country == "CH"]
     pounds_or_euros = [
-        product_line for product_line in PRODUCT_LINES if product_line.country == ("GB" if home != "GB" else "FR")
+        product_line for product_line in PRODUCT_LINES if product_line.country == ("GB" if country != "GB" else "FR")
     ]
     chosen = [*domestic, *swiss, rng.choice(pounds_or_euros)]
     others = [product_line for product_line in PRODUCT_LINES if product_line not in chosen]
@@ -127,19 +127,19 @@ def _choose_product_lines(rng: Random, home: str) -> list[ProductLine]:
 
 def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
     """Add common scenarios to both tenants and each rare one to one. Invoices use all forms in turn."""
-    rarer = rng.sample(_RARER, len(_RARER))
-    cut = rng.randint(1, len(rarer) - 1)
-    for builder, share in zip(builders, (rarer[:cut], rarer[cut:]), strict=True):
+    rare = rng.sample(_RARE, len(_RARE))
+    cut = rng.randint(1, len(rare) - 1)
+    for builder, share in zip(builders, (rare[:cut], rare[cut:]), strict=True):
         cases = [*_COMMON, *[scenarios.short_chain] * rng.randint(0, 1), *share]
         rng.shuffle(cases)
         forms = rng.sample(list(Form), len(Form))
-        for place, case in enumerate(cases):
-            case(builder, forms[place % len(forms)])
+        for index, case in enumerate(cases):
+            case(builder, forms[index % len(forms)])
 
 
-def _share_files(rng: Random, one: ScenarioBuilder, other: ScenarioBuilder) -> None:
+def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -> None:
     """Share files between the tenants: a whole transaction, and an invoice without its order."""
-    source, target = rng.sample((one, other), 2)
+    source, target = rng.sample((first, second), 2)
     clusters = {generated.situation: generated.cluster for generated in source.generated_files}
     scenarios.copy_transaction(source, target, clusters["order, delivery, invoice"])
     scenarios.copy_invoice(source, target, clusters["full chain"])
@@ -280,12 +280,12 @@ def _add_unreadable_files(
 
 def _shuffled(rng: Random, files: list[SampleFile], links: Sequence[TrueLink]) -> list[SampleFile]:
     """Shuffle the files, but keep each original before its copies and duplicates."""
-    drawn = {(file.tenant, file.name): rng.random() for file in files}
+    random_ranks = {(file.tenant, file.name): rng.random() for file in files}
     originals = {(file.tenant, file.name): file.truth.same_as for file in files}
     originals |= {(link.tenant, link.a): link.b for link in links if link.kind == "duplicate-original"}
 
     def rank(tenant: str, name: str) -> float:
-        original, own = originals[tenant, name], drawn[tenant, name]
-        return own if original is None else max(own, math.nextafter(rank(tenant, original), 2))
+        original, own_rank = originals[tenant, name], random_ranks[tenant, name]
+        return own_rank if original is None else max(own_rank, math.nextafter(rank(tenant, original), 2))
 
     return sorted(files, key=lambda file: rank(file.tenant, file.name))

@@ -47,12 +47,12 @@ class Labels:
     separator: str
 
 
-def _words(section: Mapping[str, Any]) -> Labels:
+def _labels(section: Mapping[str, Any]) -> Labels:
     titles = dict(zip(Kind, section["titles"], strict=True))
     return Labels(**{**section, "titles": titles, "columns": tuple(section["columns"])})
 
 
 LABELS: Mapping[str, Labels] = {
-    language: _words(section)
+    language: _labels(section)
     for language, section in tomllib.loads(Path(__file__).with_name("labels.toml").read_text("utf-8")).items()
 }

@@ -197,8 +197,8 @@ class Document:
             for tax, base in sorted(bases.items())
         )
         net = sum((group.base for group in groups), Decimal(0))
-        taxed = sum((group.amount for group in groups), Decimal(0))
-        return Totals(groups, net, taxed, net + taxed)
+        tax_total = sum((group.amount for group in groups), Decimal(0))
+        return Totals(groups, net, tax_total, net + tax_total)
 
     @property
     def structured_data(self) -> dict[str, Any]:
@@ -207,8 +207,8 @@ class Document:
         data: dict[str, Any] = {
             own.number: self.number,
             own.date: self.issued.isoformat(),
-            own.seller: _stated(asdict(self.seller)),
-            own.buyer: _stated(asdict(self.buyer)),
+            own.seller: _without_none(asdict(self.seller)),
+            own.buyer: _without_none(asdict(self.buyer)),
             **self.references,
             "line_items": [_line_data(line) for line in self.lines],
         }
@@ -230,7 +230,7 @@ def plain(value: Decimal) -> str:
 
 def _line_data(line: Line) -> dict[str, Any]:
     tax_rate = None if line.tax is None else line.tax.rate
-    return _stated(
+    return _without_none(
         {
             "position": line.position,
             "article_number": line.article_number,
@@ -248,7 +248,7 @@ def _line_data(line: Line) -> dict[str, Any]:
     )
 
 
-def _stated(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: plain(value) if isinstance(value, Decimal) else value
         for name, value in values.items()

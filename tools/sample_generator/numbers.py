@@ -70,13 +70,15 @@ class Numbers:
             current = last + self._rng.randint(1, 7)
             self._series[key] = (pattern, current)
             number = pattern.format(n=current, year=year)
-            if self.take(number):
+            if self.reserve(number):
                 return number
 
-    def take(self, number: str) -> bool:
+    def reserve(self, number: str) -> bool:
         """Reserve a number. Returns False if a similar one is already reserved."""
-        looks = "".join(sign for sign in number.upper() if sign.isalnum()).translate(str.maketrans("OIL", "011"))
-        if looks in self._taken:
+        normalized = "".join(character for character in number.upper() if character.isalnum()).translate(
+            str.maketrans("OIL", "011")
+        )
+        if normalized in self._taken:
             return False
-        self._taken.add(looks)
+        self._taken.add(normalized)
         return True

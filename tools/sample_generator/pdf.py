@@ -167,11 +167,11 @@ class _DocumentPdf(FPDF):
             (company.name, company.street, f"{company.postal_code} {company.city}", company.phone),
             (f"{company.register} {company.registration_id.removeprefix(company.register).strip()}",
              f"{labels.vat_id} {company.vat_id}", tax_number, ""),
-            (labels.bank, company.bank, _in_fours(company.iban), ""),
+            (labels.bank, company.bank, _format_iban(company.iban), ""),
         )  # fmt: skip
-        for place, column in enumerate(columns):
+        for column_index, column in enumerate(columns):
             for row, text in enumerate(column):
-                self.set_xy(_LEFT + place * _WIDTH / 3, 269 + row * 4)
+                self.set_xy(_LEFT + column_index * _WIDTH / 3, 269 + row * 4)
                 self.cell(_WIDTH / 3, 4, text)
 
     def _font(self, size: float, style: str = "", color: tuple[int, int, int] = _BLACK) -> None:
@@ -180,13 +180,15 @@ class _DocumentPdf(FPDF):
 
     def _address(self) -> None:
         document, company = self.document, self.company
-        to = document.seller if document.kind is Kind.PURCHASE_ORDER else document.buyer
+        recipient = document.seller if document.kind is Kind.PURCHASE_ORDER else document.buyer
         self.set_xy(_LEFT, 45)
         self._font(6.5, "", _GRAY)
         self.cell(85, 4, f"{company.name} · {company.street} · {company.postal_code} {company.city}", new_y=YPos.NEXT)
         self._font(10.5)
-        abroad = Locale.parse(self.locale).territories[to.country] if to.country != company.country else ""
-        for text in (to.name, to.street, f"{to.postal_code} {to.city}", abroad):
+        foreign_country = (
+            Locale.parse(self.locale).territories[recipient.country] if recipient.country != company.country else ""
+        )
+        for text in (recipient.name, recipient.street, f"{recipient.postal_code} {recipient.city}", foreign_country):
             self.set_x(_LEFT)
             self.cell(85, 5.2, text or "", new_y=YPos.NEXT)
 
@@ -226,15 +228,17 @@ class _DocumentPdf(FPDF):
     def _table(self) -> None:
         self._table_head()
         carries = self.layout.carries_sums and self._is_priced
-        for place, line in enumerate(self.document.lines):
+        for index, line in enumerate(self.document.lines):
             cells = self._cells(line)
             self._font(8.5)
-            described = self.multi_cell(_COLUMN_WIDTHS[2], 5, cells[2], dry_run=True, output=MethodReturnValue.LINES)
-            height = 5.0 * len(cast("list[str]", described))
+            description_lines = self.multi_cell(
+                _COLUMN_WIDTHS[2], 5, cells[2], dry_run=True, output=MethodReturnValue.LINES
+            )
+            height = 5.0 * len(cast("list[str]", description_lines))
             if self.will_page_break(height + 3 + _CARRIED_HEIGHT * carries):
                 self._next_page(carries=carries)
             top = self.get_y()
-            if place % 2:
+            if index % 2:
                 self.set_fill_color(244, 246, 248)
                 self.rect(_LEFT, top, _WIDTH, height + 2, style="F")
             self._font(8.5)
@@ -273,14 +277,14 @@ class _DocumentPdf(FPDF):
     def _cells(self, line: Line) -> tuple[str, ...]:
         unit = _UNIT_NAMES.get(line.unit, line.unit)
         quantity = f"{self._number(line.quantity)} {unit}".strip()
-        stated = (line.position, line.article_number or "", line.description, quantity)
+        cells = (line.position, line.article_number or "", line.description, quantity)
         if not self._is_priced:
-            return stated
+            return cells
         price = self._number(line.unit_price or Decimal(0))
         if line.price_basis_quantity is not None:
             price = f"{price} {self.labels.per.format(basis=self._number(line.price_basis_quantity))}"
         rate = "" if line.tax is None else f"{self._number(line.tax.rate)} %"
-        return (*stated, price, rate, self._number(line.net_amount or Decimal(0)))
+        return (*cells, price, rate, self._number(line.net_amount or Decimal(0)))
 
     def _totals(self) -> None:
         labels, totals = self.labels, self.document.totals
@@ -310,8 +314,8 @@ class _DocumentPdf(FPDF):
         self.ln(6)
         self._font(9)
         groups = document.totals.groups if self._is_priced else ()
-        exempt = {group.tax.category for group in groups} & {"K", "G"}
-        for category in sorted(exempt):
+        exempt_categories = {group.tax.category for group in groups} & {"K", "G"}
+        for category in sorted(exempt_categories):
             self.multi_cell(
                 _WIDTH,
                 5,
@@ -323,7 +327,7 @@ class _DocumentPdf(FPDF):
             self.multi_cell(
                 _WIDTH, 5, labels.pay.format(due=self._day(document.due)), new_x=XPos.LMARGIN, new_y=YPos.NEXT
             )
-            self.multi_cell(_WIDTH, 5, f"{labels.bank}: {self.company.bank}, IBAN {_in_fours(self.company.iban)}")
+            self.multi_cell(_WIDTH, 5, f"{labels.bank}: {self.company.bank}, IBAN {_format_iban(self.company.iban)}")
 
     def _day(self, day: date | None) -> str:
         return (
@@ -338,7 +342,7 @@ class _DocumentPdf(FPDF):
         return _printable(format_decimal(plain(value), format=pattern, locale=self.locale))
 
 
-def _in_fours(iban: str) -> str:
+def _format_iban(iban: str) -> str:
     return " ".join(iban[start : start + 4] for start in range(0, len(iban), 4))
 
 

@@ -134,14 +134,14 @@ class Sample:
         Failed and duplicate files are not part of the set. Skipped ones are, with type `other` and their own clusters.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        kept = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]
-        kept.sort(key=lambda file: (file.truth.received_at, file.id))
-        ids = {(file.tenant, file.name): file.id for file in kept}
-        lines = [json.dumps(_document_record(file), ensure_ascii=False) for file in kept]
+        documents = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]
+        documents.sort(key=lambda file: (file.truth.received_at, file.id))
+        ids = {(file.tenant, file.name): file.id for file in documents}
+        lines = [json.dumps(_document_record(file), ensure_ascii=False) for file in documents]
         _write_text(folder / "documents.jsonl", "".join(f"{line}\n" for line in lines))
         edges = [sorted((ids[link.tenant, link.a], ids[link.tenant, link.b])) for link in self.links]
         _write_csv(folder / "edges.csv", ("a", "b"), sorted(edges))
-        clusters = [(file.id, file.truth.cluster or file.id) for file in kept]
+        clusters = [(file.id, file.truth.cluster or file.id) for file in documents]
         _write_csv(folder / "clusters.csv", ("document", "cluster"), clusters)
         readme = f"Generated from seed {self.seed}. Every company, number and amount is invented.\n"
         _write_text(folder / "README.md", readme)
@@ -159,7 +159,7 @@ def _file_record(file: SampleFile) -> dict[str, Any]:
         "cluster": truth.cluster,
         "situation": truth.situation,
         "reason": truth.reason,
-        "received_at": _moment(truth.received_at),
+        "received_at": _format_time(truth.received_at),
         "same_as": truth.same_as,
         "structured_data": truth.structured_data,
     }
@@ -170,12 +170,12 @@ def _document_record(file: SampleFile) -> dict[str, Any]:
         "id": file.id,
         "tenant": file.tenant,
         "type": file.truth.type or "other",
-        "received_at": _moment(file.truth.received_at),
+        "received_at": _format_time(file.truth.received_at),
         "structured_data": file.truth.structured_data or {},
     }
 
 
-def _moment(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 

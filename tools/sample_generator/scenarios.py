@@ -100,9 +100,9 @@ class Transaction:
     cluster: str
     day: date
 
-    def later(self, least: int, most: int) -> date:
+    def later(self, min_days: int, max_days: int) -> date:
         """Advance the transaction by some days and return the working day."""
-        self.day = trading.workday(self.day, self.builder.rng.randint(least, most))
+        self.day = trading.workday(self.day, self.builder.rng.randint(min_days, max_days))
         return self.day
 
     def file(self, document: Document, form: Form, reason: str, *, received: date | None = None) -> GeneratedFile:
@@ -259,15 +259,15 @@ def rejected_and_credited(builder: ScenarioBuilder, form: Form) -> None:
 
 def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
     """Two suppliers use the same invoice number, and a credit note refers to one of the invoices."""
-    one, other = builder.rng.sample(builder.suppliers, 2)
-    shared = None
-    while shared is None or not builder.numbers.take(shared):
-        shared = f"{builder.opened.year}-{builder.rng.randint(100, 4999):04d}"
-    for supplier in (one, other):
+    first_supplier, second_supplier = builder.rng.sample(builder.suppliers, 2)
+    number = None
+    while number is None or not builder.numbers.reserve(number):
+        number = f"{builder.opened.year}-{builder.rng.randint(100, 4999):04d}"
+    for supplier in (first_supplier, second_supplier):
         transaction = builder.transaction("same invoice number, two suppliers", supplier)
         order = transaction.order()
-        invoice = transaction.invoice(order, form, [], number=shared)
-        if supplier is other:
+        invoice = transaction.invoice(order, form, [], number=number)
+        if supplier is second_supplier:
             first = invoice.document.lines[0]
             transaction.credit_note(invoice, trading.quantity_step(first.unit, first.price_basis_quantity), Form.CII)
 
@@ -278,9 +278,11 @@ def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
     order = transaction.order()
     original = transaction.invoice(order, form, [])
     received = transaction.later(5, 15)
-    other = Form.UBL if form is Form.HYBRID else Form.HYBRID
-    again = transaction.file(original.document, other, "the same invoice again in another form", received=received)
-    transaction.link(again, original)
+    other_form = Form.UBL if form is Form.HYBRID else Form.HYBRID
+    duplicate = transaction.file(
+        original.document, other_form, "the same invoice again in another form", received=received
+    )
+    transaction.link(duplicate, original)
 
 
 def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
@@ -305,7 +307,11 @@ def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: 
 
 def copy_invoice(source: ScenarioBuilder, target: ScenarioBuilder, cluster: str) -> None:
     """Add only the invoice of a transaction to another tenant, where it has no match."""
-    invoice = next(f for f in source.generated_files if f.cluster == cluster and f.document.kind is Kind.INVOICE)
+    invoice = next(
+        generated
+        for generated in source.generated_files
+        if generated.cluster == cluster and generated.document.kind is Kind.INVOICE
+    )
     reason = "only the other tenant has its order, so it has no match"
     _refile(invoice, target, _copied_label(target), reason, "partner only in the other tenant")
 
@@ -319,6 +325,6 @@ def _refile(
     generated: GeneratedFile, target: ScenarioBuilder, label: str, reason: str, situation: str
 ) -> GeneratedFile:
     received = generated.received + timedelta(minutes=target.rng.randint(3, 40))
-    copied = GeneratedFile(generated.document, generated.form, label, situation, reason, received)
-    target.generated_files.append(copied)
-    return copied
+    copy = GeneratedFile(generated.document, generated.form, label, situation, reason, received)
+    target.generated_files.append(copy)
+    return copy

@@ -17,7 +17,7 @@ from tools.sample_generator.numbers import Numbers
 
 _STANDARD_RATES = {"DE": "19", "FR": "20", "IT": "22", "NL": "21", "GB": "20"}
 _REDUCED_RATES = {"DE": "7", "FR": "5.5", "IT": "10", "NL": "9", "GB": "0"}
-_CHEAP, _DEAR = Decimal(2), Decimal(100)
+_CHEAP, _EXPENSIVE = Decimal(2), Decimal(100)
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ def price_list(rng: Random, company: Company, product_line: ProductLine, *, buye
     style = rng.choice(("{n}", "{letters}-{n}", "{n}.{m:02d}", "{letters}{n}"))
     letters = "".join(rng.choice("BCDFGHKMNPRSTVW") for _ in range(2))
     offers = []
-    for place, article in enumerate(product_line.articles):
+    for index, article in enumerate(product_line.articles):
         cent = Decimal(1).scaleb(article.price.as_tuple().exponent)  # type: ignore[arg-type]
         price = (article.price * rng.randint(90, 110) / 100).quantize(cent, ROUND_HALF_UP)
-        number = style.format(letters=letters, n=rng.randint(10, 99) * 1000 + place * 37, m=rng.randint(1, 99))
+        number = style.format(letters=letters, n=rng.randint(10, 99) * 1000 + index * 37, m=rng.randint(1, 99))
         offers.append(Offer(article, number, str(rng.randint(100000, 999999)) if buyer_numbers else None, price))
     reserved = offers[ORDINARY_ARTICLES:]
     rng.shuffle(reserved)
@@ -80,9 +80,9 @@ def tax_of(article: Article | None, seller: Company, buyer: Company) -> Tax:
     return Tax("S", Decimal(_STANDARD_RATES[seller.country]))
 
 
-def workday(day: date, later: int = 0) -> date:
-    """Return the day `later` days after `day`. A weekend becomes Monday."""
-    day += timedelta(days=later)
+def workday(day: date, days: int = 0) -> date:
+    """Return the day `days` days after `day`. A weekend becomes Monday."""
+    day += timedelta(days=days)
     return day + timedelta(days=max(0, 7 - day.weekday()) if day.weekday() > 4 else 0)
 
 
@@ -93,20 +93,20 @@ def place_order(context: PurchaseContext, day: date, line_count: int, *, reserve
     """
     rng, supplier = context.rng, context.supplier
     if reserved:
-        chosen = [supplier.reserved_left.pop() for _ in range(line_count)]
+        offers = [supplier.reserved_left.pop() for _ in range(line_count)]
     else:
-        chosen = rng.sample(supplier.offers * -(-line_count // len(supplier.offers)), line_count)
+        offers = rng.sample(supplier.offers * -(-line_count // len(supplier.offers)), line_count)
     step = rng.choice((1, 10))
     lines = []
-    for place, offer in enumerate(chosen, 1):
+    for position, offer in enumerate(offers, 1):
         article = offer.article
         lines.append(
             Line(
-                position=str(place * step),
+                position=str(position * step),
                 article_number=offer.number,
                 buyer_article_number=offer.buyer_number,
                 description=article.description,
-                quantity=_unseen_quantity(context, offer),
+                quantity=_new_quantity(context, offer),
                 unit=article.unit,
                 unit_price=offer.price,
                 price_basis_quantity=article.basis if article.basis != 1 else None,
@@ -157,7 +157,7 @@ def deliver(context: PurchaseContext, order: Document, quantities: Sequence[Deci
 
 def receive(context: PurchaseContext, delivery: Document, day: date, rejected: Decimal | None = None) -> Document:
     """Receive the delivery. `rejected` is the rejected quantity of its first line item."""
-    lines = [replace(line, position=str(place)) for place, line in enumerate(delivery.lines, 1)]
+    lines = [replace(line, position=str(position)) for position, line in enumerate(delivery.lines, 1)]
     if rejected is not None:
         lines[0] = replace(lines[0], rejected_quantity=rejected)
     return Document(
@@ -227,17 +227,17 @@ def credit(context: PurchaseContext, invoice: Document, quantity: Decimal, day: 
 def split(rng: Random, order: Document, parts: int) -> list[list[Decimal]]:
     """Split quantities over `parts` deliveries. Each contains some of the first line item."""
     shares: list[list[Decimal]] = [[] for _ in range(parts)]
-    for place, line in enumerate(order.lines):
+    for index, line in enumerate(order.lines):
         step = quantity_step(line.unit, line.price_basis_quantity)
         steps = int(line.quantity / step)
-        if place > 0 and rng.random() < 0.25:
-            whole = rng.randrange(parts)
-            counts = [steps if part == whole else 0 for part in range(parts)]
+        if index > 0 and rng.random() < 0.25:
+            only_part = rng.randrange(parts)
+            counts = [steps if part == only_part else 0 for part in range(parts)]
         else:
             cuts = [0, *sorted(rng.sample(range(1, steps), parts - 1)), steps]
             counts = [cuts[part + 1] - cuts[part] for part in range(parts)]
         for part, count in enumerate(counts):
-            shares[part].append(_tidy(count * step))
+            shares[part].append(_without_zero_fraction(count * step))
     return shares
 
 
@@ -255,22 +255,22 @@ def quantity_step(unit: str, basis: Decimal | None) -> Decimal:
     )
 
 
-def _unseen_quantity(context: PurchaseContext, offer: Offer) -> Decimal:
+def _new_quantity(context: PurchaseContext, offer: Offer) -> Decimal:
     """Draw a quantity that is new for this supplier and article, so that both identify the order."""
     step = quantity_step(offer.article.unit, offer.article.basis if offer.article.basis != 1 else None)
     value = offer.price * step / offer.article.basis
-    most = 14 if value > _DEAR else 120 if value < _CHEAP else 48
+    max_steps = 14 if value > _EXPENSIVE else 120 if value < _CHEAP else 48
     while True:
-        quantity = _tidy(context.rng.randint(4, most) * step)
+        quantity = _without_zero_fraction(context.rng.randint(4, max_steps) * step)
         if (offer.number, quantity) not in context.supplier.ordered:
             context.supplier.ordered.add((offer.number, quantity))
             return quantity
 
 
-def _tidy(quantity: Decimal) -> Decimal:
+def _without_zero_fraction(quantity: Decimal) -> Decimal:
     """Drop the fraction if it is zero."""
-    whole = quantity.quantize(Decimal(1))
-    return whole if whole == quantity else quantity
+    integer = quantity.quantize(Decimal(1))
+    return integer if integer == quantity else quantity
 
 
 def _partial_lines(order: Document, quantities: Sequence[Decimal], *, priced: bool) -> tuple[Line, ...]:
@@ -283,8 +283,8 @@ def _partial_lines(order: Document, quantities: Sequence[Decimal], *, priced: bo
     return tuple(lines)
 
 
-def _freight(context: PurchaseContext, place: int) -> Line:
+def _freight(context: PurchaseContext, position: int) -> Line:
     company = context.supplier.company
     price = Decimal(context.rng.randint(9, 48)) + Decimal(context.rng.choice(("0.00", "0.50", "0.90")))
     tax = tax_of(None, company, context.buyer)
-    return Line(str(place), None, None, LABELS[company.language].freight, Decimal(1), "C62", price, tax=tax)
+    return Line(str(position), None, None, LABELS[company.language].freight, Decimal(1), "C62", price, tax=tax)

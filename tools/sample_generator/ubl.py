@@ -174,10 +174,10 @@ def _payment(root: etree._Element, document: Document) -> None:
 
 def _totals(root: etree._Element, document: Document) -> None:
     currency, totals = document.currency or "", document.totals
-    taxed = _cac(root, "TaxTotal")
-    _amount(taxed, "TaxAmount", totals.tax, currency)
+    tax_total = _cac(root, "TaxTotal")
+    _amount(tax_total, "TaxAmount", totals.tax, currency)
     for group in totals.groups:
-        subtotal = _cac(taxed, "TaxSubtotal")
+        subtotal = _cac(tax_total, "TaxSubtotal")
         _amount(subtotal, "TaxableAmount", group.base, currency)
         _amount(subtotal, "TaxAmount", group.amount, currency)
         _tax_category(subtotal, "TaxCategory", group.tax, explained=True)

@@ -30,8 +30,8 @@ Die leeren Gitterboxen (Stück: {boxes}) stehen hinter Tor 3. Grüße, Jörg
 
 def truncated_pdf(document: Document) -> bytes:
     """Return a truncated hybrid PDF without a cross-reference table or catalog."""
-    whole = write_hybrid(document)
-    return whole[: len(whole) * 2 // 5]
+    content = write_hybrid(document)
+    return content[: len(content) * 2 // 5]
 
 
 def scanned_pdf(document: Document) -> bytes:
@@ -67,8 +67,8 @@ def xml_with_doctype(document: Document) -> bytes:
     text = write_ubl(document).decode()
     declaration, rest = text.split("\n", 1)
     doctype = '<!DOCTYPE Invoice [<!ENTITY supplier SYSTEM "file:///etc/hostname">]>'
-    named = rest.replace("<cbc:Note>", "<cbc:Note>&supplier; ", 1)
-    return f"{declaration}\n{doctype}\n{named}".encode()
+    body = rest.replace("<cbc:Note>", "<cbc:Note>&supplier; ", 1)
+    return f"{declaration}\n{doctype}\n{body}".encode()
 
 
 def xml_without_number(document: Document) -> bytes:
@@ -78,8 +78,8 @@ def xml_without_number(document: Document) -> bytes:
 
 def xml_cut_off(document: Document) -> bytes:
     """Return an invoice that ends in the middle of an element."""
-    whole = write_ubl(document)
-    return whole[: len(whole) * 3 // 5]
+    content = write_ubl(document)
+    return content[: len(content) * 3 // 5]
 
 
 def xml_in_wrong_encoding(document: Document) -> bytes:

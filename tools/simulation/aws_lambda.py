@@ -64,7 +64,7 @@ class Function:
     @property
     def running(self) -> int:
         """Number of invocations in progress."""
-        return sum(one.busy for one in self.environments)
+        return sum(environment.busy for environment in self.environments)
 
     def invoke(self, event: dict[str, Any]) -> tuple[bool, Any]:
         """Run one invocation. Returns whether it succeeded, and the response."""
@@ -82,12 +82,12 @@ class Function:
 
     def replace_idle(self) -> None:
         """End every idle process, as a release does."""
-        for idle in [one for one in self.environments if not one.busy]:
+        for idle in [environment for environment in self.environments if not environment.busy]:
             self.environments.remove(idle)
             self.scheduler.kill(idle.process, "a release replaces it")
 
     def _environment(self) -> Environment:
-        for idle in [one for one in self.environments if not one.busy]:
+        for idle in [environment for environment in self.environments if not environment.busy]:
             if self.faults.strikes(Fault.RECYCLED):
                 self.environments.remove(idle)
                 self.scheduler.kill(idle.process, "its environment is recycled")
@@ -102,24 +102,24 @@ class Function:
     def _run(self, environment: Environment, event: dict[str, Any]) -> tuple[bool, Any]:
         scheduler, process = self.scheduler, environment.process
         deadline = scheduler.now + self.timeout
-        answers: list[tuple[bool, Any]] = []
+        results: list[tuple[bool, Any]] = []
 
         def main() -> None:
             try:
-                answers.append((True, environment.handle(event, Context(scheduler, deadline))))
+                results.append((True, environment.handle(event, Context(scheduler, deadline))))
             except Exception as error:  # noqa: BLE001  # Lambda reports whatever a handler raises
                 scheduler.log(f"the invocation fails: {type(error).__name__}: {error}")
-                answers.append((False, None))
+                results.append((False, None))
             process.state = ProcessState.FROZEN
 
         process.state = ProcessState.RUNNING
-        process.handles = tuple(one["receiptHandle"] for one in event.get("Records", []))
+        process.handles = tuple(event_record["receiptHandle"] for event_record in event.get("Records", []))
         scheduler.spawn("main", main, process)
-        scheduler.wait(lambda: bool(answers) or process.state is ProcessState.DEAD, self.timeout)
-        if not answers:
+        scheduler.wait(lambda: bool(results) or process.state is ProcessState.DEAD, self.timeout)
+        if not results:
             self._check_hung(process)
             scheduler.kill(process, "its invocation has run out of time")
-        return answers[0] if answers else (False, None)
+        return results[0] if results else (False, None)
 
     def _check_hung(self, process: Process) -> None:
         """Fail the history if a batch waits for the database until Lambda ends it.
@@ -162,8 +162,8 @@ class Mapping:
     def poll(self) -> None:
         """Receive a batch and deliver it in a new task."""
         random = self.scheduler.random
-        most = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
-        messages = self._sqs.receive(self.queue, most)
+        limit = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
+        messages = self._sqs.receive(self.queue, limit)
         if not messages:
             return
         self.in_flight += 1
@@ -188,31 +188,33 @@ class Mapping:
 
     def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
         messages = [message for message, _ in received]
-        free = self.function.running < self.function.reserved
+        has_capacity = self.function.running < self.function.reserved
         is_wasted = self._crashes() or self._faults.strikes(Fault.WASTED_RECEIVE)
-        if is_wasted or (free and self._faults.strikes(Fault.THROTTLED)):
+        if is_wasted or (has_capacity and self._faults.strikes(Fault.THROTTLED)):
             for _, receive in received:
                 receive.excuse = "never reached the function"
             return
         if self.function.running >= self.function.reserved:
             self.scheduler.log(f"{self.function.name} is throttled: the batch waits for its visibility timeout")
             return
-        started, struck = self.scheduler.now, self._faults.struck.total()
+        started, faults_before = self.scheduler.now, self._faults.injected.total()
         for _, receive in received:
             receive.excuse = receive.excuse or IN_FLIGHT
-        answered, answer = self.function.invoke(event)
-        lasting = max(self._faults.lasting_until, self._faults.locked_until)
-        trouble = not answered or self._faults.struck.total() != struck or lasting > started
+        succeeded, response = self.function.invoke(event)
+        disturbed_until = max(self._faults.failover_until, self._faults.locked_until)
+        is_disturbed = not succeeded or self._faults.injected.total() != faults_before or disturbed_until > started
         for _, receive in received:
             if receive.excuse == IN_FLIGHT:
-                receive.excuse = "something went wrong" if trouble else None
-        self.scheduler.point("the function's answer")
-        kept = {item["itemIdentifier"] for item in (answer or {}).get("batchItemFailures", [])} if answered else None
-        lost = self._faults.strikes(Fault.NOT_DELETED)
+                receive.excuse = "something went wrong" if is_disturbed else None
+        self.scheduler.point("the function's response")
+        failed_ids = (
+            {item["itemIdentifier"] for item in (response or {}).get("batchItemFailures", [])} if succeeded else None
+        )
+        is_deletion_lost = self._faults.strikes(Fault.NOT_DELETED)
         for message, receive in received:
-            if kept is None or message.id in kept:
+            if failed_ids is None or message.id in failed_ids:
                 continue
-            if lost:
+            if is_deletion_lost:
                 receive.excuse = "acknowledged and not deleted"
             else:
                 self._sqs.delete(self.queue, message, receive.handle)
@@ -233,12 +235,12 @@ class Schedule:
     def pass_time(self, nearest: float) -> float:
         """Schedule the next due invocation, and sometimes an earlier one without work."""
         random = self._scheduler.random
-        following = 60.0 * (self._scheduler.now // 60 + 1)
-        due = max(self._due(), following)
+        next_minute = 60.0 * (self._scheduler.now // 60 + 1)
+        due = max(self._due(), next_minute)
         if due != inf:
             due = 60.0 * -(-due // 60)
-        if random.random() < 0.05 and following < nearest:
-            due = min(due, following)
+        if random.random() < 0.05 and next_minute < nearest:
+            due = min(due, next_minute)
         self._next = due
         return min(nearest, due)
 

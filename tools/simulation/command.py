@@ -21,7 +21,8 @@ def simulate(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first history. Default: random.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")] = None,
     mutant: Annotated[
-        str | None, typer.Option(help=f"Remove a rule of the engine first: {'; '.join(one.name for one in MUTANTS)}.")
+        str | None,
+        typer.Option(help=f"Remove a rule of the engine first: {'; '.join(candidate.name for candidate in MUTANTS)}."),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print every history.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
@@ -31,22 +32,24 @@ def simulate(
     The same seed gives the same history. A history that violates an invariant is printed line by line, with the command
     that repeats it.
     """
-    if mutant is not None and mutant not in {one.name for one in MUTANTS}:
+    if mutant is not None and mutant not in {candidate.name for candidate in MUTANTS}:
         raise typer.BadParameter(f"Unknown mutant: {mutant!r}.", param_hint="--mutant")
     first = SystemRandom().randrange(2**31) if seed is None else seed
     started = time.monotonic()
-    done = 0
+    finished = 0
     with Counters(["histories"], histories) as counters:
 
-        def each(result: History) -> None:
-            nonlocal done
-            done += 1
-            counters.show([done])
+        def on_result(result: History) -> None:
+            nonlocal finished
+            finished += 1
+            counters.show([finished])
             if result.story:
                 _print_history(result, mutant)
 
         seeds = range(first, first + histories)
-        summary = run_parallel(seeds, workers or os.cpu_count() or 1, with_story=verbose, mutant=mutant, each=each)
+        summary = run_parallel(
+            seeds, workers or os.cpu_count() or 1, with_story=verbose, mutant=mutant, on_result=on_result
+        )
     seconds = time.monotonic() - started
     if as_json:
         print_json(_figures(summary, first, seconds))
@@ -71,7 +74,7 @@ def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
     return {
         "seed": first,
         "histories": summary.histories,
-        "violations": [{"seed": one.seed, "violation": one.violation} for one in summary.violations],
+        "violations": [{"seed": history.seed, "violation": history.violation} for history in summary.violations],
         "attempts": summary.attempts,
         "steps": summary.steps,
         "virtual_hours": round(summary.virtual_seconds / 3600, 1),
@@ -88,5 +91,5 @@ def _show(summary: Summary, first: int, seconds: float) -> None:
         f"{summary.faults.total()} faults in {summary.virtual_seconds / 3600:.1f} virtual hours ({seconds:.0f} s); "
         f"{violations or 'no'} violations."
     )
-    for one in summary.violations:
-        console.print(f"  seed {one.seed}: {one.violation}", style="red", soft_wrap=True)
+    for history in summary.violations:
+        console.print(f"  seed {history.seed}: {history.violation}", style="red", soft_wrap=True)

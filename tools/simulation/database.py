@@ -27,7 +27,7 @@ from tools.simulation.scheduler import Process, Scheduler
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
 DATABASE = "simulation"
-WORKER, KEEPER = "counterfoil_worker", "counterfoil_maintenance"
+WORKER, MAINTENANCE = "counterfoil_worker", "counterfoil_maintenance"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
 """The product's first statement in one round trip, without timeouts, because those use the real clock."""
@@ -48,17 +48,17 @@ CREATE TABLE simulation_ledger (
 CREATE TABLE simulation_effect (number bigserial PRIMARY KEY, actor text, worker text, work_id uuid, revision int);
 CREATE FUNCTION simulation_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
 DECLARE
-    was jsonb; became jsonb; prefix text := TG_ARGV[1];
+    old_values jsonb; new_values jsonb; prefix text := TG_ARGV[1];
 BEGIN
-    SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO became FROM jsonb_each(to_jsonb(NEW))
+    SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO new_values FROM jsonb_each(to_jsonb(NEW))
     WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
     IF TG_OP = 'UPDATE' THEN
-        SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO was FROM jsonb_each(to_jsonb(OLD))
+        SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO old_values FROM jsonb_each(to_jsonb(OLD))
         WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
     END IF;
-    IF was IS DISTINCT FROM became THEN
+    IF old_values IS DISTINCT FROM new_values THEN
         INSERT INTO simulation_ledger (actor, worker, work_id, old, new)
-        VALUES (current_setting('simulation.actor', true), TG_ARGV[0], NEW.id, was, became);
+        VALUES (current_setting('simulation.actor', true), TG_ARGV[0], NEW.id, old_values, new_values);
     END IF;
     RETURN NULL;
 END $$;
@@ -87,8 +87,8 @@ CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON task
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON cluster_diagnostics
     FOR EACH ROW EXECUTE FUNCTION simulation_note('diagnostics', '', '{columns}');
 """
-_NOTED = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,dlq_returns"
-_OWN_DEFAULTS = """
+_LEDGER_COLUMNS = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,dlq_returns"
+_UUID_DEFAULTS = """
 SELECT format('ALTER TABLE %I ALTER COLUMN %I SET DEFAULT simulation_uuid()', table_name, column_name)
 FROM information_schema.columns WHERE table_schema = 'public' AND column_default LIKE 'uuidv7()%'
 """
@@ -111,8 +111,8 @@ class Store:
         self.admin.execute("ALTER SYSTEM SET autovacuum = off")
         self.admin.execute("SELECT pg_reload_conf()")
         self.admin.execute("SET plan_cache_mode = force_generic_plan")
-        self.admin.execute(_LEDGER.replace("{columns}", _NOTED).encode(), prepare=False)
-        for (statement,) in self.admin.execute(_OWN_DEFAULTS).fetchall():
+        self.admin.execute(_LEDGER.replace("{columns}", _LEDGER_COLUMNS).encode(), prepare=False)
+        for (statement,) in self.admin.execute(_UUID_DEFAULTS).fetchall():
             self.admin.execute(statement)
         self._tables = [row[0] for row in self.admin.execute(_TABLES).fetchall()]
         sequences = [row[0] for row in self.admin.execute(_SEQUENCES).fetchall()]
@@ -168,7 +168,7 @@ class Transactions:
     store: Store
     open: list["SimulatedConnection"] = field(default_factory=list)
     started: int = 0
-    at: dict[int, datetime] = field(default_factory=dict)
+    statement_times: dict[int, datetime] = field(default_factory=dict)
     """Time of each transaction's last statement."""
     committed_at: dict[int, float] = field(default_factory=dict)
     handles: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -178,13 +178,17 @@ class Transactions:
 
     def pass_time(self, nearest: float) -> float:
         """Return the earlier of `nearest` and the next idle timeout."""
-        return min([nearest, *(one.last_statement_at + IDLE_SECONDS for one in self.open)]) if self.open else nearest
+        return (
+            min([nearest, *(connection.last_statement_at + IDLE_SECONDS for connection in self.open)])
+            if self.open
+            else nearest
+        )
 
     def time_passed(self) -> None:
         """End idle transactions."""
-        for one in list(self.open):
-            if one.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
-                one.lose(f"idle for {IDLE_SECONDS} s")
+        for connection in list(self.open):
+            if connection.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
+                connection.lose(f"idle for {IDLE_SECONDS} s")
 
 
 class SimulatedPool:
@@ -192,21 +196,24 @@ class SimulatedPool:
 
     timeout = inf
 
-    def __init__(self, world: Transactions, process: Process, user: str) -> None:
-        self._world = world
+    def __init__(self, transactions: Transactions, process: Process, user: str) -> None:
+        self._transactions = transactions
         self._process = process
         self._user = user
 
     def getconn(self, _timeout: float) -> "SimulatedConnection":
         """Return a connection, or raise if the database is unavailable."""
-        world = self._world
-        world.scheduler.point("begin")
-        if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
-            world.scheduler.log("no connection: a failover is in progress")
+        transactions = self._transactions
+        transactions.scheduler.point("begin")
+        if (
+            transactions.scheduler.now < transactions.faults.failover_until
+            and transactions.scheduler.random.random() < 0.5
+        ):
+            transactions.scheduler.log("no connection: a failover is in progress")
             raise psycopg.OperationalError("connection refused")
-        if world.faults.strikes(Fault.NO_CONNECTION):
+        if transactions.faults.strikes(Fault.NO_CONNECTION):
             raise psycopg.OperationalError("connection refused")
-        return SimulatedConnection(world, self._process, self._user)
+        return SimulatedConnection(transactions, self._process, self._user)
 
     def putconn(self, connection: "SimulatedConnection") -> None:
         """Release a connection."""
@@ -219,8 +226,8 @@ class SimulatedPool:
 class SimulatedConnection:
     """One transaction on a real connection, with the part of psycopg's interface that the product uses."""
 
-    def __init__(self, world: Transactions, process: Process, user: str) -> None:
-        self._world = world
+    def __init__(self, transactions: Transactions, process: Process, user: str) -> None:
+        self._transactions = transactions
         self._process = process
         self._user = user
         self._role = ""
@@ -233,7 +240,7 @@ class SimulatedConnection:
         self.number = 0
         self.deadline = inf
         """When the client stops waiting for a response."""
-        self.last_statement_at = world.scheduler.now
+        self.last_statement_at = transactions.scheduler.now
         process.on_death.append(self._die)
 
     broken = property(lambda self: self._lost)
@@ -242,11 +249,11 @@ class SimulatedConnection:
     def execute(self, query: Any, params: Any = None) -> Any:
         """Execute one statement."""
         if not self._in_pipeline:
-            self._world.scheduler.point("statement")
+            self._transactions.scheduler.point("statement")
             self._check_connection()
             self._strike()
         assert self._real is not None
-        self._world.at[self.number] = self._world.scheduler.clock()
+        self._transactions.statement_times[self.number] = self._transactions.scheduler.clock()
         with self._note_blockers():
             return self._real.execute(query, params)
 
@@ -256,7 +263,7 @@ class SimulatedConnection:
 
         Before them the task may pause for a long time, and other tasks may change the rows that it has read.
         """
-        scheduler = self._world.scheduler
+        scheduler = self._transactions.scheduler
         scheduler.point("pipeline")
         if scheduler.current is not None and scheduler.random.random() < 0.4:
             scheduler.sleep(scheduler.random.choice((1, 3, IDLE_SECONDS - 1)))
@@ -274,77 +281,77 @@ class SimulatedConnection:
         try:
             yield
         except pg.LockNotAvailable:
-            self._world.scheduler.log("another transaction holds a lock")
-            self._blocking = tuple(one for one in self._world.open if one is not self)
+            self._transactions.scheduler.log("another transaction holds a lock")
+            self._blocking = tuple(connection for connection in self._transactions.open if connection is not self)
             raise
 
-    def begin(self, opening: TransactionOptions) -> None:
+    def begin(self, options: TransactionOptions) -> None:
         """Begin a transaction."""
-        world = self._world
-        setting, value = opening.setting, opening.value
-        self._lock_seconds = opening.lock_seconds
+        transactions = self._transactions
+        setting, value = options.setting, options.value
+        self._lock_seconds = options.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
-        self._real = world.store.take(self._user, self._role)
-        world.started += 1
-        self.number = world.started
-        world.handles[self.number] = self._process.handles
-        world.open.append(self)
+        self._real = transactions.store.take(self._user, self._role)
+        transactions.started += 1
+        self.number = transactions.started
+        transactions.handles[self.number] = self._process.handles
+        transactions.open.append(self)
         self._check_connection()
-        task = world.scheduler.current
+        task = transactions.scheduler.current
         actor = f"{task.number if task else 0}:{self.number}"
         _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
 
     def _check_connection(self) -> None:
-        self.last_statement_at = self._world.scheduler.now
+        self.last_statement_at = self._transactions.scheduler.now
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
 
     def _strike(self) -> None:
-        world = self._world
-        if world.scheduler.now < world.faults.lasting_until:
+        transactions = self._transactions
+        if transactions.scheduler.now < transactions.faults.failover_until:
             raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
-        if world.faults.strikes(Fault.DEADLOCK):
+        if transactions.faults.strikes(Fault.DEADLOCK):
             raise pg.DeadlockDetected("deadlock detected")
-        if world.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.strikes(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access")
-        if world.faults.strikes(Fault.CONNECTION_LOST):
+        if transactions.faults.strikes(Fault.CONNECTION_LOST):
             self.lose("during a statement")
             raise psycopg.OperationalError("the connection was lost")
-        if world.faults.strikes(Fault.HUNG):
+        if transactions.faults.strikes(Fault.HUNG):
             self._hang()
 
     def _hang(self) -> None:
         """Wait until the client's deadline. The server ends the idle transaction earlier."""
-        scheduler, faults = self._world.scheduler, self._world.faults
+        scheduler, faults = self._transactions.scheduler, self._transactions.faults
         faults.locked_until = max(faults.locked_until, scheduler.now + IDLE_SECONDS)
         assert scheduler.current is not None
         self._process.hung[scheduler.current.name] = scheduler.now
         scheduler.sleep(self.deadline - scheduler.now)
         del self._process.hung[scheduler.current.name]
-        self.lose("no answer")
-        raise psycopg.OperationalError("no answer before the deadline")
+        self.lose("no response")
+        raise psycopg.OperationalError("no response before the deadline")
 
     def commit(self) -> None:
         """Commit. A fault may lose the connection before or after."""
-        world = self._world
-        world.scheduler.point(f"commit #{self.number}")
+        transactions = self._transactions
+        transactions.scheduler.point(f"commit #{self.number}")
         self._check_connection()
         assert self._real is not None
-        if world.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.strikes(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access at commit")
-        if world.faults.strikes(Fault.LOST_BEFORE_COMMIT):
+        if transactions.faults.strikes(Fault.LOST_BEFORE_COMMIT):
             self.lose("before its commit")
             raise psycopg.OperationalError("the connection was lost")
         _exchange(self._real, "COMMIT")
-        world.writes += 1
-        world.committed_at[self.number] = world.scheduler.now
-        world.scheduler.log(f"COMMITTED #{self.number}")
+        transactions.writes += 1
+        transactions.committed_at[self.number] = transactions.scheduler.now
+        transactions.scheduler.log(f"COMMITTED #{self.number}")
         self._end()
-        if world.faults.strikes(Fault.LOST_AFTER_COMMIT):
+        if transactions.faults.strikes(Fault.LOST_AFTER_COMMIT):
             self._lost = True
-            world.scheduler.log(f"the connection of #{self.number} is lost after its commit")
+            transactions.scheduler.log(f"the connection of #{self.number} is lost after its commit")
             raise psycopg.OperationalError("the connection was lost")
-        world.scheduler.point(f"after commit #{self.number}")
+        transactions.scheduler.point(f"after commit #{self.number}")
 
     def rollback(self) -> None:
         """Roll back, then wait for the transactions that hold the lock."""
@@ -353,18 +360,23 @@ class SimulatedConnection:
         if self._real is not None:
             _exchange(self._real, "ROLLBACK")
             self._end()
-        met, scheduler = [one for one in self._blocking if one in self._world.open], self._world.scheduler
-        if met and scheduler.random.random() < 0.8:
-            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._lock_seconds)
+        blockers, scheduler = (
+            [connection for connection in self._blocking if connection in self._transactions.open],
+            self._transactions.scheduler,
+        )
+        if blockers and scheduler.random.random() < 0.8:
+            scheduler.wait(
+                lambda: any(connection not in self._transactions.open for connection in blockers), self._lock_seconds
+            )
 
     def close(self) -> None:
         """Close the connection."""
         self.lose("closed")
 
-    def lose(self, why: str) -> None:
+    def lose(self, reason: str) -> None:
         """Lose the connection. The server rolls back its transaction."""
         if self._real is not None:
-            self._world.scheduler.log(f"the connection of #{self.number} is lost: {why}")
+            self._transactions.scheduler.log(f"the connection of #{self.number} is lost: {reason}")
             _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
@@ -379,8 +391,8 @@ class SimulatedConnection:
 
     def _end(self) -> None:
         if self._real is not None:
-            self._world.open.remove(self)
-            self._world.store.give(self._user, self._role, self._real)
+            self._transactions.open.remove(self)
+            self._transactions.store.give(self._user, self._role, self._real)
             self._real = None
 
     def _die(self) -> None:
@@ -400,11 +412,11 @@ def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
 class SimulatedDatabase(Database):
     """The product's `Database` on simulated connections."""
 
-    def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
-        self._pool: Any = SimulatedPool(world, process, user)
-        self._world = world
-        self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
+    def __init__(self, transactions: Transactions, process: Process, user: str = WORKER) -> None:
+        self._pool: Any = SimulatedPool(transactions, process, user)
+        self._transactions = transactions
+        self.clock = DatabaseClock(lambda: transactions.scheduler.clock() + process.clock_ahead)
 
-    def _begin(self, connection: Any, opening: TransactionOptions) -> None:
-        connection.begin(opening)
-        self.clock.set(self._world.scheduler.clock(), self.clock.local())
+    def _begin(self, connection: Any, options: TransactionOptions) -> None:
+        connection.begin(options)
+        self.clock.set(self._transactions.scheduler.clock(), self.clock.local())

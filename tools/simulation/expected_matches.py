@@ -15,13 +15,13 @@ DocumentRef = tuple[str, int]
 """Name of a document's content, and its rank by id, which breaks ties between simultaneous arrivals."""
 Edges = frozenset[tuple[DocumentRef, DocumentRef]]
 
-_known: dict[tuple[DocumentRef, ...], Edges] = {}
+_expected: dict[tuple[DocumentRef, ...], Edges] = {}
 
 _DOCUMENTS = """
 SELECT d.id, d.content_hash, d.matching_status, EXISTS (SELECT FROM document_key k WHERE k.document_id = d.id)
 FROM document d ORDER BY d.received_at, d.id
 """
-_FORGET = """
+_DELETE_MATCHES = """
 DELETE FROM document_match; DELETE FROM document_key; UPDATE document SET cluster_id = NULL
 """
 
@@ -41,15 +41,15 @@ def check(world: World) -> Iterator[str]:
     matched = [(id_, bytes(hash_)) for id_, hash_, _, has_keys in rows if has_keys]
     if len(matched) < 2 or any(has_keys and status != "succeeded" for _, _, status, has_keys in rows):
         return
-    places = {id_: place for place, id_ in enumerate(sorted(id_ for id_, _ in matched))}
-    documents = {id_: (_names()[hash_], places[id_]) for id_, hash_ in matched}
-    found = _edges(world, documents)
+    ranks = {id_: rank for rank, id_ in enumerate(sorted(id_ for id_, _ in matched))}
+    documents = {id_: (_names()[hash_], ranks[id_]) for id_, hash_ in matched}
+    actual = _edges(world, documents)
     order = tuple(documents.values())
-    if order not in _known:
-        _known[order] = _one_by_one(world, documents)
-    for one, other in sorted(found ^ _known[order]):
-        yield f"{one[0]} and {other[0]} {'are' if (one, other) in found else 'should be'} linked, but " + (
-            "should not be" if (one, other) in found else "are not"
+    if order not in _expected:
+        _expected[order] = _match_sequentially(world, documents)
+    for first, second in sorted(actual ^ _expected[order]):
+        yield f"{first[0]} and {second[0]} {'are' if (first, second) in actual else 'should be'} linked, but " + (
+            "should not be" if (first, second) in actual else "are not"
         )
 
 
@@ -58,12 +58,12 @@ def _edges(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
     return frozenset((documents[a], documents[b]) for a, b in rows)
 
 
-def _one_by_one(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
-    world.store.admin.execute(_FORGET, prepare=False)
+def _match_sequentially(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
+    world.store.admin.execute(_DELETE_MATCHES, prepare=False)
     database = SimulatedDatabase(world.transactions, Process("expected matches", mortal=False))
     for id_ in documents:
-        decided = matching.search_and_decide(database, scenario.TENANT, id_)
-        assert isinstance(decided, matching.PendingMatch)
+        pending = matching.search_and_decide(database, scenario.TENANT, id_)
+        assert isinstance(pending, matching.PendingMatch)
         with database.tenant(scenario.TENANT) as connection:
-            matching.write(connection, decided, world.scheduler.clock())
+            matching.write(connection, pending, world.scheduler.clock())
     return _edges(world, documents)

@@ -22,7 +22,7 @@ class Fault(StrEnum):
     SERIALIZATION = "serialization failure"
     FAIL_OVER = "the database fails over"
     CALL_REFUSED = "an SQS call fails before its effect"
-    ANSWER_LOST = "the response of an SQS call is lost after its effect"
+    RESPONSE_LOST = "the response of an SQS call is lost after its effect"
     ENTRY_REFUSED = "an entry of an SQS batch call fails"
     EARLY = "a delayed message becomes visible early"
     DELIVERED_TWICE = "a message in flight is delivered again"
@@ -53,7 +53,7 @@ RATES = {
     Fault.SERIALIZATION: 0.03,
     Fault.FAIL_OVER: 0.004,
     Fault.CALL_REFUSED: 0.06,
-    Fault.ANSWER_LOST: 0.06,
+    Fault.RESPONSE_LOST: 0.06,
     Fault.ENTRY_REFUSED: 0.08,
     Fault.EARLY: 0.3,
     Fault.DELIVERED_TWICE: 0.1,
@@ -85,33 +85,33 @@ class Faults:
         random = scheduler.random
         # The world draws HUNG separately, so that older seeds still give the same histories.
         self._kinds: set[Fault] = {fault for fault in Fault if fault is not Fault.HUNG and random.random() < KIND_SHARE}
-        self._left = random.randint(0, MAX_FAULTS)
+        self._remaining = random.randint(0, MAX_FAULTS)
         self._factor = random.choice((0.5, 1, 3))
-        self.struck: Counter[Fault] = Counter()
-        self.lasting_until = -inf
+        self.injected: Counter[Fault] = Counter()
+        self.failover_until = -inf
         """End of the failover in progress."""
         self.locked_until = -inf
         """Latest time at which a stalled process still holds the locks of its transactions."""
 
-    def ensure(self, fault: Fault, least: int) -> None:
-        """Enable this kind, and allow at least `least` faults."""
+    def ensure(self, fault: Fault, minimum: int) -> None:
+        """Enable this kind, and allow at least `minimum` faults."""
         self._kinds.add(fault)
-        self._left = max(self._left, least)
+        self._remaining = max(self._remaining, minimum)
 
     def end(self) -> None:
         """Stop injecting faults."""
-        self._left = 0
-        self.lasting_until = -inf
+        self._remaining = 0
+        self.failover_until = -inf
 
     def strikes(self, fault: Fault) -> bool:
         """Return whether the fault strikes now."""
         if (
-            self._left <= 0
+            self._remaining <= 0
             or fault not in self._kinds
             or self._scheduler.random.random() >= RATES[fault] * self._factor
         ):
             return False
-        self._left -= 1
-        self.struck[fault] += 1
+        self._remaining -= 1
+        self.injected[fault] += 1
         self._scheduler.log(f"FAULT: {fault}")
         return True

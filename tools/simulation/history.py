@@ -65,7 +65,7 @@ def run(
         violation,
         world.scheduler.steps,
         world.scheduler.now,
-        dict(world.faults.struck),
+        dict(world.faults.injected),
         len(world.attempts),
         time.perf_counter() - started,
         story,
@@ -78,13 +78,13 @@ def prepare_world(seed: int, store: Store, prepare: Callable[[World], None] = la
     scenario.make_tenant(store)
     world = World(seed, store)
     prepare(world)
-    _fill(world)
+    _add_input(world)
     invariants.Watch(world)
     retries.Watch(world)
     return world
 
 
-def _fill(world: World) -> None:
+def _add_input(world: World) -> None:
     random = world.random
     if random.random() < TASKS_SHARE:
         _submit_tasks(world)
@@ -138,18 +138,22 @@ def _upload(world: World, names: list[str]) -> None:
         keys[-1] = (f"uploads/nobody/{names[-1]}.xml", names[-1])
     for key, name in keys:
         world.storage.objects[key] = scenario.document_files()[name]
-    sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
-    events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
-    works = [message.work_id for body in events for message in files.read_event(body).messages]
-    world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(works, keys, strict=True)}
+    uploads = [(key, len(world.storage.objects[key])) for key, _ in keys]
+    events = (
+        [scenario.event(uploads, "01")]
+        if random.random() < 0.2
+        else [scenario.event([upload], "01") for upload in uploads]
+    )
+    work_ids = [message.work_id for body in events for message in files.read_event(body).messages]
+    world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(work_ids, keys, strict=True)}
     for body in events:
         if world.loses_event():
             continue
         for _ in range(2 if random.random() < 0.1 else 1):
-            _at(world, random.choice((0, random.uniform(0, 400))), partial(_arrive, world, body))
+            _at(world, random.choice((0, random.uniform(0, 400))), partial(_deliver_event, world, body))
 
 
-def _arrive(world: World, body: str) -> None:
+def _deliver_event(world: World, body: str) -> None:
     world.sqs.put(world.sqs.queues["acquisition"], body)
 
 
@@ -160,29 +164,29 @@ def _put_unreadable(world: World) -> None:
     world.unreadable.append((queue, world.sqs.put(queue, body)))
 
 
-def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
-    def later() -> None:
+def _at(world: World, seconds: float, action: Callable[[], None]) -> None:
+    def run_later() -> None:
         world.scheduler.sleep(seconds)
-        act()
+        action()
 
-    world.scheduler.spawn("outside", later)
+    world.scheduler.spawn("outside", run_later)
 
 
 def _story(world: World) -> list[str]:
     """Format the history: virtual time, actor and event, and the changes of each commit."""
-    made: dict[int, list[str]] = {}
+    changes_by_transaction: dict[int, list[str]] = {}
     for entry in ledger(world):
         old = entry.old or {}
         changes = ", ".join(
             f"{name} {old.get(name)} -> {value}" for name, value in sorted(entry.new.items()) if old.get(name) != value
         )
-        made.setdefault(entry.transaction, []).append(
+        changes_by_transaction.setdefault(entry.transaction, []).append(
             f"    ledger {entry.number}: {entry.worker} of {world.name(entry.id)}: {changes}"
         )
     lines = []
     for event in world.scheduler.events[: world.ended_at]:
-        at = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
-        lines.append(f"{at}  {event.who:<28} {event.what}")
-        if event.what.startswith("COMMITTED #"):
-            lines += made.get(int(event.what.rpartition("#")[2]), [])
+        time = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
+        lines.append(f"{time}  {event.actor:<28} {event.text}")
+        if event.text.startswith("COMMITTED #"):
+            lines += changes_by_transaction.get(int(event.text.rpartition("#")[2]), [])
     return lines

@@ -68,9 +68,9 @@ class Watch:
         self._checked_writes = -1
         self._cached: tuple[int, list[State]] = (-1, [])
         """Number of commits, and the states read after them."""
-        world.sqs.on_deleted = self._deleted
-        world.sqs.on_dead_lettered = self._dead_lettered
-        world.scheduler.after_time_passed += [self.nothing_is_lost, self.lost_messages_are_resent]
+        world.sqs.on_deleted = self._check_deletion
+        world.sqs.on_dead_lettered = self._check_dead_lettering
+        world.scheduler.after_time_passed += [self.check_nothing_is_lost, self.check_resends]
         for mapping in world.mappings:
             mapping.after = self._after_batch
 
@@ -81,53 +81,55 @@ class Watch:
             self._cached = (writes, [State(*row) for row in rows])
         return self._cached[1]
 
-    def _queued(self) -> set[WorkItemRef]:
+    def _queued_work_items(self) -> set[WorkItemRef]:
         """Return the work items of all queued messages."""
         return {
-            simulated
+            ref
             for queue in self._world.sqs.by_name.values()
             for message in queue.messages
-            for simulated in work_items_in(queue.worker, message.body)
+            for ref in work_items_in(queue.worker, message.body)
         }
 
-    def nothing_is_lost(self) -> None:
+    def check_nothing_is_lost(self) -> None:
         """Check that every unfinished work item has a message in a queue or in the outbox."""
         if self._checked_writes == self._world.transactions.writes:
             return
         self._checked_writes = self._world.transactions.writes
         self._check(self._states())
 
-    def lost_messages_are_resent(self) -> None:
+    def check_resends(self) -> None:
         """Check that the watchdog resends lost messages, even to busy queues."""
         if not self._world.lost:
             return
         now = self._world.scheduler.now
-        for (worker, work_id, *_), due in self._world.resends_due().items():
-            if now > due + RESEND_SLACK_SECONDS:
+        for (worker, work_id, *_), due_at in self._world.resends_due().items():
+            if now > due_at + RESEND_SLACK_SECONDS:
                 self._world.scheduler.fail(
                     f"the lost message of {worker} {self._world.name(work_id)} "
-                    f"is overdue for resending by {now - due:.0f} s"
+                    f"is overdue for resending by {now - due_at:.0f} s"
                 )
 
     def _check(self, states: list[State]) -> None:
-        queued, lost = self._queued(), self._world.lost
+        queued, lost = self._queued_work_items(), self._world.lost
         for state in states:
-            name = (state.worker, state.id, state.revision, state.send_number)
-            if name in queued:
-                lost.discard(name)
+            ref = (state.worker, state.id, state.revision, state.send_number)
+            if ref in queued:
+                lost.discard(ref)
             elif state.unsent:
                 continue  # the outbox sends it; a message lost before it was marked as sent stays lost
-            elif name[:2] in self._world.restored and any(name < other for other in queued if other[:2] == name[:2]):
+            elif ref[:2] in self._world.restored and any(
+                ref < other_ref for other_ref in queued if other_ref[:2] == ref[:2]
+            ):
                 continue  # its newer message will enqueue the current one
-            elif state.status in UNFINISHED and name not in lost:
-                for cause in retries.numbers_rise(self._world, ledger(self._world)):
+            elif state.status in UNFINISHED and ref not in lost:
+                for cause in retries.send_number_violations(self._world, ledger(self._world)):
                     self._world.scheduler.fail(cause)  # its message was sent earlier and deleted
                 self._world.scheduler.fail(
                     f"lost: {state.worker} of {self._world.name(state.id)} is {state.status} without a message of "
                     f"revision {state.revision}, send number {state.send_number}"
                 )
 
-    def _deleted(self, queue: Queue, message: Message) -> None:
+    def _check_deletion(self, queue: Queue, message: Message) -> None:
         states = self._states()
         known = {(state.worker, state.id): state for state in states}
         for worker, work_id, *numbers in work_items_in(queue.worker, message.body):
@@ -139,14 +141,14 @@ class Watch:
                 self._world.scheduler.fail(f"{message.id} is newer than its row, but no transaction was lost")
         self._check(states)
 
-    def _dead_lettered(self, queue: Queue, message: Message) -> None:
+    def _check_dead_lettering(self, queue: Queue, message: Message) -> None:
         """Check that only attempts and faults use up the receives of a dead-lettered message."""
-        names = work_items_in(queue.worker, message.body)
-        if len(names) != 1:
+        refs = work_items_in(queue.worker, message.body)
+        if len(refs) != 1:
             return
         states = {(state.worker, state.id): state for state in self._states()}
-        state = states.get(names[0][:2])
-        if state is None or state.status not in UNFINISHED or (state.revision, state.send_number) != names[0][2:]:
+        state = states.get(refs[0][:2])
+        if state is None or state.status not in UNFINISHED or (state.revision, state.send_number) != refs[0][2:]:
             return
         wasted = [receive for receive in message.history if receive.excuse is None]
         if len(wasted) > state.attempts:
@@ -161,14 +163,14 @@ class Watch:
         reported = [message for message in reported if message.receives[-1].excuse is None]
         if not reported:
             return
-        names = [name for message in messages for name in work_items_in(queue.worker, message.body)]
+        refs = [ref for message in messages for ref in work_items_in(queue.worker, message.body)]
         now = self._world.scheduler.clock()
         states = {(state.worker, state.id): state for state in self._states()}
         for message in reported:
-            for name in work_items_in(queue.worker, message.body):
-                state = states.get(name[:2])
-                others = sum(other[:2] == name[:2] and other[2:] >= name[2:] for other in names)
-                if others > 1 or (state is not None and state.lease is not None and state.lease > now):
+            for ref in work_items_in(queue.worker, message.body):
+                state = states.get(ref[:2])
+                copies = sum(other_ref[:2] == ref[:2] and other_ref[2:] >= ref[2:] for other_ref in refs)
+                if copies > 1 or (state is not None and state.lease is not None and state.lease > now):
                     message.receives[-1].excuse = "another message of its work item was in the batch"
 
 
@@ -192,7 +194,7 @@ def _violations(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _stale_writes(world, entries)
     yield from retries.violations(world, entries)
     yield from _effects(world, entries)
-    yield from _permanent(world, entries)
+    yield from _permanent_failures(world, entries)
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
     yield from _error_types(world)
@@ -220,27 +222,27 @@ def _unfinished(world: World) -> Iterator[str]:
 
 def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
     """Attempts equal the committed claims that were not returned, and never exceed the limit."""
-    counted: dict[tuple[str, UUID, int], int] = defaultdict(int)
+    expected: dict[tuple[str, UUID, int], int] = defaultdict(int)
     attempts = {
         (simulated.task, simulated.worker, simulated.attempt.work_id): simulated for simulated in world.attempts
     }
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
-        if entry.claims:
-            counted[key] += 1
+        if entry.is_claim:
+            expected[key] += 1
         simulated = attempts.get((entry.task, entry.worker, entry.id))
         same_revision = entry.old is not None and entry.old["revision"] == entry.new["revision"]
-        was = entry.old["attempts"] if entry.old is not None and same_revision else 0
+        previous_attempts = entry.old["attempts"] if entry.old is not None and same_revision else 0
         if (
             entry.became("pending")
-            and 0 < entry.new["attempts"] + 1 == was
+            and 0 < entry.new["attempts"] + 1 == previous_attempts
             and (simulated is None or not simulated.is_alone or isinstance(simulated.raised, DeferredError))
         ):
-            counted[key] -= 1
-        if entry.new["attempts"] != counted[key]:
+            expected[key] -= 1
+        if entry.new["attempts"] != expected[key]:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} counts {entry.new['attempts']} attempts in revision "
-                f"{key[2]}, but {counted[key]} claims were committed and not returned (ledger {entry.number})"
+                f"{key[2]}, but {expected[key]} claims were committed and not returned (ledger {entry.number})"
             )
         if entry.new["attempts"] > _max_attempts(world, entry):
             yield f"{entry.worker} of {world.name(entry.id)} had {entry.new['attempts']} attempts"
@@ -253,19 +255,19 @@ def _max_attempts(world: World, entry: Entry) -> int:
 
 def _claims_of_attempts(world: World, entries: list[Entry]) -> dict[SimulatedAttempt, Entry]:
     """Map each attempt to the ledger entry of its claim: the latest before the attempt started."""
-    found = {}
+    claims = {}
     for simulated in world.attempts:
         attempt = simulated.attempt
         for entry in entries:
             if (
-                entry.claims
+                entry.is_claim
                 and (entry.worker, entry.id) == (simulated.worker, attempt.work_id)
                 and entry.transaction <= simulated.started_after
                 and (entry.new["revision"], entry.new["attempts"], entry.new["claim_token"])
                 == (attempt.revision, attempt.number, attempt.token)
             ):
-                found[simulated] = entry
-    return found
+                claims[simulated] = entry
+    return claims
 
 
 def _stale_writes(world: World, entries: list[Entry]) -> Iterator[str]:
@@ -284,23 +286,25 @@ def _stale_writes(world: World, entries: list[Entry]) -> Iterator[str]:
         for entry in own_entries:
             if entry.task != simulated.task:
                 continue
-            taken = [other for other in own_entries if claim.number < other.number < entry.number and other.takes]
-            if taken:
+            newer_claims = [
+                other for other in own_entries if claim.number < other.number < entry.number and other.ends_claim
+            ]
+            if newer_claims:
                 yield (
                     f"a stale attempt of {simulated.worker} {world.name(simulated.attempt.work_id)} overwrites a newer "
-                    f"attempt (ledger {entry.number}, claimed by {taken[0].number})"
+                    f"attempt (ledger {entry.number}, claimed by {newer_claims[0].number})"
                 )
     for entries_of_item in by_work.values():
         for before, entry in pairwise(entries_of_item):
-            if entry.claims and before.new["status"] == "in-progress" and _live(world, before, entry):
+            if entry.is_claim and before.new["status"] == "in-progress" and _is_lease_live(world, before, entry):
                 yield f"{entry.worker} of {world.name(entry.id)} is claimed over a live lease (ledger {entry.number})"
 
 
-def _live(world: World, before: Entry, entry: Entry) -> bool:
+def _is_lease_live(world: World, before: Entry, entry: Entry) -> bool:
     if before.new["revision"] != entry.new["revision"] or before.new["lease_expires_at"] is None:
         return False
-    at = world.transactions.at[entry.transaction]
-    return datetime.fromisoformat(before.new["lease_expires_at"]) > at
+    time = world.transactions.statement_times[entry.transaction]
+    return datetime.fromisoformat(before.new["lease_expires_at"]) > time
 
 
 def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
@@ -309,12 +313,12 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
         "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
     ).fetchall()
     committed = {(worker, work_id, revision): count for worker, work_id, revision, count in rows}
-    ended = Counter((entry.worker, entry.id, entry.new["revision"]) for entry in entries if entry.commits_effects)
-    for key in committed.keys() | ended.keys():
-        if committed.get(key, 0) != 1 or ended[key] != 1:
+    settled = Counter((entry.worker, entry.id, entry.new["revision"]) for entry in entries if entry.commits_effects)
+    for key in committed.keys() | settled.keys():
+        if committed.get(key, 0) != 1 or settled[key] != 1:
             yield (
                 f"the effects of {key[0]} {world.name(key[1])}, revision {key[2]}, were committed "
-                f"{committed.get(key, 0)} times, but it succeeded or was skipped {ended[key]} times"
+                f"{committed.get(key, 0)} times, but it succeeded or was skipped {settled[key]} times"
             )
 
 
@@ -332,7 +336,7 @@ def _matches(world: World, entries: list[Entry]) -> Iterator[str]:
             )
 
 
-def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
+def _permanent_failures(world: World, entries: list[Entry]) -> Iterator[str]:
     """Permanent failures are not retried."""
     failed: set[tuple[str, UUID, int]] = set()
     permanent = {
@@ -342,7 +346,7 @@ def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
     }
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
-        if entry.claims and key in failed:
+        if entry.is_claim and key in failed:
             yield f"{entry.worker} of {world.name(entry.id)} is retried after its failure (ledger {entry.number})"
         if entry.became("failed"):
             failed.add(key)
@@ -364,11 +368,11 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
     claims = _claims_of_attempts(world, entries)
     for simulated in world.attempts:
         entry = claims.get(simulated)
-        at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
-        if entry is None or at is None or simulated.at <= at + SLACK_SECONDS:
+        committed_at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
+        if entry is None or committed_at is None or simulated.started_at <= committed_at + SLACK_SECONDS:
             continue
-        if not any(at <= stall <= simulated.at for stall in world.stalls):
-            wait = simulated.at - at
+        if not any(committed_at <= stall <= simulated.started_at for stall in world.stalls):
+            wait = simulated.started_at - committed_at
             yield f"a claim on {entry.worker} {world.name(entry.id)} waited {wait:.1f} s (ledger {entry.number})"
 
 
@@ -390,15 +394,12 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
         if entry.new["status"] == "failed" and dead_letters.get(_job(entry), (0,))[0] != entry.new["revision"]:
             yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter for its revision"
     for entry in entries:
-        exhausted = dead_letters.get(_job(entry)) == (entry.new["revision"], "max_retries_exceeded")
-        if entry.became("failed") and exhausted and entry.new["attempts"] == 0:
+        exhaustion = (entry.new["revision"], "max_retries_exceeded")
+        is_exhausted = entry.became("failed") and dead_letters.get(_job(entry)) == exhaustion
+        if is_exhausted and entry.new["attempts"] == 0:
             yield f"{entry.worker} of {world.name(entry.id)} failed without any attempt"
-        gave_up = entry.became("failed") and dead_letters.get(_job(entry)) == (
-            entry.new["revision"],
-            "max_retries_exceeded",
-        )
         limit = world.bounds.get(entry.id, world.max_attempts)
-        if gave_up and entry.new["attempts"] < limit and entry.new["dlq_returns"] < MAX_RETURNS:
+        if is_exhausted and entry.new["attempts"] < limit and entry.new["dlq_returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} was dead-lettered after "
                 f"{entry.new['attempts']} attempts and {entry.new['dlq_returns']} returns"
@@ -421,10 +422,10 @@ def _error_types(world: World) -> Iterator[str]:
 def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
     """A claim's lease has the configured length, regardless of the process's clock."""
     for entry in entries:
-        if not entry.claims:
+        if not entry.is_claim:
             continue
-        at = world.transactions.at[entry.transaction]
-        seconds = (datetime.fromisoformat(entry.new["lease_expires_at"]) - at).total_seconds()
+        claimed_at = world.transactions.statement_times[entry.transaction]
+        seconds = (datetime.fromisoformat(entry.new["lease_expires_at"]) - claimed_at).total_seconds()
         if not world.lease - IDLE_SECONDS <= seconds <= world.lease + 1:
             yield f"the lease of {entry.worker} {world.name(entry.id)} lasts {seconds:.0f} s (ledger {entry.number})"
 
@@ -474,20 +475,20 @@ def _clusters(world: World) -> Iterator[str]:
     """Clusters are the connected components of the edges without those to contracts."""
     admin = world.store.admin
     documents = admin.execute("SELECT id, type, cluster_id, matching_status FROM document ORDER BY id").fetchall()
-    kinds = {row[0]: row[1] for row in documents}
-    leader = {row[0]: row[0] for row in documents}
+    types = {row[0]: row[1] for row in documents}
+    parent = {row[0]: row[0] for row in documents}
     linked = set()
 
-    def find(id_: UUID) -> UUID:
-        while leader[id_] != id_:
-            id_ = leader[id_]
+    def find_root(id_: UUID) -> UUID:
+        while parent[id_] != id_:
+            id_ = parent[id_]
         return id_
 
     for a, b in admin.execute("SELECT document_a_id, document_b_id FROM document_match").fetchall():
         linked |= {a, b}
-        if "contract" not in (kinds[a], kinds[b]):
-            simulated, other = sorted((find(a), find(b)))
-            leader[other] = simulated
+        if "contract" not in (types[a], types[b]):
+            root, merged = sorted((find_root(a), find_root(b)))
+            parent[merged] = root
     for id_, _, cluster, status in documents:
-        if (cluster is not None or status == "succeeded" or id_ in linked) and cluster != find(id_):
-            yield f"{world.name(id_)} is in cluster {cluster}, but its edges belong to {find(id_)}"
+        if (cluster is not None or status == "succeeded" or id_ in linked) and cluster != find_root(id_):
+            yield f"{world.name(id_)} is in cluster {cluster}, but its edges belong to {find_root(id_)}"

@@ -23,7 +23,7 @@ def work_items_in(worker: str, body: str) -> tuple[WorkItemRef, ...]:
         intake = READERS.get(worker, read_message)(body)
     except CounterfoilError:
         return ()
-    return tuple((worker, one.work_id, one.revision, one.send_number) for one in intake.messages)
+    return tuple((worker, message.work_id, message.revision, message.send_number) for message in intake.messages)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Entry:
         return self.new["status"] == status and (self.old is None or self.old["status"] != status)
 
     @property
-    def claims(self) -> bool:
+    def is_claim(self) -> bool:
         """Return whether the entry is a claim."""
         return self.old is not None and self.new["attempts"] > self.old["attempts"]
 
@@ -54,11 +54,11 @@ class Entry:
         return self.old is not None and (self.became("succeeded") or (self.became(None) and self.worker != "tasks"))
 
     @property
-    def takes(self) -> bool:
+    def ends_claim(self) -> bool:
         """Return whether the entry ends the previous claim."""
         if self.old is None:
             return True
-        return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.claims
+        return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.is_claim
 
 
 def ledger(world: "World") -> list[Entry]:

@@ -69,7 +69,7 @@ def _all(*contexts: Any) -> Iterator[None]:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-class _NotYet(Visibility):
+class _LateProtection(Visibility):
     """Protects no messages until a record is about to start."""
 
     def __init__(self, real: Visibility) -> None:
@@ -91,7 +91,7 @@ class _PermitFirst(batch.Batch):
 
     def process(self) -> list[tuple[Any, ...]]:
         real = self._consumer.visibility
-        self._consumer.visibility = _NotYet(real)
+        self._consumer.visibility = _LateProtection(real)
         try:
             return super().process()
         finally:
@@ -145,8 +145,8 @@ class _SendsLater(batch.Batch):
     unsent: ClassVar[list[OutboxMessage]] = []
 
     def process(self) -> list[tuple[Any, ...]]:
-        sends, _SendsLater.unsent = self.unsent, []
-        self._consumer.settlement._outbox.send(sends)
+        messages, _SendsLater.unsent = self.unsent, []
+        self._consumer.settlement._outbox.send(messages)
         return super().process()
 
     @staticmethod
@@ -163,15 +163,15 @@ class _SendsLater(batch.Batch):
         return []
 
 
-class _ChargesAtOnce(batch.Batch):
+class _CountsImmediately(batch.Batch):
     """Counts an attempt that found PostgreSQL unavailable without a second run."""
 
     def _run(self, attempt: Attempt) -> Outcome:
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
 
-def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
-    return lambda: mock.patch.object(consumer, "Batch", broken)
+def _batches(mutant_batch: type[batch.Batch]) -> Callable[[], Any]:
+    return lambda: mock.patch.object(consumer, "Batch", mutant_batch)
 
 
 # -- retries -----------------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ class _Forks(settlement.Settlement):
             old = claim.message
             with self._database.delivery() as connection:
                 row = (old.work_id, claim.tenant_id, old.revision, old.send_number + 1)
-                sends = work.enqueue(connection, self._kind, [row], decision.at, now)
-            self._outbox.send(sends)
+                messages = work.enqueue(connection, self._kind, [row], decision.at, now)
+            self._outbox.send(messages)
         return super().fail(record, claim, error)
 
 
@@ -210,7 +210,7 @@ class _ChecksThenActs(claims.Claims):
     def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
             now = self._register(connection, messages.values())
-            found = sql.claim(
+            statuses = sql.claim(
                 connection,
                 self._kind,
                 list(messages),
@@ -222,20 +222,20 @@ class _ChecksThenActs(claims.Claims):
             )
         with self._database.delivery() as connection:
             now = self._clock()
-            for message, claim in found.items():
+            for message, claim in statuses.items():
                 if claim.answer is ClaimStatus.CLAIMED:
                     if take_over:
                         sql.record_lost_attempt(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
                     attempts, token = connection.execute(self._kind.sql(_CLAIM_UNCHECKED), values).fetchall()[0]
-                    found[message] = replace(claim, attempts=attempts, token=token)
-        return found
+                    statuses[message] = replace(claim, attempts=attempts, token=token)
+        return statuses
 
 
 def _one_step_short() -> Any:
     """Count from 0 in the formula: the n-th retry waits base * factor ** (n - 1)."""
     real = RequeuePolicy.wait
-    return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *how: real(self, attempts - 1, *how))
+    return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *options: real(self, attempts - 1, *options))
 
 
 def _other_delay(factor: float) -> Any:
@@ -264,13 +264,13 @@ def _numbered_by_attempts() -> Any:
 
 def _older_copies() -> Any:
     """Accept any message of the current revision."""
-    is_older = "WHEN (r.revision, r.send_number) < (e.revision, e.send_number) THEN 'ended'"
-    return _without(sql, "_CLAIM", (is_older, "WHEN r.revision < e.revision THEN 'ended'"))
+    condition = "WHEN (r.revision, r.send_number) < (e.revision, e.send_number) THEN 'ended'"
+    return _without(sql, "_CLAIM", (condition, "WHEN r.revision < e.revision THEN 'ended'"))
 
 
 def _many_failures(world: World) -> None:
     """Make nearly every attempt fail or defer."""
-    world.scripts.trouble = 0.9
+    world.scripts.failure_rate = 0.9
 
 
 def _pauses_and_duplicates(world: World) -> None:
@@ -291,7 +291,7 @@ def _process_clocks() -> Any:
 
 
 def _lowers_the_limit(world: World) -> None:
-    world.scripts.trouble = 0.9
+    world.scripts.failure_rate = 0.9
     world.lower_limit(world.random.uniform(0, 2000))
 
 
@@ -318,20 +318,20 @@ def _no_lease() -> Any:
 
 
 def _attempts_as_token() -> Any:
-    others = ("_PARK_UNCLAIMED", "_CLAIM_ABANDONED", "_RETURN_TO_QUEUE")
+    statements = ("_PARK_UNCLAIMED", "_CLAIM_ABANDONED", "_RETURN_TO_QUEUE")
     return _all(
         _without(sql, "_CLAIM", (_NEXT_VALUE, "t.{attempts} + 1")),
-        *(_without(sql, name, (_NEXT_VALUE, "{attempts}")) for name in others),
+        *(_without(sql, name, (_NEXT_VALUE, "{attempts}")) for name in statements),
         _without(work, "_START_REVISION", (_NEXT_VALUE, "0")),
     )
 
 
 def _no_send_number() -> Any:
     """Keep the send number when a new message replaces the sent one."""
-    raised = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
+    increment = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
     return _all(
         *(
-            _without(sql, name, raised)
+            _without(sql, name, increment)
             for name in ("_PARK_FAILED", "_RELEASE_ATTEMPT", "_PARK_UNCLAIMED", "_RETURN_TO_QUEUE")
         )
     )
@@ -350,7 +350,7 @@ class _ShortVisibility(settlement.Settlement):
             return super()._defer(record, claim, error)  # its messages are always new
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
 
-        def wait(connection: Any) -> Sequence[Any]:
+        def write_wait(connection: Any) -> Sequence[Any]:
             row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
             returned = sql._SCHEDULE_RETRY.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
             if connection.execute(self._kind.sql(returned), row).rowcount == 0:
@@ -358,11 +358,11 @@ class _ShortVisibility(settlement.Settlement):
             return ()
 
         try:
-            self._commit(record, claim, wait)
+            self._commit(record, claim, write_wait)
         except StaleClaimError as stale:
             return Disposition("stale", acknowledged=False, error=str(stale))
-        except CounterfoilError as error_:
-            return self.database_unavailable(record, error_)
+        except CounterfoilError as outage:
+            return self.database_unavailable(record, outage)
         return Disposition("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
 
 
@@ -379,22 +379,22 @@ def _throttles(world: World) -> None:
 def _no_second_search() -> Any:
     real = matcher._still_valid
 
-    def blind(connection: Any, decided: Any) -> Any:
-        _, more = real(connection, decided)
-        return decided, more
+    def keep_decisions(connection: Any, pending: Any) -> Any:
+        _, writers = real(connection, pending)
+        return pending, writers
 
-    return mock.patch.object(matcher, "_still_valid", blind)
+    return mock.patch.object(matcher, "_still_valid", keep_decisions)
 
 
 def _no_second_search_in_batch() -> Any:
     real = matcher._still_valid
 
-    def blind(connection: Any, decided: Any) -> Any:
-        standing, more = real(connection, decided)
+    def keep_decisions(connection: Any, pending: Any) -> Any:
+        valid, writers = real(connection, pending)
         is_together = sys._getframe(1).f_code is matcher.write_batch.__code__
-        return (decided if is_together else standing), more
+        return (pending if is_together else valid), writers
 
-    return mock.patch.object(matcher, "_still_valid", blind)
+    return mock.patch.object(matcher, "_still_valid", keep_decisions)
 
 
 def _no_comparison() -> Any:
@@ -407,10 +407,10 @@ def _separate_matches() -> Any:
     def separate(name: str) -> Any:
         real = getattr(matching, name)
 
-        def write(connection: Any, decided: Any, now: datetime) -> Any:
-            database = SimulatedDatabase(connection._world, connection._process)
-            with database.tenant(scenario.TENANT) as own:
-                return real(own, decided, now)
+        def write(connection: Any, pending: Any, now: datetime) -> Any:
+            database = SimulatedDatabase(connection._transactions, connection._process)
+            with database.tenant(scenario.TENANT) as own_connection:
+                return real(own_connection, pending, now)
 
         return mock.patch.object(matching, name, write)
 
@@ -481,7 +481,7 @@ MUTANTS = (
     Mutant(
         "lost connection counted immediately",
         "without a second run",
-        _batches(_ChargesAtOnce),
+        _batches(_CountsImmediately),
         _many_failures,
         caught_at=4,
     ),

@@ -36,9 +36,9 @@ class Watch:
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        world.sqs.on_sent = self._sent
+        world.sqs.on_sent = self._check_sent
 
-    def _sent(self, queue: Queue, body: str, delay: int) -> None:
+    def _check_sent(self, queue: Queue, body: str, delay: int) -> None:
         """Check the delay, the queue and the retry count of a message."""
         if queue.worker != "tasks":
             return
@@ -46,14 +46,14 @@ class Watch:
         row = self._world.store.admin.execute(_TASK, [work_id, revision, send_number]).fetchone()
         if row is None:
             return
-        status, *order, due, attempts, scheduled_at, created_at = row
+        status, *numbers, due, attempts, scheduled_at, created_at = row
         name, fail = f"a message of {self._world.name(work_id)}, send number {send_number},", self._world.scheduler.fail
-        shows = self._world.scheduler.clock() + timedelta(seconds=delay)
-        if shows < scheduled_at - timedelta(seconds=1):
-            fail(f"{name} becomes visible {(scheduled_at - shows).total_seconds():.1f} s too early")
+        visible_at = self._world.scheduler.clock() + timedelta(seconds=delay)
+        if visible_at < scheduled_at - timedelta(seconds=1):
+            fail(f"{name} becomes visible {(scheduled_at - visible_at).total_seconds():.1f} s too early")
         if delay > (wait := max(0, (scheduled_at - created_at).total_seconds())) + 1:
             fail(f"{name} is delayed by {delay} s instead of {wait:.1f} s")
-        if status != "pending" or order != [revision, send_number]:
+        if status != "pending" or numbers != [revision, send_number]:
             return  # the task has changed since the message was written
         if json.loads(body)["metadata"]["retry_count"] != attempts:
             fail(f"{name} has another retry count than its {attempts} failed or lost attempts")
@@ -66,14 +66,14 @@ class Watch:
 
 def violations(world: "World", entries: list[Entry]) -> Iterator[str]:
     """Yield the violations in a finished world."""
-    yield from numbers_rise(world, entries)
+    yield from send_number_violations(world, entries)
     yield from _older_messages(world, entries)
     attempt_rows = world.store.admin.execute(_ATTEMPTS).fetchall()
-    yield from _waits(world, attempt_rows)
+    yield from _retry_delays(world, attempt_rows)
     yield from _recorded_once(world, entries, attempt_rows)
 
 
-def numbers_rise(world: "World", entries: list[Entry]) -> Iterator[str]:
+def send_number_violations(world: "World", entries: list[Entry]) -> Iterator[str]:
     """Send numbers never decrease within a revision. A retried task gets a higher one."""
     for entry in entries:
         if entry.old is None:
@@ -89,8 +89,8 @@ def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.old is None or entry.old["revision"] != entry.new["revision"]:
             continue
-        raised = entry.new["send_number"] > entry.old["send_number"]
-        if not (entry.claims or (raised and entry.old["status"] == entry.new["status"] == "pending")):
+        is_incremented = entry.new["send_number"] > entry.old["send_number"]
+        if not (entry.is_claim or (is_incremented and entry.old["status"] == entry.new["status"] == "pending")):
             continue
         messages = [world.sqs.delivered[handle] for handle in world.transactions.handles.get(entry.transaction, ())]
         latest = (entry.worker, entry.id, entry.old["revision"], entry.old["send_number"])
@@ -101,7 +101,7 @@ def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
             )
 
 
-def _waits(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
+def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
     """A task's retry waits as long as its policy or the failed service requires."""
     retry_after = {
         (simulated.attempt.work_id, simulated.attempt.revision, simulated.attempt.number): simulated.raised.retry_after
@@ -109,14 +109,14 @@ def _waits(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]
         for simulated in world.attempts
         if isinstance(simulated.raised, ServiceUnavailableError) and not isinstance(simulated.raised, DeferredError)
     }
-    for worker, work_id, revision, number, outcome, waits in attempt_rows:
+    for worker, work_id, revision, number, outcome, delay in attempt_rows:
         if worker != "tasks" or outcome != "retry":
             continue
         required = retry_after.get((work_id, revision, number), 0)
-        least = max(min(BASE * FACTOR**number, CAP), required)
-        most = max(min(BASE * FACTOR**number + JITTER, CAP), required + JITTER if required else 0)
-        if not least <= waits <= most:
-            yield f"retry {number} of {world.name(work_id)} waits {waits:.1f} s instead of {least} to {most} s"
+        minimum = max(min(BASE * FACTOR**number, CAP), required)
+        maximum = max(min(BASE * FACTOR**number + JITTER, CAP), required + JITTER if required else 0)
+        if not minimum <= delay <= maximum:
+            yield f"retry {number} of {world.name(work_id)} waits {delay:.1f} s instead of {minimum} to {maximum} s"
 
 
 def _recorded_once(world: "World", entries: list[Entry], attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
@@ -125,18 +125,18 @@ def _recorded_once(world: "World", entries: list[Entry], attempt_rows: list[tupl
     for worker, work_id, revision, number, outcome, _ in attempt_rows:
         if outcome != "deferred":
             recorded[worker, work_id, revision][number] += 1
-    last = {(entry.worker, entry.id, entry.new["revision"]): entry.new for entry in entries}
-    for key, row in last.items():
+    latest_rows = {(entry.worker, entry.id, entry.new["revision"]): entry.new for entry in entries}
+    for key, row in latest_rows.items():
         worker, work_id, revision = key
         attempts = row["attempts"]
         settled = row["status"] == "failed" or (worker, row["status"]) == ("tasks", "succeeded")
         for number in range(1, attempts + 1):
             # The last attempt of a canceled task or of a superseded revision may still have been running.
-            least = 1 if number < attempts or settled else 0
-            if not least <= recorded[key][number] <= 1:
+            minimum = 1 if number < attempts or settled else 0
+            if not minimum <= recorded[key][number] <= 1:
                 yield (
                     f"attempt {number} of {worker} {world.name(work_id)}, revision {revision}, is recorded "
                     f"{recorded[key][number]} times"
                 )
-        if beyond := [number for number in recorded[key] if not 1 <= number <= attempts]:
-            yield f"attempt {beyond[0]} of {worker} {world.name(work_id)} is recorded, but never started"
+        if unexpected := [number for number in recorded[key] if not 1 <= number <= attempts]:
+            yield f"attempt {unexpected[0]} of {worker} {world.name(work_id)} is recorded, but never started"

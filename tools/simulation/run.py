@@ -46,13 +46,13 @@ class Summary:
 
 
 @contextmanager
-def store() -> Iterator[Store]:
+def open_store() -> Iterator[Store]:
     """Create a temporary PostgreSQL and the database for histories."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the history replaces the product's log
     try:
-        with temporary_server() as server, closing(Store(server)) as made:
-            yield made
+        with temporary_server() as server, closing(Store(server)) as store:
+            yield store
     finally:
         logging.disable(disabled)
 
@@ -63,9 +63,9 @@ def run_parallel(
     *,
     with_story: bool = False,
     mutant: str | None = None,
-    each: Callable[[History], None] = lambda _result: None,
+    on_result: Callable[[History], None] = lambda _result: None,
 ) -> Summary:
-    """Run the histories of `seeds` in several processes, and call `each` with every result.
+    """Run the histories of `seeds` in several processes, and call `on_result` with every result.
 
     Stops after too many violations.
 
@@ -73,11 +73,11 @@ def run_parallel(
         CommandError: a process ended before its histories did.
     """
     context = multiprocessing.get_context("spawn")
-    done: Queue[History | BaseException] = context.Queue()
-    enough = context.Event()
+    results: Queue[History | BaseException] = context.Queue()
+    stop = context.Event()
     workers = [
         context.Process(
-            target=_work, args=(list(seeds[number::processes]), with_story, mutant, done, enough), daemon=True
+            target=_run_worker, args=(list(seeds[number::processes]), with_story, mutant, results, stop), daemon=True
         )
         for number in range(min(processes, len(seeds)))
     ]
@@ -86,69 +86,73 @@ def run_parallel(
         for worker in workers:
             worker.start()
     try:
-        while summary.histories < len(seeds) and not enough.is_set():
-            for result in _arriving(done, workers):
+        while summary.histories < len(seeds) and not stop.is_set():
+            for result in _receive_results(results, workers):
                 if isinstance(result, BaseException):
                     raise CommandError(f"The simulation itself failed: {type(result).__name__}: {result}") from result
                 summary.add(result)
-                each(result)
+                on_result(result)
             if len(summary.violations) >= MAX_VIOLATIONS or (mutant is not None and summary.violations):
-                enough.set()
+                stop.set()
     finally:
-        enough.set()
+        stop.set()
         for worker in workers:
             worker.join(30)
     return summary
 
 
-def _arriving(done: "Queue[History | BaseException]", workers: Sequence[Any]) -> Iterator[History | BaseException]:
+def _receive_results(
+    results: "Queue[History | BaseException]", workers: Sequence[Any]
+) -> Iterator[History | BaseException]:
     try:
-        yield done.get(timeout=1)
+        yield results.get(timeout=1)
         while True:
-            yield done.get_nowait()
+            yield results.get_nowait()
     except Empty:
-        if not any(worker.is_alive() for worker in workers) and done.empty():
+        if not any(worker.is_alive() for worker in workers) and results.empty():
             raise CommandError("A process of the simulation exited early.") from None
 
 
 @contextmanager
 def _fixed_hashes() -> Iterator[None]:
     """Fix the hash seed of child processes, because the order of a set must not depend on the process."""
-    before = os.environ.get("PYTHONHASHSEED")
+    previous = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["PYTHONHASHSEED"]
         else:
-            os.environ["PYTHONHASHSEED"] = before
+            os.environ["PYTHONHASHSEED"] = previous
 
 
-def _work(
+def _run_worker(
     seeds: list[int],
     with_story: bool,
     mutant: str | None,
-    done: "Queue[History | BaseException]",
-    enough: Any,
+    results: "Queue[History | BaseException]",
+    stop: Any,
 ) -> None:
     """Run the histories of one process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the signal and stops this process
     try:
-        with store() as made:
+        with open_store() as store:
             if mutant is None:
-                _run(seeds, made, done, enough, with_story=with_story)
+                _run_histories(seeds, store, results, stop, with_story=with_story)
             else:
                 (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
                 with selected.patch():
-                    _run(seeds, made, done, enough, with_story=with_story, prepare=selected.prepare)
+                    _run_histories(seeds, store, results, stop, with_story=with_story, prepare=selected.prepare)
     except BaseException as error:  # noqa: BLE001  # raised again by the parent
-        done.put(RuntimeError(f"{type(error).__name__}: {error}"))
+        results.put(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-def _run(seeds: list[int], made: Store, done: "Queue[History | BaseException]", enough: Any, **options: Any) -> None:
+def _run_histories(
+    seeds: list[int], store: Store, results: "Queue[History | BaseException]", stop: Any, **options: Any
+) -> None:
     parent = multiprocessing.parent_process()
     for seed in seeds:
-        if enough.is_set() or (parent is not None and not parent.is_alive()):
+        if stop.is_set() or (parent is not None and not parent.is_alive()):
             return
-        done.put(history.run(seed, made, **options))
+        results.put(history.run(seed, store, **options))

@@ -35,7 +35,7 @@ from tools.sample_generator.ubl import write_ubl
 from tools.simulation.database import Store
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import START, Scheduler
-from tools.simulation.sqs import failed
+from tools.simulation.sqs import service_error
 
 BUCKET = "uploads"
 VERSION = "v1"
@@ -48,8 +48,8 @@ def _company(name: str, vat_id: str, city: str) -> Company:
     address = {"street": "Am Markt 1", "postal_code": "89073", "city": city, "country": "DE", "language": "de"}
     numbers = {"tax_number": None, "registration_id": "HRB 1", "register": "Ulm", "phone": "+49 731 1"}
     bank = {"bank": "Bank", "iban": "DE89370400440532013000"}
-    rest: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "color": (0, 0, 0)}
-    return Company(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **rest)
+    details: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "color": (0, 0, 0)}
+    return Company(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **details)
 
 
 _SELLER = _company("Tarnow Schrauben AG", "DE136695976", "Kassel")
@@ -58,7 +58,7 @@ _START = date(2026, 2, 2)
 
 
 def _document(kind: Kind, number: str, day: int, article: str, price: str, **references: str) -> Document:
-    priced = kind is not Kind.DELIVERY_NOTE
+    has_prices = kind is not Kind.DELIVERY_NOTE
     line = Line(
         position="1",
         article_number=article,
@@ -66,8 +66,8 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
         description=f"Bolt {article}",
         quantity=Decimal(10),
         unit="C62",
-        unit_price=Decimal(price) if priced else None,
-        tax=Tax("S", Decimal(19)) if priced else None,
+        unit_price=Decimal(price) if has_prices else None,
+        tax=Tax("S", Decimal(19)) if has_prices else None,
     )
     return Document(
         kind=kind,
@@ -77,7 +77,7 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
         seller=_SELLER.party("vat_id"),
         buyer=_BUYER.party("vat_id"),
         lines=(line,),
-        currency="EUR" if priced else None,
+        currency="EUR" if has_prices else None,
         references=references,
         note=references.get("note"),
     )
@@ -86,21 +86,21 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
 @cache
 def document_files() -> dict[str, bytes]:
     """Return sample files: orders and their documents, a copy of an invoice, and unreadable files."""
-    order, confirmed, delivered, billed = (
+    order, confirmation, delivery, invoice = (
         Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
     )  # fmt: skip
-    written = {
+    documents = {
         "order": _document(order, "4711", 0, "A-100", "4.20"),
-        "confirmation": _document(confirmed, "AB-9", 1, "A-100", "4.20", po_reference="4711"),
-        "delivery": _document(delivered, "LS-55", 5, "A-100", "4.20", po_reference="4711"),
-        "invoice": _document(billed, "R-81", 9, "A-100", "4.20", po_reference="4711"),
-        "second invoice": _document(billed, "R-82", 12, "B-200", "9.90", po_reference="4712"),
+        "confirmation": _document(confirmation, "AB-9", 1, "A-100", "4.20", po_reference="4711"),
+        "delivery": _document(delivery, "LS-55", 5, "A-100", "4.20", po_reference="4711"),
+        "invoice": _document(invoice, "R-81", 9, "A-100", "4.20", po_reference="4711"),
+        "second invoice": _document(invoice, "R-82", 12, "B-200", "9.90", po_reference="4712"),
         "second order": _document(order, "4712", 2, "B-200", "9.90"),
         "order again": _document(order, "4799", 1, "A-100", "4.20"),
-        "unnumbered invoice": _document(billed, "R-83", 9, "A-100", "4.20"),
-        "lone invoice": _document(billed, "R-99", 20, "Z-1", "1.10"),
+        "unnumbered invoice": _document(invoice, "R-83", 9, "A-100", "4.20"),
+        "lone invoice": _document(invoice, "R-99", 20, "Z-1", "1.10"),
     }
-    files = {name: write_ubl(document) for name, document in written.items()}
+    files = {name: write_ubl(document) for name, document in documents.items()}
     files["copy of the invoice"] = files["invoice"].replace(b"\n", b"\n ", 1)
     files["no document"] = b"plain text that is no document"
     files["damaged"] = files["order"][:300]
@@ -118,10 +118,10 @@ def read(content: bytes) -> ExtractionResult | Exception:
 
 def extracted(content: bytes) -> ExtractionResult:
     """Return the cached result of `extract_xml`. Raises the same errors."""
-    found = read(content)
-    if isinstance(found, Exception):
-        raise found.with_traceback(None)
-    return found
+    result = read(content)
+    if isinstance(result, Exception):
+        raise result.with_traceback(None)
+    return result
 
 
 def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
@@ -130,10 +130,10 @@ def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
 
 
 TRANSIENT: tuple[Callable[[], BaseException], ...] = (
-    lambda: ServiceUnavailableError("the model answered 429", retry_after=7),
-    lambda: ServiceUnavailableError("the model answered 503"),
+    lambda: ServiceUnavailableError("the model returned 429", retry_after=7),
+    lambda: ServiceUnavailableError("the model returned 503"),
     lambda: ServiceUnavailableError("a call timed out"),
-    lambda: InvalidLlmResponseError("the answer is not valid JSON"),
+    lambda: InvalidLlmResponseError("the response is not valid JSON"),
     lambda: DatabaseUnavailableError("PostgreSQL is not available"),
     lambda: ConflictError("PostgreSQL ended the transaction"),
     lambda: ValueError("an unmapped error"),
@@ -142,8 +142,8 @@ TRANSIENT: tuple[Callable[[], BaseException], ...] = (
 )
 PERMANENT: tuple[Callable[[], BaseException], ...] = (
     lambda: ContextWindowError("the prompt is too long"),
-    lambda: RejectedRequestError("the model answered 401"),
-    lambda: RejectedRequestError("the model answered 422"),
+    lambda: RejectedRequestError("the model returned 401"),
+    lambda: RejectedRequestError("the model returned 422"),
     lambda: InvalidDocumentError("the document contradicts itself", code="damaged_pdf"),
     lambda: RejectedStatementError("PostgreSQL refused a statement"),
 )
@@ -164,35 +164,35 @@ class AttemptScript:
     deferred_for: float | None = None
 
 
-def _draw_script(random: Random, trouble: float) -> AttemptScript:
-    seconds = random.choice((0, 0, 0, 0.5, 20, 45, 100, 160)) if random.random() < 0.2 + trouble else 0
-    ignores_cancel, waits_after_work, after = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
-    if random.random() >= trouble:
+def _draw_script(random: Random, failure_rate: float) -> AttemptScript:
+    seconds = random.choice((0, 0, 0, 0.5, 20, 45, 100, 160)) if random.random() < 0.2 + failure_rate else 0
+    ignores_cancel, waits_after_work, after_work = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
+    if random.random() >= failure_rate:
         return AttemptScript(seconds, ignores_cancel, waits_after_work)
     kind = random.random()
     if kind < 0.6:
-        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(TRANSIENT), after)
+        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(TRANSIENT), after_work)
     if kind < 0.75:
-        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(PERMANENT), after)
+        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(PERMANENT), after_work)
     return AttemptScript(seconds, ignores_cancel, deferred_for=random.choice((1, 30, 300, 1200)))
 
 
 @dataclass
 class AttemptScripts:
-    """Scripts of all attempts. After `most` attempts, a work item has no more failures."""
+    """Scripts of all attempts. After `max_failing` attempts, a work item has no more failures."""
 
     random: Random
     scheduler: Scheduler
-    trouble: float
-    most: int = 4
+    failure_rate: float
+    max_failing: int = 4
     attempts: Counter[tuple[str, UUID]] = field(default_factory=Counter)
 
     def next(self, worker: str, work_id: UUID) -> AttemptScript:
         """Return the script of the next attempt."""
         self.attempts[worker, work_id] += 1
-        if self.attempts[worker, work_id] > self.most:
+        if self.attempts[worker, work_id] > self.max_failing:
             return AttemptScript()
-        return _draw_script(self.random, self.trouble)
+        return _draw_script(self.random, self.failure_rate)
 
     def deferral(self, seconds: float) -> BreakerOpenError:
         """Return the error of an open circuit breaker."""
@@ -211,7 +211,7 @@ class Storage:
         """Return an object, as GetObject does."""
         self._scheduler.point(f"GetObject {Key}")
         if self._faults.strikes(Fault.STORAGE):
-            raise failed("GetObject", "SlowDown")
+            raise service_error("GetObject", "SlowDown")
         content = self.objects[Key]
         return {"ContentLength": len(content), "Body": _Body(content)}
 
@@ -227,13 +227,13 @@ class Storage:
         """List the objects, as ListObjectVersions does. Each object has one version."""
         self._scheduler.point(f"ListObjectVersions {Prefix} after {KeyMarker or 'nothing'}")
         if self._faults.strikes(Fault.STORAGE):
-            raise failed("ListObjectVersions", "SlowDown")
+            raise service_error("ListObjectVersions", "SlowDown")
         keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > KeyMarker)
         page = keys[:MaxKeys]
         stored = {"VersionId": VERSION, "LastModified": START, "IsLatest": True}
         versions = [{"Key": key, "Size": len(self.objects[key]), **stored} for key in page]
-        more = {"NextKeyMarker": page[-1], "NextVersionIdMarker": VERSION} if keys[MaxKeys:] else {}
-        return {"Versions": versions, "IsTruncated": bool(more), **more}
+        next_page = {"NextKeyMarker": page[-1], "NextVersionIdMarker": VERSION} if keys[MaxKeys:] else {}
+        return {"Versions": versions, "IsTruncated": bool(next_page), **next_page}
 
 
 class _Body(BytesIO):
@@ -287,12 +287,12 @@ VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 """
 
 
-def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
+def make_task(store: Store, random: Random, max_retry: int, submitted_at: float) -> UUID:
     """Insert a submitted task and the outbox row of its message."""
     task_id = UUID(int=random.getrandbits(128), version=4)
     store.admin.execute(
         _TASK,
-        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=at)},
+        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=submitted_at)},
     )
     return task_id
 
@@ -310,16 +310,16 @@ VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
 def task_body(message: Message) -> str:
     """Return the message of a task, as the outbox writes it."""
     metadata = {"created_at": START.isoformat(), "retry_count": 0, "max_retry": 5}
-    about = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
-    named = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
-    return json.dumps(about | named)
+    envelope = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
+    identity = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
+    return json.dumps(envelope | identity)
 
 
-def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
+def make_document(store: Store, random: Random, name: str, received_at: float) -> UUID:
     """Insert an ingested document that waits for matching, and the outbox row of its message."""
-    found = extracted(document_files()[name])
+    result = extracted(document_files()[name])
     document_id = UUID(int=random.getrandbits(128), version=4)
-    kind: DocumentType | str | None = found.type
+    kind: DocumentType | str | None = result.type
     store.admin.execute(
         _DOCUMENT,
         {
@@ -328,9 +328,9 @@ def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
             "bucket": BUCKET,
             "key": f"uploads/{SLUG}/{name}.xml",
             "hash": hashlib.sha256(document_files()[name]).digest(),
-            "at": START + timedelta(seconds=at),
+            "at": START + timedelta(seconds=received_at),
             "type": kind,
-            "data": Jsonb(found.structured_data),
+            "data": Jsonb(result.structured_data),
         },
     )
     return document_id

@@ -100,8 +100,8 @@ class Event:
     """An event of a history."""
 
     at: float
-    who: str
-    what: str
+    actor: str
+    text: str
 
 
 class Scheduler:
@@ -140,10 +140,10 @@ class Scheduler:
         """Return the virtual time as a datetime."""
         return START + timedelta(seconds=self.now)
 
-    def log(self, what: str) -> None:
+    def log(self, message: str) -> None:
         """Add an event to the history."""
         task = self._current
-        self.events.append(Event(self.now, f"{task.name}" if task is not None else "world", what))
+        self.events.append(Event(self.now, f"{task.name}" if task is not None else "world", message))
 
     def spawn(self, name: str, function: Callable[[], None], process: Process | None = None) -> Task:
         """Start a task. An error in `function` ends the history, unless its process is dead."""
@@ -165,13 +165,13 @@ class Scheduler:
         self._tasks.append(task)
         return task
 
-    def point(self, what: str) -> None:
+    def point(self, name: str) -> None:
         """Switch to another task at a named point. The process of the caller may be killed here."""
         task = self._alive()
         if task is None:
             return
-        self.log(what)
-        self.at_point(what)
+        self.log(name)
+        self.at_point(name)
         self._switch()
 
     def wait(self, predicate: Callable[[], bool], timeout: float = inf) -> bool:
@@ -196,28 +196,28 @@ class Scheduler:
         self._hub.switch()
         self._alive()
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """End the history with a violation, even if the caller handles errors."""
-        self._failure = self._failure or ViolationError(why)
-        self.log(f"VIOLATION: {why}")
+        self._failure = self._failure or ViolationError(reason)
+        self.log(f"VIOLATION: {reason}")
 
     # -- killing processes ---------------------------------------------------------------------------------------------
 
-    def kill(self, process: Process, why: str) -> None:
+    def kill(self, process: Process, reason: str) -> None:
         """Kill a process. Its tasks stop, and their unwinding has no effects."""
         if process.state is ProcessState.DEAD:
             return
-        self.events.append(Event(self.now, process.name, f"KILLED: {why}"))
+        self.events.append(Event(self.now, process.name, f"KILLED: {reason}"))
         process.state = ProcessState.DEAD
-        for end in process.on_death:
-            end()
+        for callback in process.on_death:
+            callback()
         for task in [task for task in self._tasks if task.process is process and task is not self._current]:
             self._unwind(task)
         if self._current is not None and self._current.process is process:
             raise ProcessKilledError
 
     def _unwind(self, task: Task) -> None:
-        before, self._current = self._current, task
+        previous, self._current = self._current, task
         thread = task.thread
         parent, thread.parent = thread.parent, greenlet.getcurrent()
         try:
@@ -225,7 +225,7 @@ class Scheduler:
         except ProcessKilledError:
             pass  # it had not started
         finally:
-            self._current = before
+            self._current = previous
             if not thread.dead:
                 thread.parent = parent
         if task in self._tasks:
@@ -241,7 +241,7 @@ class Scheduler:
         """
         while not stop():
             ready: list[Any] = [task for task in self._tasks if task.can_run(self.now)]
-            ready += [act for can, act in self.actions if can()]
+            ready += [action for is_ready, action in self.actions if is_ready()]
             if not ready:
                 if not self._pass_time():
                     return
@@ -249,11 +249,11 @@ class Scheduler:
             self.steps += 1
             if self.steps > MAX_STEPS:
                 raise ViolationError(f"The history does not end within {MAX_STEPS} steps")
-            chosen = self._choose(ready)
-            if isinstance(chosen, Task):
-                self._resume(chosen)
+            selected = self._choose(ready)
+            if isinstance(selected, Task):
+                self._resume(selected)
             else:
-                chosen()
+                selected()
             if self._failure is not None:
                 raise self._failure
 
@@ -261,7 +261,9 @@ class Scheduler:
         random = self.random
         if self._order is not Order.FAIR and random.random() >= self._change:
             if self._order is Order.RANKED:
-                return max(ready, key=lambda one: one.priority if isinstance(one, Task) else self._change)
+                return max(
+                    ready, key=lambda candidate: candidate.priority if isinstance(candidate, Task) else self._change
+                )
             if self._last in ready:
                 return self._last
         self._last = ready[int(random.random() * len(ready))]

@@ -25,7 +25,7 @@ class Receive:
     """One receive of a message. It must lead to an attempt or an acknowledgement, or have an excuse."""
 
     handle: str
-    at: float
+    received_at: float
     excuse: str | None = None
     """Why it led neither to an attempt nor to an acknowledgement."""
 
@@ -87,8 +87,13 @@ class Sqs:
         self.faults = faults
         self.queues = queues
         """Queues of first attempts, by worker."""
-        self.feeding = [*queues.values(), *retries]
-        self.by_name = {one.name: one for queue in self.feeding for one in (queue, queue.dlq) if one is not None}
+        self.source_queues = [*queues.values(), *retries]
+        self.by_name = {
+            any_queue.name: any_queue
+            for queue in self.source_queues
+            for any_queue in (queue, queue.dlq)
+            if any_queue is not None
+        }
         self.on_dead_lettered: Callable[[Queue, Message], None] = lambda _queue, _message: None
         """Called after each move to a dead-letter queue."""
         self.on_sent: Callable[[Queue, str, int], None] = lambda _queue, _body, _delay: None
@@ -100,7 +105,7 @@ class Sqs:
         """Worker and body of the message of each handle."""
         self._count = 0
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._count += 1
         return self._count
 
@@ -109,10 +114,10 @@ class Sqs:
     def put(self, queue: Queue, body: str, delay: float = 0) -> Message:
         """Put a message into a queue."""
         now = self.scheduler.now
-        message = Message(f"m{self._next()}", body, now, now + delay)
+        message = Message(f"m{self._next_number()}", body, now, now + delay)
         queue.messages.append(message)
         self.scheduler.log(
-            f"{queue.name} receives {message.id} {_short(body)}" + (f" in {delay:.0f} s" if delay else "")
+            f"{queue.name} receives {message.id} {_summary(body)}" + (f" in {delay:.0f} s" if delay else "")
         )
         return message
 
@@ -126,26 +131,26 @@ class Sqs:
                 message.receives[-1].excuse = "delivered twice"
                 message.visible_at = now
 
-    def deliver_again(self, handles: tuple[str, ...], within: float) -> None:
+    def deliver_again(self, handles: tuple[str, ...], max_delay: float) -> None:
         """Deliver the messages of these handles a second time after a random delay."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             for message in queue.messages:
                 if message.receives and message.receives[-1].handle in handles and message.visible_at > now:
                     message.receives[-1].excuse = "delivered twice"
-                    message.visible_at = now + self.scheduler.random.uniform(0, within)
+                    message.visible_at = now + self.scheduler.random.uniform(0, max_delay)
 
-    def receive(self, queue: Queue, most: int) -> list[Message]:
-        """Return up to `most` visible messages in any order. Messages at their receive limit are moved."""
+    def receive(self, queue: Queue, limit: int) -> list[Message]:
+        """Return up to `limit` visible messages in any order. Messages at their receive limit are moved."""
         random, now = self.scheduler.random, self.scheduler.now
         visible = queue.visible
         random.shuffle(visible)
         received = []
-        for message in visible[:most]:
+        for message in visible[:limit]:
             if queue.dlq is not None and len(message.receives) >= MAX_RECEIVES:
                 self._move_to_dlq(queue, message)
                 continue
-            message.receives.append(Receive(f"{message.id}.r{self._next()}", now))
+            message.receives.append(Receive(f"{message.id}.r{self._next_number()}", now))
             self.delivered[message.receives[-1].handle] = (queue.worker, message.body)
             message.visible_at = now + queue.visibility
             received.append(message)
@@ -181,18 +186,18 @@ class Sqs:
         """Change visibility timeouts, as ChangeMessageVisibilityBatch does."""
         queue = self._queue(QueueUrl)
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
-        Entries = sorted(Entries, key=lambda one: str(one["ReceiptHandle"]))  # noqa: N806  # their order means nothing
+        Entries = sorted(Entries, key=lambda entry: str(entry["ReceiptHandle"]))  # noqa: N806  # their order means nothing
         self.protected |= {entry["ReceiptHandle"] for entry in Entries}
-        self._before("ChangeMessageVisibility " + ", ".join(_entry(entry) for entry in Entries))
+        self._begin_call("ChangeMessageVisibility " + ", ".join(_describe_entry(entry) for entry in Entries))
         successful, failed = [], []
         for entry in Entries:
-            refused = self._change(queue, entry["ReceiptHandle"], entry["VisibilityTimeout"])
-            if refused is None:
+            error_code = self._change(queue, entry["ReceiptHandle"], entry["VisibilityTimeout"])
+            if error_code is None:
                 successful.append({"Id": entry["Id"]})
             else:
-                self.scheduler.log(f"refused for {entry['ReceiptHandle']}: {refused}")
-                failed.append({"Id": entry["Id"], "Code": refused, "SenderFault": True})
-        self._after("ChangeMessageVisibility")
+                self.scheduler.log(f"rejected for {entry['ReceiptHandle']}: {error_code}")
+                failed.append({"Id": entry["Id"], "Code": error_code, "SenderFault": True})
+        self._end_call("ChangeMessageVisibility")
         return {"Successful": successful, "Failed": failed}
 
     def _change(self, queue: Queue, handle: str, seconds: int) -> str | None:
@@ -209,7 +214,7 @@ class Sqs:
         latest = message.receives[-1]
         if latest.handle != handle and self.scheduler.random.random() < 0.5:
             return "ReceiptHandleIsInvalid"
-        if now - latest.at + seconds > MAX_VISIBILITY_SECONDS:
+        if now - latest.received_at + seconds > MAX_VISIBILITY_SECONDS:
             return "InvalidParameterValue"
         message.visible_at = now + seconds
         return None
@@ -220,9 +225,9 @@ class Sqs:
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
         for entry in Entries:
             self._check(0 <= entry.get("DelaySeconds", 0) <= 900, f"a delay of {entry.get('DelaySeconds')} s")
-        self._before(f"SendMessageBatch of {len(Entries)} to {queue.name}")
+        self._begin_call(f"SendMessageBatch of {len(Entries)} to {queue.name}")
         successful, failed = [], []
-        for entry in sorted(Entries, key=lambda one: str(one["MessageBody"])):
+        for entry in sorted(Entries, key=lambda entry: str(entry["MessageBody"])):
             if self.faults.strikes(Fault.ENTRY_REFUSED):
                 failed.append({"Id": entry["Id"], "Code": "InternalError", "SenderFault": False})
             else:
@@ -232,13 +237,13 @@ class Sqs:
                     delay *= self.scheduler.random.random()
                 message = self.put(queue, entry["MessageBody"], delay)
                 successful.append({"Id": entry["Id"], "MessageId": message.id})
-        self._after("SendMessageBatch")
+        self._end_call("SendMessageBatch")
         return {"Successful": successful, "Failed": failed}
 
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         """Return approximate counts, as GetQueueAttributes does."""
         queue = self._queue(QueueUrl)
-        self._before(f"GetQueueAttributes of {queue.name}")
+        self._begin_call(f"GetQueueAttributes of {queue.name}")
         count = 0 if self.faults.strikes(Fault.DEPTH_WRONG) else len(queue.messages)
         counts = {name: str(count) for name in AttributeNames}
         return {"Attributes": counts | {"VisibilityTimeout": str(int(queue.visibility))}}
@@ -246,25 +251,25 @@ class Sqs:
     def _queue(self, url: str) -> Queue:
         return self.by_name[url.rsplit("/", 1)[-1]]
 
-    def _check(self, holds: bool, what: str) -> None:
-        if not holds:
-            self.scheduler.fail(f"SQS rejects this call: {what}")
+    def _check(self, is_valid: bool, requirement: str) -> None:
+        if not is_valid:
+            self.scheduler.fail(f"SQS rejects this call: {requirement}")
 
-    def _before(self, what: str) -> None:
-        self.scheduler.point(what)
+    def _begin_call(self, call: str) -> None:
+        self.scheduler.point(call)
         if self.faults.strikes(Fault.CALL_REFUSED):
-            raise failed(what, "ServiceUnavailable")
+            raise service_error(call, "ServiceUnavailable")
 
-    def _after(self, what: str) -> None:
-        if self.faults.strikes(Fault.ANSWER_LOST):
+    def _end_call(self, call: str) -> None:
+        if self.faults.strikes(Fault.RESPONSE_LOST):
             raise ReadTimeoutError(endpoint_url=URL)
-        self.scheduler.point(f"{what} answered")
+        self.scheduler.point(f"{call} returned")
 
 
-def failed(operation: str, code: str) -> ClientError:
+def service_error(operation: str, code: str) -> ClientError:
     """Return boto3's error for a failure of the service."""
-    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 503}}
-    return ClientError(answer, operation)
+    response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 503}}
+    return ClientError(response, operation)
 
 
 def record(queue: Queue, message: Message) -> dict[str, Any]:
@@ -285,7 +290,7 @@ def record(queue: Queue, message: Message) -> dict[str, Any]:
     }
 
 
-def _short(body: str) -> str:
+def _summary(body: str) -> str:
     try:
         parsed = json.loads(body)
         work_id = parsed["job_id" if "job_id" in parsed else "work_id"]
@@ -294,5 +299,5 @@ def _short(body: str) -> str:
         return f"({body[:30]}...)"
 
 
-def _entry(entry: dict[str, Any]) -> str:
+def _describe_entry(entry: dict[str, Any]) -> str:
     return f"{entry['ReceiptHandle']} for {entry['VisibilityTimeout']} s"

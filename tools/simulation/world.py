@@ -42,7 +42,7 @@ from functions.watchdog import uploads as watchdog_uploads
 from functions.watchdog.recovery import Watchdog
 from tools.simulation import operator_actions, scenario
 from tools.simulation.aws_lambda import Function, Handler, Mapping, Schedule
-from tools.simulation.database import KEEPER, SimulatedDatabase, Store, Transactions
+from tools.simulation.database import MAINTENANCE, SimulatedDatabase, Store, Transactions
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.ledger import WorkItemRef, work_items_in
 from tools.simulation.scenario import AttemptScript, AttemptScripts, Storage
@@ -112,7 +112,7 @@ class SimulatedAttempt:
     task: int
     started_after: int
     """Number of transactions started before the attempt."""
-    at: float
+    started_at: float
     script: AttemptScript
     raised: BaseException | None = None
     ended: bool = False
@@ -164,14 +164,18 @@ class World:
         self._lost_events = LOST_EVENT_SHARE if self._events.random() < 1 / 3 else 0
         self.rematches = self.random.choice((0, 0, 0, 1, 2))
         self.lease = self.random.choice((120, 40))
-        short = self.random.random() < 0.2
-        for worker, row in self.workers.items():
+        is_short = self.random.random() < 0.2
+        for worker, config in self.workers.items():
             self.workers[worker] = replace(
-                row, permits=self.random.choice((1, 2, row.permits)), visibility=60 if short else row.visibility
+                config,
+                permits=self.random.choice((1, 2, config.permits)),
+                visibility=60 if is_short else config.visibility,
             )
         queues = {
-            worker: Queue(self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360))
-            for worker, row in self.workers.items()
+            worker: Queue(
+                self.scheduler, worker, config.visibility, Queue(self.scheduler, worker, 60 if is_short else 360)
+            )
+            for worker, config in self.workers.items()
         }
         retries = [
             Queue(self.scheduler, worker, self.workers[worker].visibility, queues[worker].dlq, "-retry")
@@ -179,7 +183,7 @@ class World:
         ]
         self.sqs = Sqs(self.scheduler, self.faults, queues, retries)
         self.scheduler.at_point = self._strike
-        self.functions = {worker: self._function(worker, row) for worker, row in self.workers.items()}
+        self.functions = {worker: self._function(worker, config) for worker, config in self.workers.items()}
         self.functions["dead_letters"] = Function(
             self.scheduler, self.faults, "dead_letters", 60, 6, self._dead_letters
         )
@@ -196,9 +200,9 @@ class World:
             self._lose_transaction,
         ]
         self._due_at: tuple[int, float] = (-1, inf)
-        probability = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
-        if probability.random() < LOWERED_LIMIT_SHARE:
-            self.lower_limit(probability.uniform(0, 4000))
+        limit_random = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
+        if limit_random.random() < LOWERED_LIMIT_SHARE:
+            self.lower_limit(limit_random.uniform(0, 4000))
         if Random(f"{self.seed}/hung").random() < HUNG_DATABASE_SHARE:  # noqa: S311  # its own, as above
             self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
@@ -206,19 +210,19 @@ class World:
 
     def _mappings(self, queues: Iterable[Queue]) -> list[Mapping]:
         """Return the event source mappings of all queues and their dead-letter queues."""
-        found = [
+        mappings = [
             Mapping(
                 self.sqs, self.faults, queue, self.functions[queue.worker],
                 batch_size=self.workers[queue.worker].batch_size,
                 maximum_concurrency=self.workers[queue.worker].maximum_concurrency,
             )
-            for queue in self.sqs.feeding
+            for queue in self.sqs.source_queues
         ]  # fmt: skip
         for queue in queues:
             assert queue.dlq is not None
             function = self.functions["dead_letters"]
-            found.append(Mapping(self.sqs, self.faults, queue.dlq, function, batch_size=10, maximum_concurrency=2))
-        return found
+            mappings.append(Mapping(self.sqs, self.faults, queue.dlq, function, batch_size=10, maximum_concurrency=2))
+        return mappings
 
     def lower_limit(self, at: float) -> None:
         """Deploy a release at this time that replaces idle processes and allows one attempt less."""
@@ -235,10 +239,10 @@ class World:
     # -- the product's components --------------------------------------------------------------------------------------
 
     def _settings(self, worker: str) -> Settings:
-        row = self.workers[worker]
-        return _settings(worker, row.timeout, row.permits, row.start_margin, self.lease, self.max_attempts)
+        config = self.workers[worker]
+        return _settings(worker, config.timeout, config.permits, config.start_margin, self.lease, self.max_attempts)
 
-    def _function(self, worker: str, row: SimulatedWorker) -> Function:
+    def _function(self, worker: str, config: SimulatedWorker) -> Function:
         def start(process: Process) -> Handler:
             process.clock_ahead = self._clock_error(process)
             settings = self._settings(worker)
@@ -262,7 +266,7 @@ class World:
             )
             return consumer.handle
 
-        return Function(self.scheduler, self.faults, worker, row.timeout, row.reserved, start)
+        return Function(self.scheduler, self.faults, worker, config.timeout, config.reserved, start)
 
     def outbox(self, database: SimulatedDatabase) -> Outbox:
         """Return the outbox of a process."""
@@ -270,10 +274,10 @@ class World:
 
     def _clock_error(self, process: Process) -> timedelta:
         """Return the clock error of a process. One in five is wrong by an hour."""
-        probability = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
+        clock_random = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
         return (
-            timedelta(seconds=probability.choice((-3600, 3600)))
-            if probability.random() < WRONG_CLOCK_SHARE
+            timedelta(seconds=clock_random.choice((-3600, 3600)))
+            if clock_random.random() < WRONG_CLOCK_SHARE
             else timedelta()
         )
 
@@ -281,16 +285,16 @@ class World:
         process.clock_ahead = self._clock_error(process)
         function = object.__new__(dead_letters._Function)  # its components, on simulated connections
         function.settings = _maintenance_settings()
-        database = SimulatedDatabase(self.transactions, process, KEEPER)
-        others = dict.fromkeys(REQUEUEING, RequeuePolicy())
+        database = SimulatedDatabase(self.transactions, process, MAINTENANCE)
+        policies = dict.fromkeys(REQUEUEING, RequeuePolicy())
         policy = RedeliverPolicy(max_attempts=self.max_attempts)
-        function._archiver = Archiver(database, self.outbox(database), policy, database.now, others)
+        function._archiver = Archiver(database, self.outbox(database), policy, database.now, policies)
         self.archivers[process] = function
         return dead_letters.handle
 
     def _watchdog(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
-        database = SimulatedDatabase(self.transactions, process, KEEPER)
+        database = SimulatedDatabase(self.transactions, process, MAINTENANCE)
         watchdog = Watchdog(_maintenance_settings(), database, self.outbox(database), database.now)
 
         def handle(_event: dict[str, Any], _context: Any) -> Any:
@@ -359,8 +363,8 @@ class World:
             if record.attempt is attempt:
                 record.task, record.script, record.ended, record.is_alone = task.number, script, False, is_alone
                 return record
-        at = self.transactions.started, self.scheduler.now
-        self.attempts.append(SimulatedAttempt(worker, attempt, process, task.number, *at, script, is_alone=is_alone))
+        start = self.transactions.started, self.scheduler.now
+        self.attempts.append(SimulatedAttempt(worker, attempt, process, task.number, *start, script, is_alone=is_alone))
         return self.attempts[-1]
 
     def _count_permits(self, worker: str, process: Process) -> None:
@@ -379,7 +383,7 @@ class World:
     ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
             return {}  # so that many attempts still run alone
-        simulated = [
+        records = [
             self._start_attempt(worker, process, attempt, AttemptScript(), is_alone=False) for attempt in attempts
         ]
         self._count_permits(worker, process)
@@ -389,7 +393,7 @@ class World:
         try:
             effects = BATCH_HANDLERS[worker](connection, attempts)
         finally:
-            for record in simulated:
+            for record in records:
                 record.ended = True
         for attempt in attempts:
             if attempt.work_id in effects:
@@ -440,12 +444,12 @@ class World:
         self.stalls.append(self.scheduler.now)
         self.faults.locked_until = self.scheduler.now + IDLE_SECONDS
 
-    def _strike(self, what: str) -> None:
+    def _strike(self, point: str) -> None:
         task, random = self.scheduler.current, self.random
         if task is None or task.process is None or not task.process.mortal:
             return
         if self.faults.strikes(Fault.KILL):
-            self.scheduler.kill(task.process, f"at {what}")
+            self.scheduler.kill(task.process, f"at {point}")
         if self.faults.strikes(Fault.STALL):
             self._record_stall()
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
@@ -456,18 +460,18 @@ class World:
             if random.random() < 0.7:
                 self.sqs.deliver_again(task.process.handles, seconds)
         if self.faults.strikes(Fault.FAIL_OVER):
-            self.faults.lasting_until = self.scheduler.now + random.choice((1, 20, 120, 600))
+            self.faults.failover_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
     def _next_visible(self, nearest: float) -> float:
-        shows = [queue.next_visible() for queue in self.sqs.by_name.values()]
-        return min([nearest, *(at for at in shows if at is not None)])
+        times = [queue.next_visible() for queue in self.sqs.by_name.values()]
+        return min([nearest, *(time for time in times if time is not None)])
 
     def _watchdog_due(self) -> float:
         """Return the earliest time at which the watchdog has something to do."""
         if self._due_at[0] != self.transactions.writes:
-            row = self.store.admin.execute(_DUE).fetchone()
-            assert row is not None
-            due = [(at - START).total_seconds() for at in row if at is not None]
+            times = self.store.admin.execute(_NEXT_SEND).fetchone()
+            assert times is not None
+            due = [(time - START).total_seconds() for time in times if time is not None]
             ((jobs,),) = self.store.admin.execute("SELECT count(*) FROM acquisition_job").fetchall()
             if jobs < len(self.storage.objects) and self.scheduler.clock() < START + RECONCILED_WITHIN:
                 due.append(UPLOAD_LOST_AFTER.total_seconds())
@@ -479,22 +483,22 @@ class World:
 
         In most cases another message then keeps a queue of its worker busy for hours.
         """
-        queue = self.random.choice(self.sqs.feeding)
+        queue = self.random.choice(self.sqs.source_queues)
         if not queue.messages or not self.faults.strikes(Fault.MESSAGE_LOST):
             return
         message = self.random.choice(queue.messages)
-        names = work_items_in(queue.worker, message.body)
-        rows = self._rows(queue.worker, [name[1] for name in names])
-        if not names or len(rows) < len(names):
+        refs = work_items_in(queue.worker, message.body)
+        rows = self._rows(queue.worker, [ref[1] for ref in refs])
+        if not refs or len(rows) < len(refs):
             return
         queue.messages.remove(message)
-        for row, name in zip(rows, names, strict=True):
-            if name[2:] >= row[1:]:
+        for row, ref in zip(rows, refs, strict=True):
+            if ref[2:] >= row[1:]:
                 self.lost.add((queue.worker, *row))
         self.scheduler.log(f"{queue.name} loses {message.id}")
         if self.random.random() < 0.7:
-            others = [other for other in self.sqs.feeding if other.worker == queue.worker]
-            self.put_unknown_work(self.random.choice(others), delay=MAX_VISIBILITY_SECONDS)
+            queues = [candidate for candidate in self.sqs.source_queues if candidate.worker == queue.worker]
+            self.put_unknown_work(self.random.choice(queues), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
         """Lose the transaction that sent a message, so that its row is older.
@@ -506,14 +510,14 @@ class World:
         if not idle or not self.faults.strikes(Fault.TRANSACTION_LOST):
             return
         message = self.random.choice(idle)
-        names = work_items_in(queue.worker, message.body)
-        rows = self._rows(queue.worker, [name[1] for name in names])
-        if "send_number" not in message.body or rows != [name[1:] for name in names]:
+        refs = work_items_in(queue.worker, message.body)
+        rows = self._rows(queue.worker, [ref[1] for ref in refs])
+        if "send_number" not in message.body or rows != [ref[1:] for ref in refs]:
             return
         body = json.loads(message.body)
         body[self.random.choice(("revision", "send_number"))] += 1
         message.body = json.dumps(body)
-        self.restored.add(names[0][:2])
+        self.restored.add(refs[0][:2])
         self.scheduler.log(f"{message.id} is newer than its row")
 
     def _rows(self, worker: str, ids: list[UUID]) -> list[tuple[Any, ...]]:
@@ -523,23 +527,25 @@ class World:
 
     def put_unknown_work(self, queue: Queue, delay: float = 0) -> None:
         """Put a message of a deleted work item into a queue."""
-        stray = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
-        self.unknown_work.append((queue.worker, stray.work_id))
-        body = scenario.task_body(stray) if queue.worker == "tasks" else stray.model_dump_json()
+        message = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
+        self.unknown_work.append((queue.worker, message.work_id))
+        body = scenario.task_body(message) if queue.worker == "tasks" else message.model_dump_json()
         self.sqs.put(queue, body, delay)
 
     def resends_due(self) -> dict[WorkItemRef, float]:
         """Return when the watchdog must resend each lost message, in virtual seconds."""
         due: dict[WorkItemRef, float] = {}
-        for worker in {name[0] for name in self.lost}:
-            ids = [name[1] for name in self.lost if name[0] == worker]
-            rows = self.store.admin.execute(WORK_KINDS[worker].sql(_SENT), {"worker": worker, "ids": ids}).fetchall()
+        for worker in {ref[0] for ref in self.lost}:
+            ids = [ref[1] for ref in self.lost if ref[0] == worker]
+            rows = self.store.admin.execute(
+                WORK_KINDS[worker].sql(_LOST_SENDS), {"worker": worker, "ids": ids}
+            ).fetchall()
             for id_, revision, send_number, since, waited in rows:
-                patience = max(RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE * self.workers[worker].visibility)
+                minimum_wait = max(RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE * self.workers[worker].visibility)
                 due[worker, id_, revision, send_number] = (
-                    since - START + max(timedelta(seconds=patience), waited)
+                    since - START + max(timedelta(seconds=minimum_wait), waited)
                 ).total_seconds()
-        return {name: due[name] for name in self.lost & due.keys()}
+        return {ref: due[ref] for ref in self.lost & due.keys()}
 
     def run(self) -> None:
         """Run until all work items are finished."""
@@ -558,7 +564,6 @@ class ProtectionCheck(Greenlets):
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world.scheduler, process)
         self._world = world
-        self._own = process
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         """Start a task, unless the machine has no more threads."""
@@ -570,9 +575,9 @@ class ProtectionCheck(Greenlets):
         """Wait. Fails the history if messages of the batch are still unprotected."""
         task = self._world.scheduler.current
         if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
-            exposed = [handle for handle in self._own.handles if handle not in self._world.sqs.protected]
-            if exposed:
-                self._world.scheduler.fail(f"{self._own.name} waits before protecting {', '.join(exposed)}")
+            unprotected = [handle for handle in self._process.handles if handle not in self._world.sqs.protected]
+            if unprotected:
+                self._world.scheduler.fail(f"{self._process.name} waits before protecting {', '.join(unprotected)}")
         return super().wait_for(predicate, timeout)
 
 
@@ -593,22 +598,22 @@ def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
     """Return the outcome with effects that are recorded in the ledger."""
     effects = outcome.effects
 
-    def noted(connection: Any) -> Any:
+    def effects_with_note(connection: Any) -> Any:
         _note(connection, worker, attempt)
         return effects(connection)
 
-    return replace(outcome, effects=noted)
+    return replace(outcome, effects=effects_with_note)
 
 
-_CACHED: dict[tuple[Any, ...], Settings] = {}
+_SETTINGS_CACHE: dict[tuple[Any, ...], Settings] = {}
 
 
 def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease: int, max_attempts: int) -> Settings:
     key = (worker, timeout, permits, start_margin, lease, max_attempts)
-    if key not in _CACHED:
+    if key not in _SETTINGS_CACHE:
         retries = "requeue" if worker in REQUEUEING else "redeliver"
         row = {"name": worker, "timeout": timeout, "permits": permits, "start_margin": start_margin, "retries": retries}
-        _CACHED[key] = Settings.model_validate(
+        _SETTINGS_CACHE[key] = Settings.model_validate(
             {
                 "worker": row,
                 "queue_urls": URLS,
@@ -618,12 +623,12 @@ def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease:
                 "redelivery_max_attempts": max_attempts,
             }
         )
-    return _CACHED[key]
+    return _SETTINGS_CACHE[key]
 
 
 def _maintenance_settings() -> Settings:
-    if ("maintenance",) not in _CACHED:
-        _CACHED["maintenance",] = Settings.model_validate(
+    if ("maintenance",) not in _SETTINGS_CACHE:
+        _SETTINGS_CACHE["maintenance",] = Settings.model_validate(
             {
                 "worker": {"name": "dead_letters", "timeout": 60, "start_margin": 25},
                 "queue_urls": URLS,
@@ -631,7 +636,7 @@ def _maintenance_settings() -> Settings:
                 "dead_letter_sources": SOURCES,
             }
         )
-    return _CACHED["maintenance",]
+    return _SETTINGS_CACHE["maintenance",]
 
 
 def _discard_metrics(*_values: Any, **_dimensions: str) -> None:
@@ -668,14 +673,14 @@ def _patch_product(world: World) -> Iterator[None]:
         yield
 
 
-_DUE = """
+_NEXT_SEND = """
 SELECT min(CASE WHEN scheduled_at > created_at + interval '900 s' THEN scheduled_at - interval '900 s'
                 ELSE greatest(created_at + interval '60 s', scheduled_at - interval '900 s') END)
 FROM outbox WHERE sent_at IS NULL
 """
 
 _NUMBERS = "SELECT id, {revision}, {send_number} FROM {table} WHERE id = ANY(%s)"
-_SENT = """
+_LOST_SENDS = """
 SELECT t.id, t.{revision}, t.{send_number}, greatest(o.sent_at, t.{claimed_at}, t.{next_attempt_at},
        t.{lease_expires_at}), coalesce(o.sent_at - o.scheduled_at, '0')
 FROM {table} t LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}

@@ -8,7 +8,8 @@ from uuid import UUID, uuid5
 
 from counterfoil.documents.matching import keys as blocking_keys
 from counterfoil.documents.matching.keys import PARENT_KINDS, SEARCHED_KINDS, Key
-from counterfoil.documents.matching.normalize import KINDS, Document, Reference, document
+from counterfoil.documents.matching.normalize import KINDS, Document, Reference
+from counterfoil.documents.matching.normalize import document as normalize_document
 from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
 
 _NAMESPACE = UUID("5b0c2f3e-7a55-5a52-9d0e-0c1c7d5a4c11")
@@ -44,18 +45,20 @@ class Tenant:
         for a, b in links:
             linked[a].add(b)
             linked[b].add(a)
-        kinds = {one.id: one.kind for one in documents}
+        kinds = {document.id: document.kind for document in documents}
         self._linked = linked
-        self._documents = {one.id: one for one in documents if not _is_copy(one.id, kinds, linked)}
+        self._documents = {
+            document.id: document for document in documents if not _is_duplicate(document.id, kinds, linked)
+        }
         self._holders: dict[Key, list[UUID]] = defaultdict(list)
-        for one in self._documents.values():
-            for key in blocking_keys.keys(one):
-                self._holders[key].append(one.id)
+        for document in self._documents.values():
+            for key in blocking_keys.keys(document):
+                self._holders[key].append(document.id)
 
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair that a blocking key finds."""
         for child in self._documents.values():
-            for parent in self._found(child, self._keys(child)):
+            for parent in self._documents_with(child, self._keys(child)):
                 yield Pair(child, parent, parent.id in self._linked[child.id], tuple(self._claims(parent)))
 
     def groups(self) -> Iterator[Group]:
@@ -65,15 +68,17 @@ class Tenant:
         """
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])
-            bearers = self._found(child, blocking_keys.referenced_numbers(child))
+            referenced = self._documents_with(child, blocking_keys.referenced_numbers(child))
             for kind, references in child.named.items():
                 for reference in references:
-                    group = tuple(other for other in bearers if other.kind == kind and _bears(other, reference))
+                    group = tuple(other for other in referenced if other.kind == kind and _has_number(other, reference))
                     if group:
                         yield Group(child, group, true, {})
-            named = {other.kind for other in bearers}
-            kinds = tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS and kind not in named)
-            if kinds and (similar := self._found(child, blocking_keys.transaction_keys(child, kinds))):
+            referenced_kinds = {other.kind for other in referenced}
+            kinds = tuple(
+                kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS and kind not in referenced_kinds
+            )
+            if kinds and (similar := self._documents_with(child, blocking_keys.transaction_keys(child, kinds))):
                 yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
     def unrelated_pairs(self, rng: random.Random) -> Iterator[Pair]:
@@ -83,8 +88,8 @@ class Tenant:
         learn from.
         """
         by_kind: dict[str, list[Document]] = defaultdict(list)
-        for one in self._documents.values():
-            by_kind[one.kind].append(one)
+        for document in self._documents.values():
+            by_kind[document.kind].append(document)
         for child in self._documents.values():
             for kind in PARENT_KINDS[child.kind]:
                 if child.named.get(kind) and by_kind[kind]:
@@ -93,24 +98,24 @@ class Tenant:
                         yield Pair(child, parent, False)
 
     def _claims(self, parent: Document) -> list[Document]:
-        return self._found(parent, blocking_keys.expected_number_keys(parent))
+        return self._documents_with(parent, blocking_keys.expected_number_keys(parent))
 
     def _keys(self, child: Document) -> frozenset[Key]:
         kinds = tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS)
         return blocking_keys.referenced_numbers(child) | blocking_keys.transaction_keys(child, kinds)
 
-    def _found(self, child: Document, keys: Iterable[Key]) -> list[Document]:
+    def _documents_with(self, child: Document, keys: Iterable[Key]) -> list[Document]:
         ids = {id_ for key in keys for id_ in self._holders.get(key, ())} - {child.id}
         return [self._documents[id_] for id_ in sorted(ids)]
 
 
-def _bears(other: Document, reference: Reference) -> bool:
+def _has_number(other: Document, reference: Reference) -> bool:
     return other.number is not None and bool(other.number.folded & reference.folded)
 
 
-def _is_copy(id_: UUID, kinds: Mapping[UUID, str], linked: Mapping[UUID, set[UUID]]) -> bool:
-    others = linked[id_]
-    return len(others) == 1 and all(kinds.get(other) == kinds[id_] for other in others)
+def _is_duplicate(id_: UUID, kinds: Mapping[UUID, str], linked: Mapping[UUID, set[UUID]]) -> bool:
+    neighbors = linked[id_]
+    return len(neighbors) == 1 and all(kinds.get(neighbor) == kinds[id_] for neighbor in neighbors)
 
 
 def id_of(name: str) -> UUID:
@@ -121,12 +126,12 @@ def id_of(name: str) -> UUID:
 def tenants(labeled: LabeledSet) -> list[Tenant]:
     """Return the tenants of a labeled set."""
     by_name: dict[str, list[Document]] = defaultdict(list)
-    for found in labeled.documents:
-        if (read := _read(found)) is not None:
-            by_name[found.tenant].append(read)
-    tenant_of = {found.id: found.tenant for found in labeled.documents}
+    for labeled_document in labeled.documents:
+        if (document := _read(labeled_document)) is not None:
+            by_name[labeled_document.tenant].append(document)
+    tenant_of = {labeled_document.id: labeled_document.tenant for labeled_document in labeled.documents}
     links: dict[str, list[frozenset[UUID]]] = defaultdict(list)
-    known = {one.id for documents in by_name.values() for one in documents}
+    known = {document.id for documents in by_name.values() for document in documents}
     for edge in labeled.edges or ():
         ends = frozenset(map(id_of, edge))
         if ends <= known:
@@ -134,8 +139,10 @@ def tenants(labeled: LabeledSet) -> list[Tenant]:
     return [Tenant(name, documents, links[name]) for name, documents in sorted(by_name.items())]
 
 
-def _read(found: LabeledDocument) -> Document | None:
-    if found.type not in KINDS or not found.data:
+def _read(labeled_document: LabeledDocument) -> Document | None:
+    if labeled_document.type not in KINDS or not labeled_document.data:
         return None
-    read = document(id_of(found.id), found.received_at, found.type, found.data)
-    return read if read.has_counterparty else None
+    document = normalize_document(
+        id_of(labeled_document.id), labeled_document.received_at, labeled_document.type, labeled_document.data
+    )
+    return document if document.has_counterparty else None

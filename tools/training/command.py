@@ -60,47 +60,47 @@ def train(  # one parameter per option
     figures: dict[str, Any] = {}
     with steps.live():
         steps.begin("Read documents")
-        found = _tenants(directories or ())
+        labeled_tenants = _tenants(directories or ())
         if from_reviews:
-            decided = reviewed_tenants(Cloud.at(cloud_folder(context.obj)))
-            figures["decided_pairs"] = count_decided_pairs(shipped(), decided)
-            found += decided
+            reviewed = reviewed_tenants(Cloud.at(cloud_folder(context.obj)))
+            figures["decided_pairs"] = count_decided_pairs(shipped(), reviewed)
+            labeled_tenants += reviewed
         steps.begin("Learn weights")
-        weights = fit_weights(found) if directories else recalibrate(shipped(), found)
+        weights = fit_weights(labeled_tenants) if directories else recalibrate(shipped(), labeled_tenants)
         write_weights(out, weights)
-        figures |= {"version": weights["version"], "tenants": len(found)}
+        figures |= {"version": weights["version"], "tenants": len(labeled_tenants)}
         if not directories:
-            known = shipped()
-            figures["calibrated"] = [name for name in FOUND.values() if weights[name] != known[name]]
-        if check and directories and len(found) > 1:
+            shipped_weights = shipped()
+            figures["calibrated"] = [name for name in FOUND.values() if weights[name] != shipped_weights[name]]
+        if check and directories and len(labeled_tenants) > 1:
             steps.begin("Measure on held-out tenants")
-            figures |= asdict(hold_out_metrics(found))
+            figures |= asdict(hold_out_metrics(labeled_tenants))
         elif check and not directories:
             steps.begin("Measure on held-out decisions")
-            figures |= asdict(cross_validate(shipped(), found))
+            figures |= asdict(cross_validate(shipped(), labeled_tenants))
     print_json(figures) if as_json else _show(figures)
 
 
 def _show(figures: Mapping[str, Any]) -> None:
     for name, value in figures.items():
-        aside().print(f"{name.replace('_', ' ')}: {_plain(value)}")
+        aside().print(f"{name.replace('_', ' ')}: {_format(value)}")
 
 
-def _plain(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value)
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _tenants(directories: Sequence[Path]) -> list[Tenant]:
-    found: list[Tenant] = []
+    labeled_tenants: list[Tenant] = []
     for directory in directories:
         labeled = read_set(directory)
         if not labeled.edges:
             message = f"{directory} has no labels: edges.csv is missing or empty."
             raise NothingToLearnError(message)
-        found += tenants(labeled)
-    if directories and not any(True for tenant in found for _ in tenant.pairs()):
+        labeled_tenants += tenants(labeled)
+    if directories and not any(True for tenant in labeled_tenants for _ in tenant.pairs()):
         message = "The documents have no candidate pairs, so the weights cannot be learned."
         raise NothingToLearnError(message)
-    return found
+    return labeled_tenants

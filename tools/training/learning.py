@@ -25,10 +25,10 @@ from tools.training import priors
 from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.logistic_regression import Coefficient, Observation, fit
 
-_GENERAL, _FOUND, _KINDS = 1.0, 1.0, 3.0
+_GENERAL_PENALTY, _NAMED_PENALTY, _TYPES_PENALTY = 1.0, 1.0, 3.0
 """Penalties of a weight for leaving its prior, for a deviation by how a pair was found, and for a deviation by document
 types."""
-_CONTRADICTION, _LEAST = -4.0, -1.0
+_CONTRADICTION_PRIOR, _CONTRADICTION_BOUND = -4.0, -1.0
 """A level with a prior at most this low is a contradiction and keeps negative bits, even if a small set disagrees."""
 _COLLISIONS = {Length.SHORT: 1.0, Length.MEDIUM: 0.5, Length.LONG: 0.2}
 """Probability that an unrelated document in a large archive has the same number: weights of generated pairs."""
@@ -38,13 +38,13 @@ _MIN_BITS = 0.05
 _MAX_BITS = 30.0
 """Limit of the bits that the calibration distinguishes."""
 
-_PLAIN = dict.fromkeys(FOUND, (0.0, 1.0))
+_IDENTITY = dict.fromkeys(FOUND, (0.0, 1.0))
 """The identity calibration."""
 MIN_CASES, MIN_CASES_PER_ANSWER = 50, 10
 """Minimum number of cases to learn a calibration from, in total and per answer."""
 _FOLDS = 5
 
-_Seen = tuple[bool, str, str, tuple[FeatureLevel, ...]]
+_LevelKey = tuple[bool, str, str, tuple[FeatureLevel, ...]]
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,12 @@ def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
 
     With several tenants, the calibration is learned on each of them with weights learned from the others.
     """
-    found = _weights(tenants, _PLAIN)
-    calibration = _calibrate(_leave_one_out(tenants) if len(tenants) > 1 else [(parse(_with_version(found)), tenants)])
+    contents = _weights(tenants, _IDENTITY)
+    calibration = _calibrate(
+        _leave_one_out(tenants) if len(tenants) > 1 else [(parse(_with_version(contents)), tenants)]
+    )
     return _with_version(
-        {name: {**found[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
+        {name: {**contents[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
     )
 
 
@@ -108,21 +110,21 @@ def recalibrate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str
 
 def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
     """Return the cases of calibrations that have enough cases of each answer."""
-    found: dict[bool, list[CalibrationCase]] = {named: [] for named in FOUND}
+    by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in FOUND}
     for case in cases:
-        found[case.named].append(case)
+        by_calibration[case.named].append(case)
     return [
         case
-        for several in found.values()
-        if len(several) >= MIN_CASES and min(count_answers(several)) >= MIN_CASES_PER_ANSWER
-        for case in several
+        for group in by_calibration.values()
+        if len(group) >= MIN_CASES and min(count_answers(group)) >= MIN_CASES_PER_ANSWER
+        for case in group
     ]
 
 
 def count_answers(cases: Iterable[CalibrationCase]) -> tuple[int, int]:
     """Return the number of positive and negative cases."""
-    answers = [case.true for case in cases]
-    return sum(answers), len(answers) - sum(answers)
+    labels = [case.true for case in cases]
+    return sum(labels), len(labels) - sum(labels)
 
 
 def cross_validate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recalibration:
@@ -142,40 +144,40 @@ def _fold(case: CalibrationCase) -> int:
 
 
 def _probability(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
-    added, times = calibration[case.named]
-    return probability(added + times * case.bits)
+    offset, scale = calibration[case.named]
+    return probability(offset + scale * case.bits)
 
 
 def hold_out_metrics(tenants: Sequence[Tenant]) -> HoldOutMetrics:
     """Measure weights on each tenant after learning them from the other tenants."""
-    seen: list[tuple[float, bool]] = []
+    predictions: list[tuple[float, bool]] = []
     losses: list[float] = []
-    for number, left in enumerate(tenants):
+    for number, held_out in enumerate(tenants):
         with using(parse(fit_weights([*tenants[:number], *tenants[number + 1 :]]))):
-            seen += [_best(group) for group in left.groups()]
-            losses += [_log_loss(pair) for pair in left.pairs()]
-    return HoldOutMetrics(len(seen), calibration_error(seen), sum(losses) / len(losses))
+            predictions += [_best(group) for group in held_out.groups()]
+            losses += [_log_loss(pair) for pair in held_out.pairs()]
+    return HoldOutMetrics(len(predictions), calibration_error(predictions), sum(losses) / len(losses))
 
 
-def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
+def calibration_error(predictions: Collection[tuple[float, bool]]) -> float:
     """Return the mean distance between probability and truth in 10 bins; 0 without data."""
-    if not seen:
+    if not predictions:
         return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for value, true in seen:
+    for value, true in predictions:
         bins[min(int(value * _BINS), _BINS - 1)].append((value, true))
-    return sum(abs(sum(value for value, _ in found) - sum(true for _, true in found)) for found in bins.values()) / len(
-        seen
-    )
+    return sum(
+        abs(sum(value for value, _ in members) - sum(true for _, true in members)) for members in bins.values()
+    ) / len(predictions)
 
 
 def _best(group: Group) -> tuple[float, bool]:
     """Return the probability of a group's best candidate, and whether it is a match."""
-    found = match_probabilities(
+    probabilities = match_probabilities(
         [score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates]
     )
-    first = max(range(len(found)), key=lambda index: found[index])
-    return found[first], group.candidates[first].id in group.true
+    best = max(range(len(probabilities)), key=lambda index: probabilities[index])
+    return probabilities[best], group.candidates[best].id in group.true
 
 
 def _log_loss(pair: Pair) -> float:
@@ -188,16 +190,18 @@ def _log_loss(pair: Pair) -> float:
 
 def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, float]]) -> dict[str, Any]:
     prior_bits = priors.bits()
-    seen = _count_levels(tenants)
+    counts = _count_levels(tenants)
     known_priors: dict[Hashable, Coefficient] = {
-        level: Coefficient(bits, _GENERAL, _LEAST if bits <= _CONTRADICTION and level != PRIOR else None)
+        level: Coefficient(
+            bits, _GENERAL_PENALTY, _CONTRADICTION_BOUND if bits <= _CONTRADICTION_PRIOR and level != PRIOR else None
+        )
         for level, bits in prior_bits.items()
     }
-    for named, child, parent, levels in seen:
+    for named, child, parent, levels in counts:
         for level in (PRIOR, *levels):
             upper_bound = 0.0 if known_priors[level].upper_bound is not None else None
-            known_priors.setdefault((named, level), Coefficient(0.0, _FOUND, upper_bound))
-            known_priors.setdefault((named, child, parent, level), Coefficient(0.0, _KINDS, upper_bound))
+            known_priors.setdefault((named, level), Coefficient(0.0, _NAMED_PENALTY, upper_bound))
+            known_priors.setdefault((named, child, parent, level), Coefficient(0.0, _TYPES_PENALTY, upper_bound))
     observations = [
         Observation(
             {
@@ -208,20 +212,20 @@ def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, 
             count,
             true,
         )
-        for (named, child, parent, levels), (count, true) in seen.items()
+        for (named, child, parent, levels), (count, true) in counts.items()
     ]
-    found = fit(observations, known_priors)
-    kinds = sorted({(named, child, parent) for named, child, parent, _ in seen})
+    fitted = fit(observations, known_priors)
+    kinds = sorted({(named, child, parent) for named, child, parent, _ in counts})
     return {
         name: {
             "calibration": list(calibration[named]),
-            "general": _by_feature({level: found[level] + found.get((named, level), 0.0) for level in prior_bits}),
+            "general": _by_feature({level: fitted[level] + fitted.get((named, level), 0.0) for level in prior_bits}),
             "particular": {
                 f"{child}>{parent}": _by_feature(
                     {
                         level: bits
                         for level in prior_bits
-                        if abs(bits := found.get((named, child, parent, level), 0.0)) >= _MIN_BITS
+                        if abs(bits := fitted.get((named, child, parent, level), 0.0)) >= _MIN_BITS
                     }
                 )
                 for is_named, child, parent in kinds
@@ -232,23 +236,23 @@ def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, 
     }
 
 
-def _count_levels(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
+def _count_levels(tenants: Iterable[Tenant]) -> dict[_LevelKey, tuple[float, float]]:
     """Count how often each combination of levels was seen, and how often it was a match."""
-    count: dict[_Seen, float] = defaultdict(float)
-    true: dict[_Seen, float] = defaultdict(float)
+    counts: dict[_LevelKey, float] = defaultdict(float)
+    matches: dict[_LevelKey, float] = defaultdict(float)
     for tenant in tenants:
         for pair in tenant.pairs():
-            compared = compare(pair.child, pair.parent, pair.claims)
-            key = (compared.named, pair.child.kind, pair.parent.kind, compared.levels)
-            count[key] += 1
-            true[key] += pair.true
+            comparison = compare(pair.child, pair.parent, pair.claims)
+            key = (comparison.named, pair.child.kind, pair.parent.kind, comparison.levels)
+            counts[key] += 1
+            matches[key] += pair.true
         for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
             length = Length.of(pair.child.named[pair.parent.kind][0].length)
-            collided = FeatureLevel.of(Feature.NUMBER, Number.SAME, length)
-            levels = tuple(collided if level.feature == Feature.NUMBER else level for level in levels)
-            count[True, pair.child.kind, pair.parent.kind, levels] += _COLLISIONS[length]
-    return {key: (count[key], true[key]) for key in count}
+            collision = FeatureLevel.of(Feature.NUMBER, Number.SAME, length)
+            levels = tuple(collision if level.feature == Feature.NUMBER else level for level in levels)
+            counts[True, pair.child.kind, pair.parent.kind, levels] += _COLLISIONS[length]
+    return {key: (counts[key], matches[key]) for key in counts}
 
 
 def _by_feature(bits: Mapping[FeatureLevel, float]) -> dict[str, dict[str, float]]:
@@ -258,10 +262,10 @@ def _by_feature(bits: Mapping[FeatureLevel, float]) -> dict[str, dict[str, float
     return nested
 
 
-def _with_version(found: Mapping[str, Any]) -> dict[str, Any]:
+def _with_version(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Add a version, which is a hash of the weights."""
-    digest = sha256(dumps(found, sort_keys=True).encode()).hexdigest()
-    return {"version": f"weights-{digest[:12]}", **found}
+    digest = sha256(dumps(weights, sort_keys=True).encode()).hexdigest()
+    return {"version": f"weights-{digest[:12]}", **weights}
 
 
 # -- calibration ----------------------------------------------------------------------------------------------------
@@ -270,44 +274,44 @@ def _with_version(found: Mapping[str, Any]) -> dict[str, Any]:
 def _leave_one_out(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
     """Return each tenant with the weights learned from the others."""
     return [
-        (parse(_with_version(_weights([*tenants[:number], *tenants[number + 1 :]], _PLAIN))), [left])
-        for number, left in enumerate(tenants)
+        (parse(_with_version(_weights([*tenants[:number], *tenants[number + 1 :]], _IDENTITY))), [held_out])
+        for number, held_out in enumerate(tenants)
     ]
 
 
 def calibration_cases(weights: Weights, tenants: Iterable[Tenant]) -> list[CalibrationCase]:
     """Return the calibration cases of these tenants, scored with these weights."""
-    found = []
+    cases = []
     with using(weights):
         for group in (group for tenant in tenants for group in tenant.groups()):
             best = max(
                 (score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates),
                 key=lambda item: item.total,
             )
-            any_true = any(other.id in group.true for other in group.candidates)
-            found.append(
-                CalibrationCase(group.child.id, best.named, max(-_MAX_BITS, min(_MAX_BITS, best.total)), any_true)
+            is_match = any(other.id in group.true for other in group.candidates)
+            cases.append(
+                CalibrationCase(group.child.id, best.named, max(-_MAX_BITS, min(_MAX_BITS, best.total)), is_match)
             )
-    return found
+    return cases
 
 
 def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, tuple[float, float]]:
     return _fit_calibration(
-        [case for weights, tenants in parts for case in calibration_cases(weights, tenants)], _PLAIN
+        [case for weights, tenants in parts for case in calibration_cases(weights, tenants)], _IDENTITY
     )
 
 
 def _fit_calibration(
-    cases: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]
+    cases: Iterable[CalibrationCase], prior: Mapping[bool, tuple[float, float]]
 ) -> dict[bool, tuple[float, float]]:
     observations: dict[bool, list[Observation]] = {named: [] for named in FOUND}
     for case in cases:
-        observations[case.named].append(Observation({"added": 1.0, "times": case.bits}, 1.0, float(case.true)))
-    return {named: _platt(found, *expected[named]) for named, found in observations.items()}
+        observations[case.named].append(Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.true)))
+    return {named: _platt(group, *prior[named]) for named, group in observations.items()}
 
 
-def _platt(observations: Sequence[Observation], added: float, times: float) -> tuple[float, float]:
+def _platt(observations: Sequence[Observation], offset: float, scale: float) -> tuple[float, float]:
     if not observations:
-        return added, times
-    found = fit(observations, {"added": Coefficient(added, 0.1), "times": Coefficient(times, 10.0)})
-    return round(found["added"], 3), round(found["times"], 3)
+        return offset, scale
+    fitted = fit(observations, {"offset": Coefficient(offset, 0.1), "scale": Coefficient(scale, 10.0)})
+    return round(fitted["offset"], 3), round(fitted["scale"], 3)

@@ -42,8 +42,8 @@ def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coe
     observations = list(observations)
     if not observations:  # without data, the priors are the most probable values
         return {
-            name: one.expected if one.upper_bound is None else min(one.expected, one.upper_bound)
-            for name, one in known_priors.items()
+            name: prior.expected if prior.upper_bound is None else min(prior.expected, prior.upper_bound)
+            for name, prior in known_priors.items()
         }
     names = list(dict.fromkeys([*known_priors, *(name for case in observations for name in case.values)]))
     index = {name: position for position, name in enumerate(names)}
@@ -51,36 +51,36 @@ def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coe
         (row, index[name], value) for row, case in enumerate(observations) for name, value in case.values.items()
     ]
     rows, columns, values = zip(*entries, strict=True)
-    seen = csr_array((values, (rows, columns)), shape=(len(observations), len(names)))
+    features = csr_array((values, (rows, columns)), shape=(len(observations), len(names)))
     count = np.array([case.count for case in observations])
     true = np.array([case.true for case in observations])
     priors = [known_priors.get(name, Coefficient()) for name in names]
     expected = np.array([item.expected for item in priors]) * log(2)
     penalty = np.array([item.penalty for item in priors])
     upper_bound = np.array([np.inf if item.upper_bound is None else item.upper_bound * log(2) for item in priors])
-    found = _newton(seen, count, true, expected, penalty)
+    coefficients = _newton(features, count, true, expected, penalty)
     while (
-        above := found > upper_bound + _TOLERANCE
+        above := coefficients > upper_bound + _TOLERANCE
     ).any():  # fix the coefficients at their bounds, and fit the others again
         expected = np.where(above, upper_bound, expected)
         penalty = np.where(above, 1e9, penalty)
-        found = _newton(seen, count, true, expected, penalty)
-    return {name: float(value) / log(2) for name, value in zip(names, found, strict=True)}
+        coefficients = _newton(features, count, true, expected, penalty)
+    return {name: float(value) / log(2) for name, value in zip(names, coefficients, strict=True)}
 
 
 _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-def _newton(seen: csr_array, count: _Array, true: _Array, expected: _Array, penalty: _Array) -> _Array:
-    found = expected.copy()
+def _newton(features: csr_array, count: _Array, true: _Array, expected: _Array, penalty: _Array) -> _Array:
+    coefficients = expected.copy()
     for _ in range(_MAX_ITERATIONS):
-        probability = 1.0 / (1.0 + np.exp(-np.clip(seen @ found, -40, 40)))
-        gradient = seen.T @ (count * probability - true) + penalty * (found - expected)
-        weighted = seen.multiply((count * probability * (1.0 - probability))[:, None])
-        curvature = (weighted.T @ seen).toarray() + np.diag(penalty)
+        probability = 1.0 / (1.0 + np.exp(-np.clip(features @ coefficients, -40, 40)))
+        gradient = features.T @ (count * probability - true) + penalty * (coefficients - expected)
+        weighted = features.multiply((count * probability * (1.0 - probability))[:, None])
+        curvature = (weighted.T @ features).toarray() + np.diag(penalty)
         step = np.linalg.solve(curvature, gradient)
         longest = float(np.abs(step).max())
-        found = found - step * min(1.0, _MAX_STEP / max(longest, _TOLERANCE))
+        coefficients = coefficients - step * min(1.0, _MAX_STEP / max(longest, _TOLERANCE))
         if longest < _TOLERANCE:
             break
-    return found
+    return coefficients

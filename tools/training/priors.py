@@ -27,8 +27,8 @@ _PRIOR = -4.0
 """About one in twenty candidates that share a key is a match."""
 _IDENTITY = dict(zip(Identity, (8.0, 3.0, -9.0, 6.0, -3.0), strict=True))
 _NAME = dict(zip(PartyName, (5.0, 0.0, 3.0, 2.0, -2.0, -6.0), strict=True))
-_MOST = 9.0
-_COMMON = 0.3
+_MAX_PARTY_BITS = 9.0
+_BUYER_SHARE = 0.3
 """Share of the bits that an agreement of the buyer keeps, because the tenant's own name is on most of its documents."""
 _DATE = dict(zip(Timing, (-10.0, -4.0, -3.0, 0.0, 2.0, 1.5, -1.0, -4.0, -7.0, -6.0, 1.0, -2.0), strict=True))
 _LINES = {
@@ -52,9 +52,9 @@ def _levels() -> Iterator[tuple[FeatureLevel, float]]:
     yield FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT), -3.0
     yield from ((FeatureLevel.of(Feature.DATE, timing), value) for timing, value in _DATE.items())
     for share, values in _LINES.items():
-        found = zip(Count, values, strict=True)
+        levels = zip(Count, values, strict=True)
         yield from (
-            (FeatureLevel.of(Feature.LINES, share, count), value) for count, value in found if value is not None
+            (FeatureLevel.of(Feature.LINES, share, count), value) for count, value in levels if value is not None
         )
     yield FeatureLevel.of(Feature.ARTICLES, Values.NONE_SAME), -3.0
     yield from _counted(Feature.ARTICLES, Values.SOME_SAME, (2.0, 3.0, 4.0))
@@ -99,12 +99,12 @@ def _parties() -> Iterator[tuple[FeatureLevel, float]]:
             value = _party(_IDENTITY[identity] if identity else 0.0, _NAME[name] if name else 0.0)
             yield (
                 FeatureLevel.of(side, identity, name),
-                value * (_COMMON if side is Feature.BUYER and value > 0 else 1.0),
+                value * (_BUYER_SHARE if side is Feature.BUYER and value > 0 else 1.0),
             )
 
 
 def _party(identity: float, name: float) -> float:
     """Combine identifier and name. With the same identifier, the name has little influence."""
     if identity >= _IDENTITY[Identity.SAME_IDENTIFIER]:
-        return min(_MOST, identity + (name / 2 if name > 0 else max(name / 6, -1.0)))
-    return min(_MOST, identity + name)
+        return min(_MAX_PARTY_BITS, identity + (name / 2 if name > 0 else max(name / 6, -1.0)))
+    return min(_MAX_PARTY_BITS, identity + name)

@@ -14,7 +14,8 @@ from cli.local.tenants import list_tenants
 from counterfoil.db import Connection
 from counterfoil.documents.matching import keys as blocking_keys
 from counterfoil.documents.matching import sql
-from counterfoil.documents.matching.normalize import KINDS, Document, document
+from counterfoil.documents.matching.normalize import KINDS, Document
+from counterfoil.documents.matching.normalize import document as normalize_document
 from counterfoil.documents.matching.rules import is_parent, order_pair
 from counterfoil.documents.matching.score import parse
 from counterfoil.documents.matching.sql import KeyLookup
@@ -43,8 +44,8 @@ class ReviewedTenant(Tenant):
         matching. Claims that reviewers rejected are ignored.
         """
         super().__init__(name, (), ())
-        known = {one.id: one for one in documents}
-        found = [
+        known = {document.id: document for document in documents}
+        pairs = [
             (*order_pair(*(known[id_] for id_ in sorted(pair))), true)
             for pair, true in decided.items()
             if pair <= known.keys()
@@ -60,7 +61,7 @@ class ReviewedTenant(Tenant):
                     if id_ in known and decided.get(frozenset((id_, parent.id)), True)
                 ),
             )
-            for child, parent, true in found
+            for child, parent, true in pairs
             if is_parent(child, parent)
         )
 
@@ -70,10 +71,10 @@ class ReviewedTenant(Tenant):
 
     def groups(self) -> Iterator[Group]:
         """Yield the reviewed candidates of each child, grouped by document type."""
-        found: dict[tuple[UUID, str], list[Pair]] = defaultdict(list)
+        by_child_and_type: dict[tuple[UUID, str], list[Pair]] = defaultdict(list)
         for pair in self.decided:
-            found[pair.child.id, pair.parent.kind].append(pair)
-        for pairs in found.values():
+            by_child_and_type[pair.child.id, pair.parent.kind].append(pair)
+        for pairs in by_child_and_type.values():
             true = frozenset(pair.parent.id for pair in pairs if pair.true)
             claims = {pair.parent.id: pair.claims for pair in pairs}
             yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, claims)
@@ -86,10 +87,10 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
         TooFewDecisionsError: no calibration has enough cases. All candidates of a document that have the same type
             count as one case, so fifty rejections for one document count once.
     """
-    questions = calibration_cases(parse(known), tenants)
-    if not sufficient_cases(questions):
+    cases = calibration_cases(parse(known), tenants)
+    if not sufficient_cases(cases):
         by_number, by_content = (
-            "{} confirmed and {} rejected".format(*count_answers(one for one in questions if one.named is named))
+            "{} confirmed and {} rejected".format(*count_answers(case for case in cases if case.named is named))
             for named in (True, False)
         )
         message = (
@@ -114,30 +115,33 @@ WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NUL
 
 def reviewed_tenants(cloud: Cloud) -> list[ReviewedTenant]:
     """Return all tenants with reviewed pairs."""
-    found = []
+    reviewed = []
     for tenant in list_tenants(cloud):
         with cloud.database.tenant(tenant.id) as connection:
-            one = read_decided(connection, tenant.id, tenant.slug)
-        if one.decided:
-            found.append(one)
-    return found
+            reviewed_tenant = read_decided(connection, tenant.id, tenant.slug)
+        if reviewed_tenant.decided:
+            reviewed.append(reviewed_tenant)
+    return reviewed
 
 
 def read_decided(connection: Connection, tenant_id: UUID, name: str) -> ReviewedTenant:
     """Read the decisions of the transaction's tenant."""
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
-    known = _read(connection, {id_ for pair in decided for id_ in pair})
-    keys = {one.id: blocking_keys.expected_number_keys(one) for one in known}
-    most = sql.MAX_DOCUMENTS_PER_KEY
-    limits = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
+    documents = _read(connection, {id_ for pair in decided for id_ in pair})
+    keys = {document.id: blocking_keys.expected_number_keys(document) for document in documents}
+    max_holders = sql.MAX_DOCUMENTS_PER_KEY
+    limits = dict.fromkeys(frozenset().union(*keys.values()), max_holders + 1)
     holders = sql.documents_with_keys(connection, KeyLookup(tenant_id, limits))
-    found = {key: ids for key, ids in holders.items() if len(ids) <= most}
-    claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
-    read_ids = {one.id for one in known}
-    known += _read(connection, {id_ for ids in claims.values() for id_ in ids} - read_ids)
-    return ReviewedTenant(name, known, decided, claims)
+    usable_holders = {key: ids for key, ids in holders.items() if len(ids) <= max_holders}
+    claims = {
+        id_: {other for key in number_keys for other in usable_holders.get(key, ())} - {id_}
+        for id_, number_keys in keys.items()
+    }
+    read_ids = {document.id for document in documents}
+    documents += _read(connection, {id_ for ids in claims.values() for id_ in ids} - read_ids)
+    return ReviewedTenant(name, documents, decided, claims)
 
 
 def _read(connection: Connection, ids: Collection[UUID]) -> list[Document]:
     rows = connection.execute(_DOCUMENTS, {"ids": list(ids), "kinds": list(KINDS)})
-    return [document(*row) for row in rows]
+    return [normalize_document(*row) for row in rows]

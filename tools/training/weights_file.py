@@ -15,16 +15,16 @@ class InvalidWeightsError(PermanentError):
     """The file does not contain match weights."""
 
 
-def write_weights(path: Path, found: Mapping[str, Any]) -> None:
+def write_weights(path: Path, weights: Mapping[str, Any]) -> None:
     """Write a weights file with one level per line, so that files can be compared."""
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(weights, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def shipped() -> dict[str, Any]:
     """Return the contents of the shipped weights file."""
     text = resources.files(matching).joinpath("weights.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    weights: dict[str, Any] = json.loads(text)
+    return weights
 
 
 def read_weights(path: Path) -> Weights:

@@ -34,17 +34,17 @@ def admin_url() -> Iterator[str]:
         folder.chmod(0o711)
         # PostgreSQL does not run as root.
         user = pwd.getpwnam("nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name)
-        how: dict[str, Any] = {"cwd": "/", "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process_options: dict[str, Any] = {"cwd": "/", "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         if os.geteuid() == 0:
-            how |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            process_options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         data = folder / "data"
         data.mkdir()
         os.chown(data, user.pw_uid, user.pw_gid)
         programs = _programs(folder)
-        subprocess.run([programs / "initdb", "-D", data, "-U", "postgres", "-E", "UTF8"], check=True, **how)
+        subprocess.run([programs / "initdb", "-D", data, "-U", "postgres", "-E", "UTF8"], check=True, **process_options)
         options = ["-k", str(data), "-c", "listen_addresses=", "-c", "fsync=off"]
         url = f"postgresql://postgres@/postgres?host={data}"
-        with subprocess.Popen([programs / "postgres", "-D", data, *options], **how) as server:
+        with subprocess.Popen([programs / "postgres", "-D", data, *options], **process_options) as server:
             try:
                 _await(url)
                 with psycopg.connect(url, autocommit=True) as connection:

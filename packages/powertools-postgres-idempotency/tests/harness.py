@@ -44,8 +44,8 @@ class Time:
                 return dt.datetime.fromtimestamp(clock.seconds(), tz)
 
         module = SimpleNamespace(**vars(dt) | {"datetime": Datetime})
-        for place in (powertools_handler, base, datarecord, dynamodb):
-            monkeypatch.setattr(place, "dt", module)
+        for powertools_module in (powertools_handler, base, datarecord, dynamodb):
+            monkeypatch.setattr(powertools_module, "dt", module)
         monkeypatch.setattr(persistence, "time", SimpleNamespace(time=self.seconds))
 
     def seconds(self) -> float:
@@ -59,23 +59,23 @@ class Time:
 
 
 class Context(LambdaContext):
-    """A Lambda context with `left` seconds left."""
+    """A Lambda context with the given remaining time."""
 
-    def __init__(self, left: float = 120) -> None:
-        self.left = left
+    def __init__(self, seconds_left: float = 120) -> None:
+        self.seconds_left = seconds_left
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # Powertools declares a static method
-        return int(self.left * 1000)
+        return int(self.seconds_left * 1000)
 
 
 class Orders:
-    """A function whose effect must happen once: it counts its runs, and returns or raises `answer`."""
+    """A function whose effect must happen once: it counts its runs, and returns or raises `outcome`."""
 
-    def __init__(self, layer: BasePersistenceLayer, *, left: float = LAMBDA_SECONDS, **config: Any) -> None:
+    def __init__(self, layer: BasePersistenceLayer, *, seconds_left: float = LAMBDA_SECONDS, **config: Any) -> None:
         self.runs = 0
         self.during: Callable[[], object] = lambda: None
-        self.answer: Any = PLACED
-        self.config = IdempotencyConfig(lambda_context=Context(left), **config)
+        self.outcome: Any = PLACED
+        self.config = IdempotencyConfig(lambda_context=Context(seconds_left), **config)
         self.place = idempotent_function(
             self._place, data_keyword_argument="order", persistence_store=layer, config=self.config
         )
@@ -83,21 +83,21 @@ class Orders:
     def _place(self, *, order: Any) -> Any:
         self.runs += 1
         self.during()
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
 
 
 class Killed(BaseException):
     """Simulates a killed process: Powertools and the layer do nothing after it."""
 
 
-def lose(orders: Orders) -> None:
+def kill_during_run(orders: Orders) -> None:
     """Simulate a process that is killed in the middle of the function."""
-    orders.answer = Killed()
+    orders.outcome = Killed()
     with pytest.raises(Killed):
         orders.place(order=ORDER)
-    orders.answer = PLACED
+    orders.outcome = PLACED
 
 
 def rows(admin: Connection) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ class Flaky:
                 raise fail(connection)
 
 
-def lost(connection: Connection) -> Exception:
+def break_connection(connection: Connection) -> Exception:
     """Break the connection like a network failure."""
     connection.pgconn.finish()
     return psycopg.OperationalError("the connection is lost")

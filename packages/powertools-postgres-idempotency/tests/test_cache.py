@@ -44,16 +44,16 @@ def test_cached_result_expires(layer: BasePersistenceLayer, clock: Time) -> None
 
 
 def test_record_in_progress_is_not_cached(new_layer: NewLayer) -> None:
-    one, other = Orders(new_layer(), use_local_cache=True), Orders(new_layer(), use_local_cache=True)
+    first, second = Orders(new_layer(), use_local_cache=True), Orders(new_layer(), use_local_cache=True)
 
-    def while_it_runs() -> None:
+    def call_during_run() -> None:
         with pytest.raises(IdempotencyAlreadyInProgressError):
-            other.place(order=ORDER)
+            second.place(order=ORDER)
 
-    one.during = while_it_runs
-    one.place(order=ORDER)
+    first.during = call_during_run
+    first.place(order=ORDER)
 
-    assert other.place(order=ORDER) == PLACED
+    assert second.place(order=ORDER) == PLACED
 
 
 def test_cache_size_is_limited(layer: BasePersistenceLayer) -> None:
@@ -68,7 +68,7 @@ def test_cache_size_is_limited(layer: BasePersistenceLayer) -> None:
 
 def test_failure_is_not_cached(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, use_local_cache=True)
-    orders.answer = ValueError("out of stock")
+    orders.outcome = ValueError("out of stock")
     with pytest.raises(ValueError, match="stock"):
         orders.place(order=ORDER)
 

@@ -16,9 +16,9 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg_pool import ConnectionPool
 
-from harness import ORDER, PLACED, Connection, Context, Flaky, Killed, Orders, Time, lost, rows
+from harness import ORDER, PLACED, Connection, Context, Flaky, Killed, Orders, Time, break_connection, rows
 from powertools_postgres_idempotency import PostgresPersistence
-from powertools_postgres_idempotency.transactions import TRIES
+from powertools_postgres_idempotency.transactions import MAX_ATTEMPTS
 
 NEWER = {"status": 200, "by": "the newer run"}
 
@@ -38,9 +38,9 @@ def another(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistenc
 # Runs that end after their deadline
 
 
-def overtaken(late: PostgresPersistence, newer: Orders, clock: Time, **how: Any) -> Orders:
+def late_orders(late: PostgresPersistence, newer: Orders, clock: Time, **options: Any) -> Orders:
     """Return orders whose run exceeds its deadline, so that `newer` runs during it."""
-    orders = Orders(late, left=10, **how)
+    orders = Orders(late, seconds_left=10, **options)
 
     def during() -> None:
         clock.advance(seconds=11)
@@ -54,8 +54,8 @@ def test_late_result_does_not_replace_newer_result(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     newer = Orders(another)
-    newer.answer = NEWER
-    late = overtaken(store, newer, clock, use_local_cache=True)
+    newer.outcome = NEWER
+    late = late_orders(store, newer, clock, use_local_cache=True)
 
     assert late.place(order=ORDER) == PLACED  # its own result
     assert late.place(order=ORDER) == newer.place(order=ORDER) == NEWER  # also instead of its cached result
@@ -67,8 +67,8 @@ def test_late_result_does_not_end_newer_run(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
-    newer.answer = Killed()
-    late = overtaken(store, newer, clock)
+    newer.outcome = Killed()
+    late = late_orders(store, newer, clock)
     inner = late.during
 
     def during() -> None:
@@ -86,18 +86,18 @@ def test_late_failure_does_not_free_key_of_newer_run(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
-    late = overtaken(store, newer, clock)
-    late.answer = ValueError("out of stock")
+    late = late_orders(store, newer, clock)
+    late.outcome = ValueError("out of stock")
     with pytest.raises(ValueError, match="out of stock"):
         late.place(order=ORDER)
-    late.answer = PLACED
+    late.outcome = PLACED
 
     assert late.place(order=ORDER) == PLACED
     assert (late.runs, newer.runs) == (1, 1)
 
 
 def test_late_result_counts_without_newer_run(store: PostgresPersistence, clock: Time) -> None:
-    late = Orders(store, left=10)
+    late = Orders(store, seconds_left=10)
     late.during = lambda: clock.advance(seconds=11)
     late.place(order=ORDER)
 
@@ -109,8 +109,8 @@ def test_late_result_counts_after_newer_run_failed(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
-    newer.answer = ValueError("out of stock")
-    late = overtaken(store, newer, clock)
+    newer.outcome = ValueError("out of stock")
+    late = late_orders(store, newer, clock)
     inner = late.during
 
     def during() -> None:
@@ -223,13 +223,13 @@ def test_aborted_inner_function_does_not_affect_outer(store: PostgresPersistence
 
 
 def test_threads_keep_their_own_results(store: PostgresPersistence) -> None:
-    everybody_runs = Barrier(3, timeout=30)
+    all_running = Barrier(3, timeout=30)
     ran: list[str] = []
 
     def make(name: str) -> Callable[..., Any]:
         def function(*, order: Any) -> str:
             ran.append(name)
-            everybody_runs.wait()
+            all_running.wait()
             return name
 
         return guarded(store, function, name)
@@ -250,7 +250,7 @@ def test_concurrent_first_use_sees_whole_configuration(
 ) -> None:
     compile_ = jmespath.compile
     orders = Orders(store, event_key_jmespath="order_id")
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def place() -> None:
         try:
@@ -258,41 +258,41 @@ def test_concurrent_first_use_sees_whole_configuration(
         except IdempotencyAlreadyInProgressError:
             pass
         except BaseException as error:  # noqa: BLE001  # checked at the end
-            failed.append(error)
+            errors.append(error)
 
-    other = Thread(target=place)
+    second_call = Thread(target=place)
 
-    def slow(expression: str) -> Any:
-        other.start()
-        other.join(0.3)  # long enough to overtake; it waits if the layer is correct
+    def slow_compile(expression: str) -> Any:
+        second_call.start()
+        second_call.join(0.3)  # long enough to overtake; it waits if the layer is correct
         return compile_(expression)
 
-    monkeypatch.setattr(jmespath, "compile", slow)
+    monkeypatch.setattr(jmespath, "compile", slow_compile)
     place()
-    other.join()
+    second_call.join()
 
-    assert failed == []
+    assert errors == []
     assert orders.runs == 1
 
 
 # Lost connections and conflicts
 
 
-@pytest.mark.parametrize("fail", [lost, lambda _: SerializationFailure(), lambda _: DeadlockDetected()])
+@pytest.mark.parametrize("fail", [break_connection, lambda _: SerializationFailure(), lambda _: DeadlockDetected()])
 def test_rolled_back_claim_is_repeated(
     flaky: Flaky, fail: Callable[[Connection], Exception], admin: Connection
 ) -> None:
     orders = Orders(PostgresPersistence(flaky))
-    flaky.failures = [fail] * (TRIES - 1)
+    flaky.failures = [fail] * (MAX_ATTEMPTS - 1)
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 1
     assert [(row["status"], row["claims"]) for row in rows(admin)] == [("COMPLETED", 1)]
 
 
-def test_claim_with_lost_commit_answer_is_repeated(flaky: Flaky, admin: Connection) -> None:
+def test_claim_with_lost_commit_response_is_repeated(flaky: Flaky, admin: Connection) -> None:
     orders = Orders(PostgresPersistence(flaky))
-    flaky.failures, flaky.commit_first = [lost], True
+    flaky.failures, flaky.commit_first = [break_connection], True
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 1
@@ -303,11 +303,11 @@ def test_claim_with_lost_commit_answer_is_repeated(flaky: Flaky, admin: Connecti
 def test_end_with_lost_connection_is_repeated(flaky: Flaky, commit_first: bool) -> None:
     flaky.commit_first = commit_first
     orders = Orders(PostgresPersistence(flaky))
-    orders.during = lambda: flaky.failures.append(lost)
-    orders.answer = ValueError("out of stock")
+    orders.during = lambda: flaky.failures.append(break_connection)
+    orders.outcome = ValueError("out of stock")
     with pytest.raises(ValueError, match="out of stock"):
         orders.place(order=ORDER)
-    orders.answer = PLACED
+    orders.outcome = PLACED
 
     assert orders.place(order=ORDER) == PLACED
     orders.during = lambda: None
@@ -328,7 +328,7 @@ def test_dead_pooled_connection_is_replaced(
 
 def test_unstored_result_leaves_key_taken(flaky: Flaky, admin: Connection) -> None:
     orders = Orders(PostgresPersistence(flaky))
-    orders.during = lambda: flaky.failures.extend([lost] * TRIES)
+    orders.during = lambda: flaky.failures.extend([break_connection] * MAX_ATTEMPTS)
     with pytest.raises(IdempotencyPersistenceLayerError):
         orders.place(order=ORDER)
 

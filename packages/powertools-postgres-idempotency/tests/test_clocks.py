@@ -12,82 +12,86 @@ from harness import ORDER, PLACED, Connection, Orders, Time
 from powertools_postgres_idempotency import PostgresPersistence
 
 HOUR = 3600.0
-SKEWS = pytest.mark.parametrize(("one_by", "other_by"), [(-HOUR, 0.0), (HOUR, 0.0), (0.0, -HOUR), (0.0, HOUR)])
+SKEWS = pytest.mark.parametrize(("first_skew", "second_skew"), [(-HOUR, 0.0), (HOUR, 0.0), (0.0, -HOUR), (0.0, HOUR)])
 """Clock errors of two processes, in seconds."""
 
 
 class Processes:
     """Two processes with different clocks."""
 
-    def __init__(self, clock: Time, one_by: float, other_by: float, make: Callable[[], PostgresPersistence]) -> None:
+    def __init__(
+        self, clock: Time, first_skew: float, second_skew: float, make: Callable[[], PostgresPersistence]
+    ) -> None:
         self._time = clock
-        self._one_by, self._other_by = one_by, other_by
-        self.one, self.other = (Orders(make(), left=60, expires_after_seconds=300) for _ in range(2))
+        self._first_skew, self._second_skew = first_skew, second_skew
+        self.first, self.second = (Orders(make(), seconds_left=60, expires_after_seconds=300) for _ in range(2))
 
-    def place_one(self) -> Any:
-        self._time.passed = self._one_by
-        return self.one.place(order=ORDER)
+    def place_first(self) -> Any:
+        self._time.passed = self._first_skew
+        return self.first.place(order=ORDER)
 
-    def place_other(self) -> Any:
+    def place_second(self) -> Any:
         """Place the order in the other process, also during a run of the first."""
-        before, self._time.passed = self._time.passed, self._other_by
+        before, self._time.passed = self._time.passed, self._second_skew
         try:
-            return self.other.place(order=ORDER)
+            return self.second.place(order=ORDER)
         finally:
             self._time.passed = before
 
     def runs(self) -> int:
-        return self.one.runs + self.other.runs
+        return self.first.runs + self.second.runs
 
 
 @SKEWS
 def test_running_function_survives_clock_skew(
-    clock: Time, one_by: float, other_by: float, store: PostgresPersistence
+    clock: Time, first_skew: float, second_skew: float, store: PostgresPersistence
 ) -> None:
-    processes = Processes(clock, one_by, other_by, lambda: store)
+    processes = Processes(clock, first_skew, second_skew, lambda: store)
 
-    def while_it_runs() -> None:
+    def call_during_run() -> None:
         with pytest.raises(IdempotencyAlreadyInProgressError):
-            processes.place_other()
+            processes.place_second()
 
-    processes.one.during = while_it_runs
-    assert processes.place_one() == PLACED
+    processes.first.during = call_during_run
+    assert processes.place_first() == PLACED
     assert processes.runs() == 1
 
 
 @SKEWS
-def test_result_survives_clock_skew(clock: Time, one_by: float, other_by: float, store: PostgresPersistence) -> None:
-    processes = Processes(clock, one_by, other_by, lambda: store)
-    processes.place_one()
+def test_result_survives_clock_skew(
+    clock: Time, first_skew: float, second_skew: float, store: PostgresPersistence
+) -> None:
+    processes = Processes(clock, first_skew, second_skew, lambda: store)
+    processes.place_first()
 
-    assert processes.place_other() == PLACED
+    assert processes.place_second() == PLACED
     assert processes.runs() == 1
 
 
 def test_skewed_process_clocks_run_function_twice(clock: Time, pool: ConnectionPool[Connection]) -> None:
     processes = Processes(clock, -HOUR, 0.0, lambda: PostgresPersistence(pool.connection, clock=clock))
-    processes.one.during = processes.place_other
-    processes.place_one()
+    processes.first.during = processes.place_second
+    processes.place_first()
 
     assert processes.runs() == 2
 
 
 @SKEWS
 def test_database_clock_decides_expiry(
-    clock: Time, one_by: float, other_by: float, store: PostgresPersistence, admin: Connection
+    clock: Time, first_skew: float, second_skew: float, store: PostgresPersistence, admin: Connection
 ) -> None:
-    processes = Processes(clock, one_by, other_by, lambda: store)
-    processes.place_one()
+    processes = Processes(clock, first_skew, second_skew, lambda: store)
+    processes.place_first()
     admin.execute("UPDATE idempotency SET expires_at = now() - interval '1 second'")
 
-    assert processes.place_other() == PLACED
+    assert processes.place_second() == PLACED
     assert processes.runs() == 2
 
 
 @pytest.mark.parametrize("skew", [-HOUR, 0.0, HOUR])
 def test_times_are_converted_to_process_clock(clock: Time, skew: float, store: PostgresPersistence) -> None:
     processes = Processes(clock, 0.0, skew, lambda: store)
-    processes.place_one()
+    processes.place_first()
     clock.passed = skew
     record = store.get_record(ORDER)
 
@@ -97,7 +101,7 @@ def test_times_are_converted_to_process_clock(clock: Time, skew: float, store: P
 
 
 def test_times_are_stored_by_database_clock(clock: Time, store: PostgresPersistence, admin: Connection) -> None:
-    Processes(clock, HOUR, 0.0, lambda: store).place_one()
+    Processes(clock, HOUR, 0.0, lambda: store).place_first()
     row = admin.execute(
         "SELECT claimed_at, completed_at - claimed_at, expires_at - completed_at, in_progress_until - claimed_at "
         "FROM idempotency"

@@ -20,7 +20,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from psycopg import IsolationLevel
 
-from harness import ORDER, PLACED, Connection, Orders, lose, open_pool
+from harness import ORDER, PLACED, Connection, Orders, kill_during_run, open_pool
 from powertools_postgres_idempotency import Connect, PostgresPersistence
 
 THREADS = 6
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 """Maximum seconds that threads and processes wait for each other."""
 
 
-class Together:
+class OverlappingTransactions:
     """Connections on which the first transactions of all threads overlap.
 
     No thread begins a second transaction before all first ones have ended. If a layer checks before it claims, all
@@ -38,12 +38,12 @@ class Together:
 
     def __init__(self, connect: Connect, parties: int) -> None:
         self._connect = connect
-        self._met = local()
+        self._state = local()
         self._barrier = Barrier(parties, timeout=PATIENCE)
 
     @contextmanager
     def __call__(self) -> Iterator[Connection]:
-        is_first, self._met.before = not hasattr(self._met, "before"), True
+        is_first, self._state.before = not hasattr(self._state, "before"), True
         if is_first:
             self._barrier.wait()
         try:
@@ -54,17 +54,17 @@ class Together:
                 self._barrier.wait()
 
 
-class LooksFirst(PostgresPersistence):
+class ChecksThenClaims(PostgresPersistence):
     """A mutant that checks whether the key is free and then claims it."""
 
     def _put_record(self, data_record: DataRecord) -> None:
         try:
-            held = self._get_record(data_record.idempotency_key)
+            stored = self._get_record(data_record.idempotency_key)
         except IdempotencyItemNotFoundError:
             pass
         else:
-            if not self._is_free(held):
-                raise IdempotencyItemAlreadyExistsError(old_data_record=held)
+            if not self._is_free(stored):
+                raise IdempotencyItemAlreadyExistsError(old_data_record=stored)
         with self._connect() as connection:
             connection.execute(
                 """
@@ -76,13 +76,13 @@ class LooksFirst(PostgresPersistence):
                 {"tenant": self._tenant, "key": data_record.idempotency_key, "claim": uuid4()},
             )
 
-    def _is_free(self, held: DataRecord) -> bool:
-        ends = held.in_progress_expiry_timestamp
+    def _is_free(self, stored: DataRecord) -> bool:
+        deadline = stored.in_progress_expiry_timestamp
         now = self._get_expiry_timestamp() - self.expires_after_seconds
-        return held.is_expired or (held.status == "INPROGRESS" and ends is not None and ends < now * 1000)
+        return stored.is_expired or (stored.status == "INPROGRESS" and deadline is not None and deadline < now * 1000)
 
 
-def age(admin: Connection, column: str = "expires_at") -> None:
+def backdate(admin: Connection, column: str = "expires_at") -> None:
     """Set this time of all records to a minute ago."""
     admin.execute(f"UPDATE idempotency SET {column} = now() - interval '1 minute'".encode())
 
@@ -99,15 +99,15 @@ def outcomes(
     url: str, kind: type[PostgresPersistence], *, shared: bool = False, configure: Any = read_committed
 ) -> Counter[str]:
     """Return the outcomes of threads that place the same order. Runs continue after all threads tried."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     lock = Lock()
     all_tried = Barrier(THREADS, timeout=PATIENCE)
     pool = open_pool(url, max_size=THREADS, configure=configure)
-    connect = Together(pool.connection, THREADS)
-    one = kind(connect)
+    connect = OverlappingTransactions(pool.connection, THREADS)
+    shared_layer = kind(connect)
 
-    def act() -> None:
-        orders = Orders(one if shared else kind(connect))
+    def place() -> None:
+        orders = Orders(shared_layer if shared else kind(connect))
         orders.during = all_tried.wait
         try:
             outcome = "ran" if orders.place(order=ORDER) == PLACED else "odd"
@@ -118,15 +118,15 @@ def outcomes(
             outcome = repr(error)
             all_tried.abort()
         with lock:
-            found[outcome] += 1
+            counts[outcome] += 1
 
-    threads = [Thread(target=act) for _ in range(THREADS)]
+    threads = [Thread(target=place) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     pool.close()
-    return found
+    return counts
 
 
 ONE_RUNS = {"ran": 1, "refused": THREADS - 1}
@@ -137,10 +137,10 @@ def prepare(situation: str, admin: Connection, store: PostgresPersistence) -> No
     """Put the key into this situation."""
     if situation == "expired result":
         Orders(store).place(order=ORDER)
-        age(admin)
+        backdate(admin)
     if situation == "lost run":
-        lose(Orders(store))
-        age(admin, "in_progress_until")
+        kill_during_run(Orders(store))
+        backdate(admin, "in_progress_until")
 
 
 @Situation
@@ -161,10 +161,10 @@ def test_check_then_claim_runs_more_than_once(
 ) -> None:
     prepare(situation, admin, store)
 
-    assert outcomes(url, LooksFirst)["ran"] > 1
+    assert outcomes(url, ChecksThenClaims)["ran"] > 1
 
 
-def place_in_a_process(url: str, begin: Any, tried: Any, outcomes: Any) -> None:
+def place_in_process(url: str, begin: Any, tried: Any, outcomes: Any) -> None:
     """Place the order at the same time as the other processes."""
     pool = open_pool(url, max_size=1)
     orders = Orders(PostgresPersistence(pool.connection))
@@ -184,26 +184,24 @@ def test_exactly_one_process_runs(url: str) -> None:
     context = multiprocessing.get_context("spawn")
     begin, tried = (context.Barrier(PROCESSES, timeout=PATIENCE) for _ in range(2))
     outcomes = context.Queue()
-    processes = [
-        context.Process(target=place_in_a_process, args=(url, begin, tried, outcomes)) for _ in range(PROCESSES)
-    ]
+    processes = [context.Process(target=place_in_process, args=(url, begin, tried, outcomes)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
-    found = Counter(outcomes.get(timeout=PATIENCE) for _ in processes)
+    counts = Counter(outcomes.get(timeout=PATIENCE) for _ in processes)
     for process in processes:
         process.join()
 
-    assert found == {"ran": 1, "refused": PROCESSES - 1}
+    assert counts == {"ran": 1, "refused": PROCESSES - 1}
 
 
-def die_in_a_process(url: str) -> None:
+def die_in_process(url: str) -> None:
     orders = Orders(PostgresPersistence(open_pool(url).connection))
     orders.during = lambda: os.kill(os.getpid(), signal.SIGKILL)
     orders.place(order=ORDER)
 
 
 def test_killed_process_keeps_key_until_deadline(url: str, store: PostgresPersistence, admin: Connection) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=die_in_a_process, args=(url,))
+    process = multiprocessing.get_context("spawn").Process(target=die_in_process, args=(url,))
     process.start()
     process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
@@ -211,7 +209,7 @@ def test_killed_process_keeps_key_until_deadline(url: str, store: PostgresPersis
     orders = Orders(store)
     with pytest.raises(IdempotencyAlreadyInProgressError):
         orders.place(order=ORDER)
-    age(admin, "in_progress_until")
+    backdate(admin, "in_progress_until")
 
     assert orders.place(order=ORDER) == PLACED
 
@@ -222,33 +220,33 @@ def test_runs_never_overlap_or_follow_success(seed: int, url: str) -> None:
     layer = PostgresPersistence(pool.connection)
     running = {key: Lock() for key in range(3)}
     succeeded: Counter[int] = Counter()
-    wrong: list[str] = []
+    violations: list[str] = []
 
-    def run(chance: random.Random) -> None:
+    def run(rng: random.Random) -> None:
         for _ in range(30):
-            key = chance.choice(list(running))
+            key = rng.choice(list(running))
             orders = Orders(layer)
-            is_good = chance.random() < 0.1
+            succeeds = rng.random() < 0.1
 
-            def during(key: int = key, is_good: bool = is_good) -> None:
+            def during(key: int = key, succeeds: bool = succeeds) -> None:
                 if not running[key].acquire(blocking=False):
-                    wrong.append(f"two runs of {key} at once")
+                    violations.append(f"two runs of {key} at once")
                     return
                 if succeeded[key]:
-                    wrong.append(f"{key} ran again after its success")
+                    violations.append(f"{key} ran again after its success")
                 with pool.connection() as connection:
                     connection.execute("SELECT 1")  # lets other threads run
-                    succeeded[key] += is_good
+                    succeeded[key] += succeeds
                 running[key].release()
 
             orders.during = during
-            orders.answer = PLACED if is_good else ValueError("out of stock")
+            orders.outcome = PLACED if succeeds else ValueError("out of stock")
             try:
                 orders.place(order={"order_id": key})
             except (ValueError, IdempotencyAlreadyInProgressError):
                 continue
             except BaseException as error:  # noqa: BLE001  # checked at the end
-                wrong.append(repr(error))
+                violations.append(repr(error))
 
     threads = [Thread(target=run, args=(random.Random(seed * THREADS + number),)) for number in range(THREADS)]
     for thread in threads:
@@ -257,5 +255,5 @@ def test_runs_never_overlap_or_follow_success(seed: int, url: str) -> None:
         thread.join()
     pool.close()
 
-    assert wrong == []
+    assert violations == []
     assert max(succeeded.values()) == 1

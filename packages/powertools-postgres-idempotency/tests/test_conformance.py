@@ -25,7 +25,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from harness import ORDER, PLACED, Context, Killed, NewLayer, Orders, Time, lose
+from harness import ORDER, PLACED, Context, Killed, NewLayer, Orders, Time, kill_during_run
 
 # Results
 
@@ -38,11 +38,11 @@ def test_same_payload_runs_once(layer: BasePersistenceLayer) -> None:
 
 
 def test_other_process_gets_stored_result(new_layer: NewLayer) -> None:
-    one, other = Orders(new_layer()), Orders(new_layer())
-    one.place(order=ORDER)
+    first, second = Orders(new_layer()), Orders(new_layer())
+    first.place(order=ORDER)
 
-    assert other.place(order=ORDER) == PLACED
-    assert (one.runs, other.runs) == (1, 0)
+    assert second.place(order=ORDER) == PLACED
+    assert (first.runs, second.runs) == (1, 0)
 
 
 def test_another_payload_runs_again(layer: BasePersistenceLayer) -> None:
@@ -83,13 +83,13 @@ def test_killed_handler_is_repeated_after_its_deadline(layer: BasePersistenceLay
         return PLACED
 
     with pytest.raises(Killed):
-        handle(ORDER, Context(left=10))
+        handle(ORDER, Context(seconds_left=10))
     clock.advance(seconds=9)
     with pytest.raises(IdempotencyAlreadyInProgressError):
-        handle(ORDER, Context(left=10))
+        handle(ORDER, Context(seconds_left=10))
     clock.advance(seconds=2)
 
-    assert handle(ORDER, Context(left=10)) == PLACED
+    assert handle(ORDER, Context(seconds_left=10)) == PLACED
 
 
 def test_idempotency_can_be_disabled(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_run_after_expiry_is_stored(layer: BasePersistenceLayer, clock: Time) ->
     orders = Orders(layer, expires_after_seconds=300)
     orders.place(order=ORDER)
     clock.advance(seconds=302)
-    orders.answer = {"status": 200}
+    orders.outcome = {"status": 200}
     orders.place(order=ORDER)
 
     assert orders.place(order=ORDER) == {"status": 200}
@@ -227,35 +227,35 @@ def test_run_after_expiry_is_stored(layer: BasePersistenceLayer, clock: Time) ->
 
 
 def test_concurrent_call_is_rejected(new_layer: NewLayer) -> None:
-    one, other = Orders(new_layer()), Orders(new_layer())
+    first, second = Orders(new_layer()), Orders(new_layer())
 
-    def while_it_runs() -> None:
+    def call_during_run() -> None:
         with pytest.raises(IdempotencyAlreadyInProgressError):
-            other.place(order=ORDER)
+            second.place(order=ORDER)
 
-    one.during = while_it_runs
-    assert one.place(order=ORDER) == PLACED
-    assert other.place(order=ORDER) == PLACED
-    assert (one.runs, other.runs) == (1, 0)
+    first.during = call_during_run
+    assert first.place(order=ORDER) == PLACED
+    assert second.place(order=ORDER) == PLACED
+    assert (first.runs, second.runs) == (1, 0)
 
 
 def test_rejected_call_does_not_release_key(new_layer: NewLayer) -> None:
-    one, other = Orders(new_layer()), Orders(new_layer())
+    first, second = Orders(new_layer()), Orders(new_layer())
 
-    def while_it_runs() -> None:
+    def call_during_run() -> None:
         for _ in range(3):
             with pytest.raises(IdempotencyAlreadyInProgressError):
-                other.place(order=ORDER)
+                second.place(order=ORDER)
 
-    one.during = while_it_runs
-    one.place(order=ORDER)
+    first.during = call_during_run
+    first.place(order=ORDER)
 
-    assert other.runs == 0
+    assert second.runs == 0
 
 
 def test_lost_run_is_repeated_after_deadline_in_milliseconds(layer: BasePersistenceLayer, clock: Time) -> None:
-    orders = Orders(layer, left=10.5)
-    lose(orders)
+    orders = Orders(layer, seconds_left=10.5)
+    kill_during_run(orders)
     clock.advance(seconds=10, milliseconds=490)
     with pytest.raises(IdempotencyAlreadyInProgressError):
         orders.place(order=ORDER)
@@ -266,18 +266,18 @@ def test_lost_run_is_repeated_after_deadline_in_milliseconds(layer: BasePersiste
 
 
 def test_run_lost_at_deadline_is_repeated_immediately(layer: BasePersistenceLayer, clock: Time) -> None:
-    orders = Orders(layer, left=0)
-    lose(orders)
+    orders = Orders(layer, seconds_left=0)
+    kill_during_run(orders)
     clock.advance(milliseconds=2)
 
     assert orders.place(order=ORDER) == PLACED
 
 
 def test_repeated_run_has_its_own_deadline(layer: BasePersistenceLayer, clock: Time) -> None:
-    orders = Orders(layer, left=10)
-    lose(orders)
+    orders = Orders(layer, seconds_left=10)
+    kill_during_run(orders)
     clock.advance(seconds=11)
-    lose(orders)
+    kill_during_run(orders)
     clock.advance(seconds=9)
 
     with pytest.raises(IdempotencyAlreadyInProgressError):
@@ -289,7 +289,7 @@ def test_run_without_deadline_keeps_key_until_expiry(layer: BasePersistenceLayer
     orders.config.lambda_context = None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Couldn't determine the remaining time left")
-        lose(orders)
+        kill_during_run(orders)
         clock.advance(seconds=298)
         with pytest.raises(IdempotencyAlreadyInProgressError):
             orders.place(order=ORDER)
@@ -299,7 +299,7 @@ def test_run_without_deadline_keeps_key_until_expiry(layer: BasePersistenceLayer
 
 
 def test_result_outlives_deadline_of_its_run(layer: BasePersistenceLayer, clock: Time) -> None:
-    orders = Orders(layer, left=1)
+    orders = Orders(layer, seconds_left=1)
     orders.place(order=ORDER)
     clock.advance(seconds=60)
     orders.place(order=ORDER)
@@ -313,16 +313,16 @@ def test_replayed_durable_function_continues_its_record(layer: BasePersistenceLa
     @idempotent(persistence_store=layer)
     def handle(event: dict[str, Any], context: Any) -> Any:
         runs.append(event)
-        return ended[0]()
+        return outcomes[0]()
 
-    def killed() -> Any:
+    def kill() -> Any:
         raise Killed
 
-    ended: list[Callable[[], Any]] = [killed]
+    outcomes: list[Callable[[], Any]] = [kill]
     context: Any = SimpleNamespace(lambda_context=Context(), state=SimpleNamespace(operations=[]))
     with pytest.raises(Killed):
         handle(ORDER, context)
-    ended[:] = [lambda: PLACED]
+    outcomes[:] = [lambda: PLACED]
     context.state.operations = ["begun", "step"]
 
     assert handle(ORDER, context) == handle(ORDER, Context()) == PLACED
@@ -334,10 +334,10 @@ def test_replayed_durable_function_continues_its_record(layer: BasePersistenceLa
 
 def test_failed_function_can_be_called_again(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
-    orders.answer = ValueError("out of stock")
+    orders.outcome = ValueError("out of stock")
     with pytest.raises(ValueError, match=r"^out of stock$"):
         orders.place(order=ORDER)
-    orders.answer = PLACED
+    orders.outcome = PLACED
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 2
@@ -345,7 +345,7 @@ def test_failed_function_can_be_called_again(layer: BasePersistenceLayer) -> Non
 
 def test_failed_function_leaves_no_record(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
-    orders.answer = ValueError("out of stock")
+    orders.outcome = ValueError("out of stock")
     with pytest.raises(ValueError, match="stock"):
         orders.place(order=ORDER)
 
@@ -355,7 +355,7 @@ def test_failed_function_leaves_no_record(layer: BasePersistenceLayer) -> None:
 
 def test_non_json_result_is_rejected(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
-    orders.answer = {"when": object()}
+    orders.outcome = {"when": object()}
     with pytest.raises(IdempotencyPersistenceLayerError, match="Failed to update record state to success") as raised:
         orders.place(order=ORDER)
 
@@ -373,12 +373,12 @@ def test_non_json_result_is_rejected(layer: BasePersistenceLayer) -> None:
 def test_store_error_is_wrapped(
     layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch, method: str, sentence: str, runs: int
 ) -> None:
-    def fails(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("the store is unavailable")
 
     orders = Orders(layer)
-    orders.answer = ValueError("out of stock") if method == "_delete_record" else PLACED
-    monkeypatch.setattr(layer, method, fails)
+    orders.outcome = ValueError("out of stock") if method == "_delete_record" else PLACED
+    monkeypatch.setattr(layer, method, fail)
     with pytest.raises(IdempotencyPersistenceLayerError, match=sentence) as raised:
         orders.place(order=ORDER)
 
@@ -390,20 +390,20 @@ def test_store_error_is_wrapped(
 
 
 def test_hook_sees_only_repeated_results(layer: BasePersistenceLayer, clock: Time) -> None:
-    seen: list[DataRecord] = []
+    records: list[DataRecord] = []
 
     def hook(response: Any, record: DataRecord) -> Any:
-        seen.append(record)
+        records.append(record)
         return response | {"again": True}
 
     orders = Orders(layer, response_hook=hook, expires_after_seconds=300)
     assert orders.place(order=ORDER) == PLACED
-    assert seen == []
+    assert records == []
 
     assert orders.place(order=ORDER) == PLACED | {"again": True}
-    (record,) = seen
+    (record,) = records
     assert record.status == "COMPLETED"
     assert record.response_json_as_dict() == PLACED
-    expires = record.get_expiration_datetime()
-    assert expires is not None
-    assert abs(expires.timestamp() - (clock.seconds() + 300)) <= 1
+    expires_at = record.get_expiration_datetime()
+    assert expires_at is not None
+    assert abs(expires_at.timestamp() - (clock.seconds() + 300)) <= 1

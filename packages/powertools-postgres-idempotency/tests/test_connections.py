@@ -10,7 +10,7 @@ from psycopg import RawCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from harness import ORDER, PLACED, Orders, lose, open_pool
+from harness import ORDER, PLACED, Orders, kill_during_run, open_pool
 from powertools_postgres_idempotency import PostgresPersistence
 from powertools_postgres_idempotency.transactions import Cursor
 
@@ -23,7 +23,7 @@ from powertools_postgres_idempotency.transactions import Cursor
 def test_pool_settings_do_not_matter(url: str, settings: dict[str, Any]) -> None:
     with open_pool(url, kwargs=settings) as pool:
         orders = Orders(PostgresPersistence(pool.connection))
-        lose(Orders(PostgresPersistence(pool.connection), left=-1))
+        kill_during_run(Orders(PostgresPersistence(pool.connection), seconds_left=-1))
 
         assert orders.place(order=ORDER) == orders.place(order=ORDER) == PLACED
     assert orders.runs == 1
@@ -56,7 +56,7 @@ def test_claim_and_read_share_a_transaction(url: str) -> None:
 def test_tenants_have_separate_keys(url: str) -> None:
     with open_pool(url) as pool:
         ours, theirs = (Orders(PostgresPersistence(pool.connection, tenant=tenant)) for tenant in ("acme", uuid4()))
-        ours.answer, theirs.answer = {"whose": "ours"}, {"whose": "theirs"}
+        ours.outcome, theirs.outcome = {"whose": "ours"}, {"whose": "theirs"}
 
         for _ in range(2):
             assert ours.place(order=ORDER) == {"whose": "ours"}

@@ -12,10 +12,10 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyPe
 from psycopg.errors import CheckViolation, DeadlockDetected, SerializationFailure, UndefinedTable
 from psycopg_pool import PoolTimeout
 
-from harness import ORDER, PLACED, Connection, Flaky, Killed, Orders, lost, open_pool
+from harness import ORDER, PLACED, Connection, Flaky, Killed, Orders, break_connection, open_pool
 from powertools_postgres_idempotency import Config, PostgresPersistence
 from powertools_postgres_idempotency.config import GRACE_SECONDS
-from powertools_postgres_idempotency.transactions import TRIES
+from powertools_postgres_idempotency.transactions import MAX_ATTEMPTS
 
 SECRET = "DE02120300000000202051"  # an account number
 
@@ -28,12 +28,12 @@ def cause(action: Callable[[], object]) -> BaseException:
     return raised.value.__cause__
 
 
-@pytest.mark.parametrize("fail", [lost, lambda _: SerializationFailure(), lambda _: DeadlockDetected()])
+@pytest.mark.parametrize("fail", [break_connection, lambda _: SerializationFailure(), lambda _: DeadlockDetected()])
 @pytest.mark.parametrize("when", ["before", "after a result", "after a failure"])
 def test_database_error_is_the_cause(fail: Callable[[Connection], Exception], when: str, flaky: Flaky) -> None:
     orders = Orders(PostgresPersistence(flaky))
-    orders.answer = ValueError("out of stock") if when == "after a failure" else PLACED
-    failures = [fail] * TRIES
+    orders.outcome = ValueError("out of stock") if when == "after a failure" else PLACED
+    failures = [fail] * MAX_ATTEMPTS
     if when == "before":
         flaky.failures = failures
     orders.during = lambda: flaky.failures.extend(failures)
@@ -68,7 +68,7 @@ def test_missing_table_is_named_by_its_error(store: PostgresPersistence, admin: 
 @pytest.mark.parametrize("error", [ValueError("out of stock"), Killed()], ids=repr)
 def test_error_of_the_function_is_unchanged(store: PostgresPersistence, error: BaseException) -> None:
     orders = Orders(store)
-    orders.answer = error
+    orders.outcome = error
     with pytest.raises(type(error)) as raised:
         orders.place(order=ORDER)
 
@@ -97,12 +97,12 @@ def test_run_counts_as_lost_after_grace_period(left: float, millis: int) -> None
 # Contents
 
 
-@pytest.mark.parametrize("end", [{"account": SECRET}, ValueError("out of stock"), Killed()], ids=repr)
-def test_payload_and_result_are_not_logged(end: Any, flaky: Flaky, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("outcome", [{"account": SECRET}, ValueError("out of stock"), Killed()], ids=repr)
+def test_payload_and_result_are_not_logged(outcome: Any, flaky: Flaky, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     orders = Orders(PostgresPersistence(flaky), payload_validation_jmespath="account")
-    orders.answer = end
-    flaky.failures = [lost] * TRIES
+    orders.outcome = outcome
+    flaky.failures = [break_connection] * MAX_ATTEMPTS
     for _ in range(3):
         with suppress(Killed, Exception):
             orders.place(order={"order_id": "PO-1", "account": SECRET})
@@ -114,7 +114,7 @@ def test_payload_and_result_are_not_logged(end: Any, flaky: Flaky, caplog: pytes
 def test_rejected_result_is_not_in_the_error(store: PostgresPersistence, admin: Connection) -> None:
     admin.execute("ALTER TABLE idempotency ADD CONSTRAINT small CHECK (length(result) < 10)")
     orders = Orders(store)
-    orders.answer = {"account": SECRET}
+    orders.outcome = {"account": SECRET}
     with pytest.raises(IdempotencyPersistenceLayerError, match=r"CheckViolation \(23514, constraint small\)") as raised:
         orders.place(order=ORDER)
 

@@ -16,24 +16,24 @@ from harness import ORDER, Context, Orders
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "outcome",
     [None, "", 0, False, [], {}, [1, {"a": None}], {"nul": "\x00", "half a pair": "\ud800", "€": "ß"}, "x" * 300_000],
     ids=["none", "empty text", "zero", "false", "empty list", "empty object", "nested", "odd characters", "long"],
 )
-def test_json_results_are_returned_unchanged(layer: BasePersistenceLayer, answer: Any) -> None:
+def test_json_results_are_returned_unchanged(layer: BasePersistenceLayer, outcome: Any) -> None:
     orders = Orders(layer)
-    orders.answer = answer
+    orders.outcome = outcome
     first, second = orders.place(order=ORDER), orders.place(order=ORDER)
 
-    assert first == answer
-    assert second == (answer or None)  # Powertools returns None for empty results
+    assert first == outcome
+    assert second == (outcome or None)  # Powertools returns None for empty results
     assert orders.runs == 1
 
 
 def test_other_types_are_converted_to_json(layer: BasePersistenceLayer) -> None:
     order = {"id": UUID(int=7), "day": date(2026, 2, 11), "at": datetime(2026, 2, 11, 10, tzinfo=UTC), "net": 1.5}
     orders = Orders(layer)
-    orders.answer = {"total": Decimal("148.75"), "order": Numbered(number="PO-1")}
+    orders.outcome = {"total": Decimal("148.75"), "order": Numbered(number="PO-1")}
     orders.place(order=order)
 
     assert orders.place(order=dict(order)) == {"total": "148.75", "order": {"number": "PO-1"}}
@@ -58,14 +58,14 @@ def test_dataclass_is_serialized(layer: BasePersistenceLayer) -> None:
         runs.append(order)
         return Placed(order.number)
 
-    once = idempotent_function(
+    idempotent_place = idempotent_function(
         place,
         data_keyword_argument="order",
         persistence_store=layer,
         config=config,
         output_serializer=DataclassSerializer(model=Placed),
     )
-    assert once(order=Order("PO-1")) == once(order=Order("PO-1")) == Placed("PO-1")
+    assert idempotent_place(order=Order("PO-1")) == idempotent_place(order=Order("PO-1")) == Placed("PO-1")
     assert len(runs) == 1
 
 
@@ -80,7 +80,7 @@ def test_model_is_serialized(layer: BasePersistenceLayer) -> None:
         orders.runs += 1
         return order
 
-    once = idempotent_function(
+    idempotent_place = idempotent_function(
         place,
         data_keyword_argument="order",
         persistence_store=layer,
@@ -88,7 +88,11 @@ def test_model_is_serialized(layer: BasePersistenceLayer) -> None:
         output_serializer=PydanticSerializer(model=Numbered),
     )
 
-    assert once(order=Numbered(number="PO-1")) == once(order=Numbered(number="PO-1")) == Numbered(number="PO-1")
+    assert (
+        idempotent_place(order=Numbered(number="PO-1"))
+        == idempotent_place(order=Numbered(number="PO-1"))
+        == Numbered(number="PO-1")
+    )
     assert orders.runs == 1
 
 

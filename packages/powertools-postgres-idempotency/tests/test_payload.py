@@ -20,31 +20,31 @@ def test_same_key_with_other_payload_is_rejected(layer: BasePersistenceLayer) ->
 
 
 def test_other_payload_during_run_is_rejected(new_layer: NewLayer) -> None:
-    how: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
-    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
+    options: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
+    first, second = Orders(new_layer(), **options), Orders(new_layer(), **options)
 
-    def while_it_runs() -> None:
+    def call_during_run() -> None:
         with pytest.raises(IdempotencyValidationError):
-            other.place(order=ORDER | {"total": "1.00"})
+            second.place(order=ORDER | {"total": "1.00"})
 
-    one.during = while_it_runs
-    assert one.place(order=ORDER) == PLACED
-    assert one.place(order=ORDER) == PLACED
+    first.during = call_during_run
+    assert first.place(order=ORDER) == PLACED
+    assert first.place(order=ORDER) == PLACED
 
 
 def test_rejected_payload_is_not_cached(new_layer: NewLayer) -> None:
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "event_key_jmespath": "order_id",
         "payload_validation_jmespath": "total",
         "use_local_cache": True,
     }
-    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
-    one.place(order=ORDER)
+    first, second = Orders(new_layer(), **options), Orders(new_layer(), **options)
+    first.place(order=ORDER)
     for _ in range(2):
         with pytest.raises(IdempotencyValidationError):
-            other.place(order=ORDER | {"total": "1.00"})
+            second.place(order=ORDER | {"total": "1.00"})
 
-    assert other.place(order=ORDER) == PLACED
+    assert second.place(order=ORDER) == PLACED
 
 
 def test_cached_result_validates_payload(layer: BasePersistenceLayer) -> None:

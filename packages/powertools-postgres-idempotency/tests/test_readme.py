@@ -10,14 +10,26 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from psycopg.errors import CheckViolation, InsufficientPrivilege
 
-from harness import ORDER, PLACED, SCHEMA, Connection, Context, Flaky, Orders, lose, lost, open_pool, rows
+from harness import (
+    ORDER,
+    PLACED,
+    SCHEMA,
+    Connection,
+    Context,
+    Flaky,
+    Orders,
+    break_connection,
+    kill_during_run,
+    open_pool,
+    rows,
+)
 from powertools_postgres_idempotency import PostgresPersistence
 from powertools_postgres_idempotency.config import GRACE_SECONDS
-from powertools_postgres_idempotency.transactions import TRIES
+from powertools_postgres_idempotency.transactions import MAX_ATTEMPTS
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 FIRST, ERRORS, TENANTS = re.findall(r"^```python\n(.+?)^```", README, re.MULTILINE | re.DOTALL)
-SECURITY, TIDYING = re.findall(r"^```sql\n(.+?)^```", README, re.MULTILINE | re.DOTALL)
+SECURITY, CLEANUP = re.findall(r"^```sql\n(.+?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def run(sample: str) -> dict[str, Any]:
@@ -42,11 +54,11 @@ def test_error_sample_retries_transient_errors(flaky: Flaky, admin: Connection) 
     retries, retry_later = names["retries"], names["RetryLater"]
     orders = Orders(PostgresPersistence(flaky), event_key_jmespath="order_id", payload_validation_jmespath="total")
 
-    lose(orders)
+    kill_during_run(orders)
     with pytest.raises(retry_later, match="in progress"), retries():
         orders.place(order=ORDER)
     admin.execute("TRUNCATE idempotency")
-    flaky.failures = [lost] * TRIES
+    flaky.failures = [break_connection] * MAX_ATTEMPTS
     with pytest.raises(retry_later, match="unavailable"), retries():
         orders.place(order=ORDER)
     flaky.failures = [lambda _: CheckViolation()]
@@ -70,11 +82,11 @@ def test_tenant_sample_separates_tenants(url: str, admin: Connection) -> None:
             for _ in range(2):
                 assert ours.place(order=ORDER) == theirs.place(order=ORDER) == PLACED
             with pool.connection() as connection:
-                seen = connection.execute("SELECT * FROM shop.idempotency").fetchall()
+                visible_rows = connection.execute("SELECT * FROM shop.idempotency").fetchall()
             unset = PostgresPersistence(pool.connection, tenant="acme", table="shop.idempotency")
             with pytest.raises(Exception, match="InsufficientPrivilege") as raised:
                 Orders(unset).place(order=ORDER)
-        assert (ours.runs, theirs.runs, seen) == (1, 1, [])
+        assert (ours.runs, theirs.runs, visible_rows) == (1, 1, [])
         assert isinstance(raised.value.__cause__, InsufficientPrivilege)
         assert {row["tenant"] for row in rows(admin)} == {"acme", "globex"}
     finally:
@@ -84,11 +96,11 @@ def test_tenant_sample_separates_tenants(url: str, admin: Connection) -> None:
 def test_cleanup_deletes_only_expired_rows(store: PostgresPersistence, admin: Connection) -> None:
     for number in range(3):
         Orders(store).place(order={"order_id": number})
-    (expired, *kept) = (row["key"] for row in rows(admin))
+    (expired, *remaining) = (row["key"] for row in rows(admin))
     admin.execute("UPDATE idempotency SET expires_at = now() - interval '1 second' WHERE key = %s", [expired])
-    admin.execute(TIDYING)
+    admin.execute(CLEANUP)
 
-    assert {row["key"] for row in rows(admin)} == set(kept)
+    assert {row["key"] for row in rows(admin)} == set(remaining)
 
 
 def test_cleanup_skips_keys_being_claimed(store: PostgresPersistence, admin_url: str, admin: Connection) -> None:
@@ -97,7 +109,7 @@ def test_cleanup_skips_keys_being_claimed(store: PostgresPersistence, admin_url:
     admin.execute("UPDATE idempotency SET expires_at = now() - interval '1 second'")
     with psycopg.connect(admin_url) as claiming:
         claiming.execute("UPDATE idempotency SET expires_at = now() + interval '1 day'")  # not committed yet
-        admin.execute(TIDYING)
+        admin.execute(CLEANUP)
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 1
@@ -106,22 +118,22 @@ def test_cleanup_skips_keys_being_claimed(store: PostgresPersistence, admin_url:
 def test_cleanup_uses_expiry_index(admin: Connection) -> None:
     admin.execute("SET enable_seqscan = off")
 
-    assert "idempotency_by_expiry" in str(admin.execute("EXPLAIN " + TIDYING).fetchall())
+    assert "idempotency_by_expiry" in str(admin.execute("EXPLAIN " + CLEANUP).fetchall())
 
 
 def test_table_section_lists_all_columns(admin: Connection) -> None:
     table = README.split("## The table")[1].split("\n## ")[0]
-    listed = [
+    documented = [
         name for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
     ]
-    found = admin.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'idempotency'")
+    columns = admin.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'idempotency'")
 
-    assert sorted(listed) == sorted(name for (name,) in found)
+    assert sorted(documented) == sorted(name for (name,) in columns)
 
 
 def test_readme_numbers_match_code() -> None:
     assert f"lost {GRACE_SECONDS:g} seconds after" in README
-    assert TRIES == 3
+    assert MAX_ATTEMPTS == 3
     assert "runs up to three times" in README
     assert IdempotencyConfig().hash_function == "md5"
     assert IdempotencyConfig().expires_after_seconds == 3600

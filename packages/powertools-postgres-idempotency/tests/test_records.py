@@ -14,10 +14,10 @@ from harness import Time
 
 
 def in_progress(clock: Time, **columns: Any) -> DataRecord:
-    ends = int(clock.seconds())
+    now = int(clock.seconds())
     values: dict[str, Any] = {
-        "expiry_timestamp": ends + 300,
-        "in_progress_expiry_timestamp": (ends + 60) * 1000,
+        "expiry_timestamp": now + 300,
+        "in_progress_expiry_timestamp": (now + 60) * 1000,
         "status": "INPROGRESS",
     } | columns
     return DataRecord("f#1", **values)
@@ -60,9 +60,9 @@ def test_failed_put_returns_stored_record(layer: BasePersistenceLayer, clock: Ti
     with pytest.raises(IdempotencyItemAlreadyExistsError) as raised:
         layer._put_record(in_progress(clock))
 
-    held = raised.value.old_data_record
-    assert held is not None
-    assert (held.status, held.response_data) == ("COMPLETED", '{"status": 201}')
+    stored = raised.value.old_data_record
+    assert stored is not None
+    assert (stored.status, stored.response_data) == ("COMPLETED", '{"status": 201}')
 
 
 def test_success_without_claim_is_stored(layer: BasePersistenceLayer, clock: Time) -> None:

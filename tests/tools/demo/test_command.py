@@ -87,7 +87,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
         assert result.exit_code == 0, result.output
         return result.output
 
-    for name in ("running_cloud", "receiving"):
+    for name in ("running_cloud", "running_receiver"):
         monkeypatch.setattr(command, name, nothing)
     for name in ("_show", "_show_cases"):
         monkeypatch.setattr(command, name, lambda *_: None)
@@ -97,7 +97,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     monkeypatch.setattr(command, "generate", lambda _seed: SimpleNamespace(files=[]))
     monkeypatch.setattr(command, "mismatches", lambda *_: [])
     monkeypatch.setattr(demo_cases, "mismatches", lambda *_: [])
-    monkeypatch.setattr(Run, "prepared", lambda *_: FakeRun())
+    monkeypatch.setattr(Run, "prepare", lambda *_: FakeRun())
     return run
 
 

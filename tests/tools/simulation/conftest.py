@@ -11,5 +11,5 @@ from tools.simulation.database import Store
 @pytest.fixture(scope="package")
 def store() -> Iterator[Store]:
     """A database for histories."""
-    with run.store() as made:
-        yield made
+    with run.open_store() as opened:
+        yield opened

@@ -49,7 +49,7 @@ def make_a_retried_error_permanent(world: World) -> bool:
 def delay_the_first_attempt(world: World) -> bool:
     if world.stalls or not world.attempts:
         return False
-    world.attempts[0].at += 100
+    world.attempts[0].started_at += 100
     return True
 
 
@@ -72,7 +72,7 @@ def forget_second_runs(world: World) -> bool:
 
 def forget_the_messages_in_hand(world: World) -> bool:
     world.transactions.handles.clear()
-    return any(entry.claims for entry in ledger(world))
+    return any(entry.is_claim for entry in ledger(world))
 
 
 CHANGES: dict[str, tuple[Change, str]] = {

@@ -44,7 +44,7 @@ class _Deadline:
     """The part of a Lambda context that Powertools uses."""
 
     time_left: Callable[[], float]
-    most_seconds: float
+    max_seconds: float
 
     def get_remaining_time_in_millis(self) -> int:
-        return int(min(self.time_left() + GRACE_SECONDS, self.most_seconds) * 1000)
+        return int(min(self.time_left() + GRACE_SECONDS, self.max_seconds) * 1000)

@@ -33,17 +33,17 @@ log = logging.getLogger(__name__)
 # The last condition is for a claim whose commit succeeded although the response was lost.  Statements are not prepared,
 # because a failover or a proxy can lose prepared statements.
 _CLAIM = """
-INSERT INTO {table} AS held (tenant, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
+INSERT INTO {table} AS existing (tenant, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
 SELECT %(tenant)s, %(key)s, 'INPROGRESS', %(claim)s::uuid, now, now + %(in_progress)s::interval,
        now + %(ttl)s::interval, %(payload_hash)s::text
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
 ON CONFLICT (tenant, key) DO UPDATE SET status = 'INPROGRESS', claim = EXCLUDED.claim,
-    claims = held.claims + (held.claim <> EXCLUDED.claim)::int, claimed_at = EXCLUDED.claimed_at,
+    claims = existing.claims + (existing.claim <> EXCLUDED.claim)::int, claimed_at = EXCLUDED.claimed_at,
     in_progress_until = EXCLUDED.in_progress_until, completed_at = NULL, expires_at = EXCLUDED.expires_at,
     payload_hash = EXCLUDED.payload_hash, result = NULL
-WHERE held.expires_at < EXCLUDED.claimed_at
-   OR (held.status = 'INPROGRESS' AND held.in_progress_until < EXCLUDED.claimed_at)
-   OR held.claim = EXCLUDED.claim
+WHERE existing.expires_at < EXCLUDED.claimed_at
+   OR (existing.status = 'INPROGRESS' AND existing.in_progress_until < EXCLUDED.claimed_at)
+   OR existing.claim = EXCLUDED.claim
 RETURNING true
 """
 
@@ -58,14 +58,14 @@ WHERE tenant = %(tenant)s AND key = %(key)s
 # The record may have been deleted because another run took over the key and failed. This run succeeded, so its result
 # is inserted.
 _COMPLETE = """
-INSERT INTO {table} AS held (tenant, key, status, claim, claimed_at, completed_at, expires_at, payload_hash, result)
+INSERT INTO {table} AS existing (tenant, key, status, claim, claimed_at, completed_at, expires_at, payload_hash, result)
 SELECT %(tenant)s, %(key)s, 'COMPLETED', coalesce(%(claim)s::uuid, gen_random_uuid()), now, now,
        now + %(ttl)s::interval, %(payload_hash)s::text, %(result)s::text
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
 ON CONFLICT (tenant, key) DO UPDATE SET status = 'COMPLETED', completed_at = EXCLUDED.completed_at,
-    expires_at = EXCLUDED.expires_at, payload_hash = coalesce(EXCLUDED.payload_hash, held.payload_hash),
+    expires_at = EXCLUDED.expires_at, payload_hash = coalesce(EXCLUDED.payload_hash, existing.payload_hash),
     result = EXCLUDED.result
-WHERE %(claim)s::uuid IS NULL OR held.claim = %(claim)s::uuid
+WHERE %(claim)s::uuid IS NULL OR existing.claim = %(claim)s::uuid
 RETURNING true
 """
 
@@ -97,7 +97,7 @@ class _Thread(local):
         self.function_name = ""
         self.runs: list[_Run] = []
         """Outermost first."""
-        self.refused: _Run | None = None
+        self.rejected: _Run | None = None
         """The last run whose key was in progress. A replayed durable function continues anyway."""
         self.claim: UUID | None = None
         """Claim for the current call of a method; None matches any claim."""
@@ -181,7 +181,7 @@ class PostgresPersistence(BasePersistenceLayer):
             super().save_inprogress(data, remaining_time_in_millis)
         except IdempotencyItemAlreadyExistsError as error:
             if error.old_data_record is not None and error.old_data_record.status == "INPROGRESS":
-                self._thread.refused = replace(run, claim=None)
+                self._thread.rejected = replace(run, claim=None)
             raise
         finally:
             self._thread.claim = None
@@ -194,26 +194,26 @@ class PostgresPersistence(BasePersistenceLayer):
             psycopg.Error: see `transact`.
         """
         try:
-            with self._ending(data):
+            with self._resumed_run(data):
                 super().save_success(data, result)
         except _SupersededError:
             log.warning("A run of %s ended after its deadline; the newer run's result counts", self.function_name)
 
     def delete_record(self, data: Any, exception: Exception) -> None:
         """Free the key after a failure unless another run has it. Raises the same errors as `save_success`."""
-        with self._ending(data):
+        with self._resumed_run(data):
             super().delete_record(data, exception)
 
     @contextmanager
-    def _ending(self, data: Any) -> Iterator[None]:
+    def _resumed_run(self, data: Any) -> Iterator[None]:
         """Restore the name and the claim with which the run of `data` began."""
-        runs, refused = self._thread.runs, self._thread.refused
-        place = next((place for place in reversed(range(len(runs))) if runs[place].data is data), None)
-        if place is not None:
-            run = runs[place]
-            del runs[place:]  # inner runs that were aborted without an end
-        elif refused is not None and refused.data is data:
-            run, self._thread.refused = refused, None
+        runs, rejected = self._thread.runs, self._thread.rejected
+        index = next((index for index in reversed(range(len(runs))) if runs[index].data is data), None)
+        if index is not None:
+            run = runs[index]
+            del runs[index:]  # inner runs that were aborted without an end
+        elif rejected is not None and rejected.data is data:
+            run, self._thread.rejected = rejected, None
         else:  # began in another thread, or without this layer
             yield
             return
@@ -238,16 +238,16 @@ class PostgresPersistence(BasePersistenceLayer):
             "in_progress": None if deadline is None else timedelta(seconds=deadline / 1000 - time.time()),
         }
 
-        def put(cursor: Cursor) -> DataRecord | None:
+        def insert_or_read(cursor: Cursor) -> DataRecord | None:
             if cursor.execute(self._claim, values, prepare=False).fetchone() is not None:
                 return None
             return self._read(cursor, data_record.idempotency_key)
 
-        held = transact(self._connect, put)
-        if held is not None:
-            self._validate_payload(data_payload=data_record, stored_data_record=held)
-            self._save_to_cache(held)
-            raise IdempotencyItemAlreadyExistsError(old_data_record=held)
+        stored = transact(self._connect, insert_or_read)
+        if stored is not None:
+            self._validate_payload(data_payload=data_record, stored_data_record=stored)
+            self._save_to_cache(stored)
+            raise IdempotencyItemAlreadyExistsError(old_data_record=stored)
 
     def _update_record(self, data_record: DataRecord) -> None:
         values = self._values(data_record) | {"result": data_record.response_data}
@@ -260,8 +260,8 @@ class PostgresPersistence(BasePersistenceLayer):
 
     def _values(self, record: DataRecord) -> dict[str, Any]:
         """Return the parameters of a statement about a record."""
-        expires = record.expiry_timestamp
-        ttl = self.expires_after_seconds if expires is None else expires - time.time()
+        expires_at = record.expiry_timestamp
+        ttl = self.expires_after_seconds if expires_at is None else expires_at - time.time()
         return {
             "tenant": self._tenant,
             "key": record.idempotency_key,

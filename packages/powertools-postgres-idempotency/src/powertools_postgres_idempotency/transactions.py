@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 from psycopg_pool import PoolTimeout
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Maximum attempts at a transaction, including the first."""
 
 Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 
 def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
-    """Run `action` in a transaction, up to TRIES times.
+    """Run `action` in a transaction, up to MAX_ATTEMPTS times.
 
     The connection can be lost after PostgreSQL committed, so a repeated `action` must recognize its own rows.
 
     Raises:
         psycopg.Error: of the same class as PostgreSQL's, without its message, which can quote stored values.
     """
-    tries = 0
+    attempts = 0
     while True:
-        tries += 1
+        attempts += 1
         try:
             with connect() as connection, _transaction(connection):
                 # The cursor does not depend on the row and cursor factories of the connection.
                 return action(psycopg.Cursor(connection, row_factory=tuple_row))
         except psycopg.Error as error:
-            if tries < TRIES and _is_transient(error):
+            if attempts < MAX_ATTEMPTS and _is_transient(error):
                 continue
             if error.sqlstate is None:  # raised by the client
                 raise
