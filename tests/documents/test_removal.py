@@ -281,7 +281,7 @@ def test_match_during_removal_is_decided_again(
     with office.database.tenant(office.tenant_id) as connection:
         removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="ann")
         decided = office.search(newcomer)
-        assert decided.outcome.made
+        assert decided.outcome.added
     assert office.write(decided).decided_again
     assert office.links() == set()
 

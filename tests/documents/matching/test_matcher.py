@@ -235,7 +235,7 @@ def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Conn
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     decided = office.search(1)
-    assert decided.outcome.made
+    assert decided.outcome.added
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [office.ids[0]])
     with database.tenant(office.tenant_id) as connection:
         assert matching.withdraw(connection, office.tenant_id, office.ids[0], NOW) is not None

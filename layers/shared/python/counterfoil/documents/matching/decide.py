@@ -35,14 +35,14 @@ _DIRECT_METHODS = ("reference", "content", "reviewer")
 class MatchDecision:
     """Result of a decision and of the decisions that it affects."""
 
-    made: Mapping[Pair, ProposedMatch]
+    added: Mapping[Pair, ProposedMatch]
     """Edges that are new or have new evidence."""
-    gone: frozenset[Pair]
+    removed: frozenset[Pair]
     choices: Mapping[UUID, RuleDecision]
     """Repeated decisions by document."""
     alone: frozenset[UUID]
     """Decided documents without an edge."""
-    sought: Mapping[UUID, frozenset[Key]]
+    search_keys: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
     unasked: tuple[JudgePrompt, ...] = ()
     """Questions that the LLM judge has not answered."""

@@ -238,7 +238,7 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
         is_stale,
         outcome.note(id_),
         applied.clusters,
-        frozenset({id_}.union(*outcome.made, *outcome.gone, *applied.reviews)),
+        frozenset({id_}.union(*outcome.added, *outcome.removed, *applied.reviews)),
     )
 
 
@@ -272,7 +272,7 @@ def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch],
         [Change(pending.document.id, pending.outcome, pending) for pending in written],
         now,
     )
-    ends = (end for pending in written for pair in (*pending.outcome.made, *pending.outcome.gone) for end in pair)
+    ends = (end for pending in written for pair in (*pending.outcome.added, *pending.outcome.removed) for end in pair)
     return BatchMatchResult(
         {pending.document.id: pending.outcome.note(pending.document.id) for pending in written},
         applied.clusters,
@@ -284,9 +284,9 @@ def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
     """Return True if writing one document invalidates the search for another, as in `_still_valid`."""
     if written.obsolete or not other.followed.isdisjoint(written.stated):
         return True
-    if not all(other.followed.isdisjoint(sought) for sought in written.outcome.sought.values()):
+    if not all(other.followed.isdisjoint(sought) for sought in written.outcome.search_keys.values()):
         return True
-    return any(end in other.edges for pair in (*written.outcome.made, *written.outcome.gone) for end in pair)
+    return any(end in other.edges for pair in (*written.outcome.added, *written.outcome.removed) for end in pair)
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
@@ -329,7 +329,7 @@ class Change:
     @property
     def is_unmatched(self) -> bool:
         """True if the document has no edge and had none."""
-        return self.document_id in self.outcome.alone and not self.outcome.made and not self.outcome.gone
+        return self.document_id in self.outcome.alone and not self.outcome.added and not self.outcome.removed
 
 
 def apply_changes(
@@ -344,7 +344,7 @@ def apply_changes(
     It writes edges, clusters, reviews, the keys of matched documents, and the sought keys. It also updates the
     reasons of other unmatched documents. `decided_ids` are the documents whose review a reviewer closes by this change.
     """
-    new_links = {pair: link for change in changes for pair, link in change.outcome.made.items()}
+    new_links = {pair: link for change in changes for pair, link in change.outcome.added.items()}
     pending_matches = [change.matched for change in changes if change.matched is not None]
     choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
     known = {id_ for change in changes for id_ in change.previous_matches}
@@ -353,9 +353,9 @@ def apply_changes(
         if pending_matches:
             sql.write(connection, tenant_id, {pending.document.id: pending.stated for pending in pending_matches})
             sql.delete(connection, tenant_id, {pending.document.id: pending.obsolete for pending in pending_matches})
-        sought = {id_: search_keys for change in changes for id_, search_keys in change.outcome.sought.items()}
+        sought = {id_: search_keys for change in changes for id_, search_keys in change.outcome.search_keys.items()}
         sql.write_search_keys(connection, tenant_id, sought, known)
-        unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
+        unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.removed])
         linked = sql.insert_edges(
             connection, tenant_id, [_edge(pair, new_links[pair]) for pair in sorted(new_links)], now
         )
@@ -365,7 +365,7 @@ def apply_changes(
         seeds = {seed for change in changes if not change.is_unmatched for seed in _seeds(change)}
         renamed = sql.rename_clusters(connection, seeds)
         sql.write_reasons(connection, reasons)
-        unlinked_ends = {end for change in changes for pair in change.outcome.gone for end in pair}
+        unlinked_ends = {end for change in changes for pair in change.outcome.removed for end in pair}
         sql.note_alone(connection, unlinked_ends - choices.keys())
         reviewed = sql.update_reviews(connection, choices, now, decided_ids)
     return AppliedChanges(linked(), unlinked(), singletons() + renamed(), reviewed())
@@ -416,7 +416,7 @@ def _seeds(change: Change) -> set[UUID]:
     both ends are needed.
     """
     outcome = change.outcome
-    seeds = {change.document_id} | {end for pair in outcome.gone for end in pair}
+    seeds = {change.document_id} | {end for pair in outcome.removed for end in pair}
     leaders: dict[UUID, UUID] = {}
 
     def leader(id_: UUID) -> UUID:
@@ -424,7 +424,7 @@ def _seeds(change: Change) -> set[UUID]:
             id_ = leaders[id_]
         return id_
 
-    joined = [pair for pair, link in outcome.made.items() if link.kind != CONTRACT]
+    joined = [pair for pair, link in outcome.added.items() if link.kind != CONTRACT]
     for pair in joined:
         first, second = sorted((leader(pair.a), leader(pair.b)))
         leaders[second] = first
@@ -448,7 +448,7 @@ def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
     """Return the new reasons of the other decided documents. None for documents with a match."""
-    reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
+    reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)
     return reasons

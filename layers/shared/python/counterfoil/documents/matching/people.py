@@ -125,7 +125,7 @@ def _repeat_decisions(
     sql.write_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
     return ManualDecisionResult(
         applied.clusters,
-        frozenset().union(*outcome.made, *outcome.gone, *applied.reviews),
+        frozenset().union(*outcome.added, *outcome.removed, *applied.reviews),
         applied.reviews.open.intersection(case.child for case in outcome.unasked),
     )
 

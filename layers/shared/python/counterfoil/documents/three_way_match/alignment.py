@@ -271,7 +271,7 @@ class _CandidateIndex:
                 self._order_lines[label].append(index)
 
     def candidates_for(self, line: Line) -> Sequence[int]:
-        """Return the distinct indices of at most _MOST anchors."""
+        """Return the distinct indices of at most _MAX_ANCHORS anchors."""
         if self._count <= _COMPARE_ALL:
             return range(self._count)
         by_order_line = self._order_lines.get((line.order_line or "").lstrip("0"), [])
