@@ -5,7 +5,7 @@ import pytest
 from tests.benchmarks.extraction.__main__ import main
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header, is_same
 from tests.benchmarks.extraction.stated import PageText
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 
 def on_page(name: str, value: str) -> bool:

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import SampleDocument as Paper
-from tests.documents.matching.papers import contract, delivery, invoice, line, order
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.samples import contract, delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.test_differences import compute
 
 CASE = [

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from counterfoil.db import Connection, Database
 from tests.delivery.harness import FakeSqs
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import order
+from tests.documents.matching.samples import order
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.test_differences import compute
-from tests.functions.admin_api.papers import ORDER, OTHER_ORDER, acme
+from tests.functions.admin_api.samples import ORDER, OTHER_ORDER, acme
 
 
 @pytest.fixture

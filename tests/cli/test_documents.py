@@ -16,8 +16,8 @@ from counterfoil.documents import document_list
 from tests.cli.storage import Storage
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import invoice, order
+from tests.documents.matching.samples import invoice, order
+from tests.documents.matching.tenant_harness import Office
 
 
 @pytest.fixture

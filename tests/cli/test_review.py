@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from cli.commands.review import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, order
+from tests.documents.matching.samples import delivery, invoice, order
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.matching.test_judge import TWICE
 
 

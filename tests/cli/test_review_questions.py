@@ -13,7 +13,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from tests.cli.test_review import run
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, MakeJudge, again, answer, make_judge, scripted
 from tests.llm.server import Failure, Server
 

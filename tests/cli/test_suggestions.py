@@ -16,8 +16,8 @@ from counterfoil.audit import Change
 from counterfoil.db import Connection, Database
 from counterfoil.documents import tolerances
 from tests.delivery.harness import rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.test_differences import compute
 from tests.factories import NOW
 

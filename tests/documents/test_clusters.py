@@ -11,8 +11,8 @@ from counterfoil.documents import clusters, diagnostics
 from counterfoil.documents.clusters import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus
 from tests import factories
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.test_differences import compute, decide
 
 LINES = [line("A-100", "10", "100.00")]

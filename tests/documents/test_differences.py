@@ -19,8 +19,8 @@ from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import NOW, Office
 
 ORDERED = [line("A-100", "10", "100.00"), line("A-200", "5", "12.50")]
 BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]

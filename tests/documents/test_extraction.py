@@ -13,7 +13,7 @@ from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import DocumentType, ExtractionResult, to_structured_data
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
-from tests.documents.reading.papers import LASKU, garbled, printed, scanned
+from tests.documents.reading.samples import LASKU, garbled, printed, scanned
 
 HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType, ExtractionResult
-from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
+from tests.documents.reference_reader import Line, SecondReading, read_again, xml_of_pdf
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = sorted(

@@ -11,8 +11,8 @@ from counterfoil.documents import document_list, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import DecisionApplied, DecisionContext
 from functions.matching.work import match
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SELLER, invoice, order
+from tests.documents.matching.samples import SELLER, invoice, order
+from tests.documents.matching.tenant_harness import NOW, Office
 
 ANN = DecisionContext("ann", None)
 

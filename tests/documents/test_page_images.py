@@ -33,7 +33,7 @@ from counterfoil.documents.page_images import (
 from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written
-from tests.documents.reading.papers import tiff as tiff_of
+from tests.documents.reading.samples import tiff as tiff_of
 from tools.sample_generator import generate
 
 

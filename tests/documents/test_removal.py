@@ -15,9 +15,9 @@ from counterfoil.documents.removal import DeletionResult
 from counterfoil.errors import PermanentError, StaleClaimError
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.webhooks.destinations import enqueue
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument as Paper
-from tests.documents.matching.papers import contract, credit, delivery, invoice, order, pile
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.samples import contract, credit, delivery, invoice, order, pile
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.factories import make_destination, make_document
 
 CASE = [

@@ -10,8 +10,8 @@ from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Replacement
 from tests.dead_letters.trail import recorded
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import order
+from tests.documents.matching.samples import order
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.test_removal import CASE, match_pending
 
 FILE = File("uploads", "uploads/acme/1/order.xml", None)

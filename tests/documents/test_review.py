@@ -10,8 +10,8 @@ from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Answer, DecisionApplied, DecisionContext, DecisionRejected
 from tests.dead_letters.trail import recorded
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
+from tests.documents.matching.samples import credit, delivery, invoice, line, order, receipt
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.matching.test_judge import TWICE, again
 
 CLERK = DecisionContext("clerk", "checked the original")

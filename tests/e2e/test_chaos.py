@@ -26,8 +26,8 @@ from counterfoil.deadline import Deadline
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.e2e.chaos import Chaos, own_cloud, watched
 from tests.e2e.found import Snapshot, queued, read_snapshot
 from tests.e2e.load import AMBIGUOUS, DOCUMENTS, LOAD_SECONDS, File, GroundTruth, Model, answer, load

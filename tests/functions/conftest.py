@@ -9,7 +9,7 @@ from functions.watchdog.breakers import DependentWorker, Pauses
 from tests.breakers import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
-from tests.functions.mappings import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, World
+from tests.functions.fake_lambda import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, World
 
 __all__ = ["clock", "pending", "sqs", "tenant"]
 

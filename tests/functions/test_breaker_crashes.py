@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from counterfoil.db import Connection
-from tests.functions.mappings import MAPPING, MATCHING, FakeLambda, Killed, World, do_nothing, paused, status
+from tests.functions.fake_lambda import MAPPING, MATCHING, FakeLambda, Killed, World, do_nothing, paused, status
 
 
 def kill_process() -> None:

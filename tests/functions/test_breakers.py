@@ -20,7 +20,7 @@ from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, 
 from tests.breakers import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
-from tests.functions.mappings import (
+from tests.functions.fake_lambda import (
     MAPPING,
     MATCHING,
     OTHER,

@@ -21,7 +21,7 @@ from functions.diagnostics.work import diagnose
 from functions.matching.work import match
 from tests import factories
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
-from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, contract, delivery, invoice, line, order
 
 WORKER = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}
 QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}

@@ -20,9 +20,9 @@ from functions.watchdog.erasures import erase as erase_objects
 from functions.watchdog.parts import StepsFailedError
 from tests.delivery.harness import rows
 from tests.factories import make_destination, make_document
-from tests.functions.test_children import BUNDLE
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
+from tests.functions.test_split_documents import BUNDLE
 from tests.mails import PDF, mail, received
 
 __all__ = ["mailbox", "pipeline"]

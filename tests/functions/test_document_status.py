@@ -18,12 +18,12 @@ from counterfoil.errors import InvalidDocumentError, RejectedRequestError, Servi
 from counterfoil.webhooks.payload import SCHEMA_VERSION
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
-from tests.documents.matching.papers import invoice
+from tests.documents.matching.samples import invoice
 from tests.factories import make_destination
-from tests.functions.output_world import World, receiving
-from tests.functions.test_children import BUNDLE
+from tests.functions.output_harness import World, receiving
+from tests.functions.test_document_removal import Worker, remove
 from tests.functions.test_documents import Pipeline, pipeline
-from tests.functions.test_removal import Worker, remove
+from tests.functions.test_split_documents import BUNDLE
 
 __all__ = ["pipeline"]
 

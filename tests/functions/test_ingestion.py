@@ -12,7 +12,7 @@ from counterfoil.delivery.work import start_revision
 from counterfoil.settings import Settings
 from functions.ingestion import handler
 from tests.delivery.harness import Context, event, record, rows
-from tests.documents.reading.papers import (
+from tests.documents.reading.samples import (
     LASKU,
     READ,
     bundle,
@@ -28,7 +28,7 @@ from tests.documents.reading.papers import (
     tiff,
     without_amounts,
 )
-from tests.functions.desk import DONE, QUEUES, Ingestion, desk, requested_document
+from tests.functions.ingestion_harness import DONE, QUEUES, Ingestion, desk, requested_document
 from tests.llm.server import Answer, Failure, Request
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle

@@ -2,8 +2,8 @@
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
-from tests.documents.reading.papers import LASKU, bundle, printed, said
-from tests.functions.desk import DONE, Ingestion, desk
+from tests.documents.reading.samples import LASKU, bundle, printed, said
+from tests.functions.ingestion_harness import DONE, Ingestion, desk
 
 __all__ = ["desk"]
 

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
-from tests.documents.reading.papers import printed, scanned
+from tests.documents.reading.samples import printed, scanned
 from tests.factories import make_document
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle

@@ -19,9 +19,9 @@ from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from functions.matching import handler
 from functions.matching.work import Embedding, match
-from tests.documents.matching.embedding import answer as vector
-from tests.documents.matching.embedding import in_english, in_german, settings_for
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.fake_embeddings import answer as vector
+from tests.documents.matching.fake_embeddings import in_english, in_german, settings_for
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, again, billed
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Answer, Failure, Request, Server

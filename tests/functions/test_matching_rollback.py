@@ -13,8 +13,8 @@ from counterfoil.documents import diagnostics
 from counterfoil.documents.matching import sql as matching_store
 from functions.matching.work import match, match_together
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import invoice, order
+from tests.documents.matching.samples import invoice, order
+from tests.documents.matching.tenant_harness import Office
 
 NUMBERS = ("4711", "4712")
 PAPERS = [*map(order, NUMBERS), *(invoice(f"R-{number}", po_reference=number) for number in NUMBERS)]

@@ -18,8 +18,8 @@ from functions.offers import work as offers_work
 from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
-from tests.offers.day import PEOPLE, Day, day, message
 from tests.offers.harness import DAY, jobs, offered, queue, user
+from tests.offers.worker_harness import PEOPLE, Day, day, message
 
 __all__ = ["day"]
 

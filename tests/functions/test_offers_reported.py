@@ -7,8 +7,8 @@ from counterfoil.db import Database
 from counterfoil.offers import pool_list, profiles
 from counterfoil.offers.pool_list import OfferStats
 from tests.factories import NOW, make_profile
-from tests.offers.day import NO_NUMBER, PEOPLE, Day, day, message
 from tests.offers.harness import DAY, pin
+from tests.offers.worker_harness import NO_NUMBER, PEOPLE, Day, day, message
 
 __all__ = ["day"]
 

@@ -13,7 +13,7 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, rows
-from tests.functions.output_world import FAILURES, World
+from tests.functions.output_harness import FAILURES, World
 from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, server, world
 from tests.llm.server import Raw, Server
 from tools.demo.webhook_receiver import is_genuine

@@ -19,7 +19,7 @@ from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import export
 from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, FakeSqs, rows
-from tests.functions.output_world import BUCKET, World
+from tests.functions.output_harness import BUCKET, World
 
 
 def refusal(code: str, status: int) -> ClientError:

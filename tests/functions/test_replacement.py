@@ -14,9 +14,9 @@ from counterfoil.documents.files import File
 from counterfoil.errors import InvalidDocumentError
 from functions.ingestion.work import ingest
 from tests.delivery.harness import Clock, rows
-from tests.functions.test_children import BUNDLE, INVOICES
+from tests.functions.test_document_removal import CORRECTED, Worker
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline
-from tests.functions.test_removal import CORRECTED, Worker
+from tests.functions.test_split_documents import BUNDLE, INVOICES
 from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["pipeline"]

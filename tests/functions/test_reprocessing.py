@@ -16,13 +16,13 @@ from counterfoil.errors import InvalidDocumentError
 from counterfoil.kinds import WORK_KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
-from tests.documents.matching.papers import credit, invoice, order
-from tests.documents.reading.papers import LASKU, bundle, printed, recognized, said, scanned
+from tests.documents.matching.samples import credit, invoice, order
+from tests.documents.reading.samples import LASKU, bundle, printed, recognized, said, scanned
 from tests.factories import NOW, make_document
-from tests.functions.desk import DONE, Ingestion, desk
-from tests.functions.test_children import BUNDLE, INVOICES
+from tests.functions.ingestion_harness import DONE, Ingestion, desk
 from tests.functions.test_diagnostics import Documents as Office
 from tests.functions.test_documents import Pipeline, pipeline
+from tests.functions.test_split_documents import BUNDLE, INVOICES
 from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["desk", "pipeline"]

@@ -13,7 +13,7 @@ from functions.admin_api.api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
-from tests.functions.output_world import World, receiving
+from tests.functions.output_harness import World, receiving
 from tools.demo.webhook_receiver import Receiver
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"

@@ -15,7 +15,7 @@ from functions.watchdog.measures import update_queues
 from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
-from tests.functions.mappings import MAPPING, FakeLambda, refusal
+from tests.functions.fake_lambda import MAPPING, FakeLambda, refusal
 
 QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
 Run = Callable[[], dict[str, int]]

@@ -19,7 +19,7 @@ from counterfoil.documents.text.page import pages
 from counterfoil.errors import InvalidDocumentError
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
 from tests.benchmarks.extraction.stated import PageText
-from tests.documents.second_reading import read_again, xml_of_pdf
+from tests.documents.reference_reader import read_again, xml_of_pdf
 from tests.documents.test_extraction_corpus import as_second_reading
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"

@@ -19,7 +19,7 @@ import numpy as np
 
 from counterfoil.documents.matching.score import parse, probability, score, using
 from tests.benchmarks.matching.pairs import Half, read_half, whole_text
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import Whole
 from tools.training.candidate_pairs import id_of
 from tools.training.learning import fit_weights
 

@@ -26,9 +26,9 @@ from functions.matching.work import match
 from functions.migrate.runner import apply
 from infra.worker_table import WORKERS
 from tests.delivery.harness import QUEUE_URL, Context, FakeSqs, event, record
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import SELLER, invoice, line, order
-from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.samples import SELLER, invoice, line, order
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.tenant_harness import Office
 from tests.llm.server import Request, Server
 from tools.evaluation.command import MIGRATIONS
 

@@ -16,10 +16,17 @@ from counterfoil.documents import matching
 from counterfoil.documents.matching import normalize
 from counterfoil.documents.matching.normalize import document
 from counterfoil.errors import BreakerOpenError, CancelledError
-from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, invoice, line, order, pile
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.fake_embeddings import (
+    answer,
+    embedder,
+    embedding_of,
+    in_english,
+    in_german,
+    two_languages,
+)
+from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.samples import SampleDocument, invoice, line, order, pile
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
 

@@ -13,9 +13,9 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from counterfoil.documents.matching.sql import Verdict
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, pile, read
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.samples import SampleDocument, pile, read
+from tests.documents.matching.tenant_harness import NOW, Office
 
 PILE = 60
 """Number of documents that a history draws from. Most are related: they share numbers, parties and articles."""

@@ -18,10 +18,10 @@ from counterfoil.documents.matching.judge import JudgeExchange, JudgePrompt, for
 from counterfoil.errors import DeferredError, InvalidLlmResponseError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, delivery, invoice, line, order, pile
+from tests.documents.matching.samples import SampleDocument, delivery, invoice, line, order, pile
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.llm.conftest import Guards, Time
-from tests.llm.judging import judge as sensible
+from tests.llm.judge_stub import judge as sensible
 from tests.llm.server import Answer, Failure, Request, Server
 
 MakeJudge = Callable[[], matching.Judge]

@@ -13,8 +13,8 @@ from counterfoil.documents import matching
 from counterfoil.errors import DeferredError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, pile
+from tests.documents.matching.samples import SampleDocument, pile
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.documents.matching.test_judge import (
     CHOICE,
     TWICE,
@@ -26,7 +26,7 @@ from tests.documents.matching.test_judge import (
     stored_answers,
 )
 from tests.llm.conftest import Guards, Time
-from tests.llm.judging import judge as sensible
+from tests.llm.judge_stub import judge as sensible
 from tests.llm.server import Server
 
 __all__ = ["scripted"]

@@ -5,7 +5,7 @@ from typing import Any
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.normalize import Document
-from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
+from tests.documents.matching.samples import BUYER, SELLER, delivery, invoice, line, order, read
 
 
 def finds(child: Document, parent: Document) -> bool:

@@ -15,9 +15,9 @@ from counterfoil.documents.matching.reading import BatchReader, Context, run
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import contract, delivery, invoice, line, order, pile, read
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.samples import contract, delivery, invoice, line, order, pile, read
+from tests.documents.matching.tenant_harness import NOW, Office
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from counterfoil.documents.matching.normalize import (
     vat_id,
     words,
 )
-from tests.documents.matching.embedding import embedding_of, in_english, in_german, vector_of
-from tests.documents.matching.papers import SampleDocument, invoice, line, order
+from tests.documents.matching.fake_embeddings import embedding_of, in_english, in_german, vector_of
+from tests.documents.matching.samples import SampleDocument, invoice, line, order
 
 
 @pytest.mark.parametrize(

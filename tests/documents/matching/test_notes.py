@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import Office
 
 ALONE = "No partner found."
 LINES = [line("A-100", "10", "100.00")]

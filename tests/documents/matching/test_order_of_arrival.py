@@ -10,8 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import sql
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import (
+from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.samples import (
     SampleDocument,
     confirmation,
     contract,
@@ -24,7 +24,7 @@ from tests.documents.matching.papers import (
     read,
     receipt,
 )
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.tenant_harness import Office
 
 ORDERS = int(os.environ.get("COUNTERFOIL_ORDERS") or 8)
 """Number of arrival orders to test; `make soak` raises it."""

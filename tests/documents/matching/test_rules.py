@@ -1,7 +1,8 @@
 """Matching rules, case by case, from documents alone."""
 
 from counterfoil.documents.matching import rules
-from tests.documents.matching.papers import (
+from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.samples import (
     OTHER_SELLER,
     SELLER,
     SampleDocument,
@@ -15,7 +16,6 @@ from tests.documents.matching.papers import (
     read,
     receipt,
 )
-from tests.documents.matching.whole import Whole
 
 
 def linked(*samples: SampleDocument) -> set[tuple[int, int, str]]:

@@ -12,7 +12,7 @@ from counterfoil.documents.matching.score import (
     match_probabilities,
     score,
 )
-from tests.documents.matching.papers import (
+from tests.documents.matching.samples import (
     BUYER,
     OTHER_SELLER,
     SELLER,

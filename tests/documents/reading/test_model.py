@@ -12,7 +12,7 @@ from counterfoil.documents.reading.model import LlmExtraction, form, grounded_fi
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
 from counterfoil.llm import LlmRequest
-from tests.documents.reading.papers import LASKU, READ, printed
+from tests.documents.reading.samples import LASKU, READ, printed
 
 PAGES = page.pages(printed(LASKU))
 

@@ -15,7 +15,7 @@ from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
-from tests.documents.reading.papers import LASKU, printed, refusal, textract
+from tests.documents.reading.samples import LASKU, printed, refusal, textract
 from tests.llm.conftest import Guards
 from tests.llm.server import Raw, Server
 

@@ -22,7 +22,7 @@ from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
-from tests.documents.reading.papers import LASKU, bundle, printed, scanned, without_amounts
+from tests.documents.reading.samples import LASKU, bundle, printed, scanned, without_amounts
 from tests.documents.test_page_images import drawing_forever
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.documents.text.table_lines import read_lines
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from counterfoil.documents.structured import DocumentType, to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.reading import Reading
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 LETTER = """
 Bürohaus Süderholz KG

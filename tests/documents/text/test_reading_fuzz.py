@@ -11,7 +11,7 @@ from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import pdf
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_lines import LineItem, read_lines
-from tests.documents.text.paper import paper
 from tests.documents.text.test_tables import GERMAN, fields
+from tests.documents.text.text_pages import paper
 
 
 def test_delivery_note_uses_delivered_quantities():

@@ -3,7 +3,7 @@
 import pytest
 
 from counterfoil.documents.text.table_headings import Heading, Kind, headings
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 
 def _headings(drawing: str) -> list[Heading]:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_layout import NumberFormat, number_format, parse_number, read_tokens
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 
 def _format(text: str) -> NumberFormat:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_lines import read_lines
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 
 def fields(*drawings: str, is_credit_note: bool = False) -> list[dict[str, str]]:

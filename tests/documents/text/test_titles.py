@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import reading
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import paper
 
 _LETTER = """
 Muster AG, Hauptstr. 1, 10115 Berlin

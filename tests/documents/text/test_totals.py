@@ -15,7 +15,7 @@ from counterfoil.documents.text.totals import (
     sum_agrees,
     tax_agrees,
 )
-from tests.documents.reading.papers import LASKU, printed, without_amounts
+from tests.documents.reading.samples import LASKU, printed, without_amounts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from counterfoil.documents.three_way_match.alignment import OrderLine, alike, li
 from counterfoil.documents.three_way_match.case import _is_same_paper
 from counterfoil.documents.three_way_match.decisions import _raised
 from counterfoil.documents.three_way_match.tolerances import Limits
-from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
+from tests.documents.three_way_match.samples import codes, delivery, invoice, line, order, result
 
 ORDER = order(lines=(line("SKR-4711-220-A"),))
 ANCHOR = OrderLine(ORDER, ORDER.lines[0])

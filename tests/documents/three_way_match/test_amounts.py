@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
-from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, result
+from tests.documents.three_way_match.samples import TWO, codes, delivery, invoice, line, order, result
 
 
 def only(*documents: Document, code: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from counterfoil.documents.matching.normalize import words
 from counterfoil.documents.three_way_match import ThreeWayMatchStatus
 from counterfoil.documents.three_way_match.model import is_charge
-from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, order, receipt, result
+from tests.documents.three_way_match.samples import TWO, codes, delivery, invoice, order, receipt, result
 
 
 def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
-from tests.documents.three_way_match.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
+from tests.documents.three_way_match.samples import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
 """10 pieces billed at 8.40, ordered at 4.20."""

@@ -21,7 +21,7 @@ from counterfoil.documents.three_way_match import (
     read_document,
 )
 from counterfoil.documents.three_way_match.tolerances import NONE, Limits, symmetric_limits
-from tests.documents.three_way_match.papers import (
+from tests.documents.three_way_match.samples import (
     TWO,
     codes,
     credit,

@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.documents.three_way_match import ClusterStatus, Document, Result, VarianceDecision, find_variances
 from counterfoil.documents.three_way_match.decisions import is_difference, variance_key
-from tests.documents.three_way_match.papers import (
+from tests.documents.three_way_match.samples import (
     TWO,
     credit,
     delivery,

@@ -16,11 +16,11 @@ from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
 from tests.dead_letters.letters import dying
-from tests.documents.matching.office import Office
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail
 from tests.functions.admin_api.conftest import Answer, Ask, begin_session
-from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, at_once=5)

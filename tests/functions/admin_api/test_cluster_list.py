@@ -3,10 +3,10 @@
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.test_differences import compute
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.papers import INVOICE, ORDER, OTHER_ORDER, VIEWER, acme
+from tests.functions.admin_api.samples import INVOICE, ORDER, OTHER_ORDER, VIEWER, acme
 
 PATH = "/api/admin/clusters"
 

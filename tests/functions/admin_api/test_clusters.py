@@ -8,10 +8,10 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import clusters
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.factories import make_document
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.papers import CONTRACT, CREDIT, DELIVERY, INVOICE, ORDER, OTHER_ORDER, VIEWER, acme, ids
+from tests.functions.admin_api.samples import CONTRACT, CREDIT, DELIVERY, INVOICE, ORDER, OTHER_ORDER, VIEWER, acme, ids
 
 PATH = "/api/admin/clusters"
 

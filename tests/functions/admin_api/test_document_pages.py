@@ -10,9 +10,9 @@ from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from tests.documents.einvoice_samples import pdf
-from tests.documents.matching.office import Office
+from tests.documents.matching.tenant_harness import Office
 from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.papers import INVOICE, acme, get, ids
+from tests.functions.admin_api.samples import INVOICE, acme, get, ids
 
 MAX_RESPONSE_BYTES = 6 * 1024 * 1024
 """Bytes, including base64."""

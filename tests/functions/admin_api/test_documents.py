@@ -12,10 +12,10 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.letters import dying
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, Office
 from tests.factories import make_destination, make_document
 from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.papers import (
+from tests.functions.admin_api.samples import (
     CONTRACT,
     CREDIT,
     DELIVERY,

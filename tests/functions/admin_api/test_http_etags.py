@@ -10,7 +10,7 @@ from functions.admin_api.http import etag, is_current
 from tests.dead_letters.letters import Die
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, VIEWER, get
-from tests.functions.admin_api.rights import operations_by_route
+from tests.functions.admin_api.permissions import operations_by_route
 
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])

@@ -16,7 +16,7 @@ from counterfoil.settings import settings
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
-from tests.functions.mappings import FakeLambda, refusal
+from tests.functions.fake_lambda import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
 """9:00 in Berlin."""

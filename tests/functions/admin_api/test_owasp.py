@@ -17,7 +17,7 @@ from functions.admin_api.http import MAX_BODY_BYTES
 from tests.delivery.harness import Context
 from tests.functions.admin_api import conftest
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.rights import (
+from tests.functions.admin_api.permissions import (
     RIGHTS,
     ApiRequest,
     Resources,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import passed
 
 
 def test_console_opens_on_clusters_for_clerks(tmp_path: Path) -> None:

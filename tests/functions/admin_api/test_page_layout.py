@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import passed
 
 
 def test_documents_do_not_overlap_and_links_avoid_them(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import PAGES, passed
+from tests.functions.admin_api.node_tests import PAGES, passed
 
 PACES = ("POLL_FAST_SECONDS", "POLL_LEADER_SECONDS", "POLL_SLOW_SECONDS")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import passed
 
 
 def test_unassigned_is_not_remembered_for_other_views(tmp_path: Path) -> None:

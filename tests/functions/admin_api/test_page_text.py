@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import passed
 
 
 def test_payloads_and_log_commands_are_shown_exactly(tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ from counterfoil.db import Connection, Database
 from functions.admin_api.handler import document
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.rights import RIGHTS, World, method_and_path, operations_by_route, set_up_environment
+from tests.functions.admin_api.permissions import (
+    RIGHTS,
+    World,
+    method_and_path,
+    operations_by_route,
+    set_up_environment,
+)
 
 OPERATIONS = operations_by_route(document())
 MISSPELLED = {"tenent": "acme"}

@@ -17,7 +17,7 @@ from functions.admin_api.api.queues import CachedValue
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
-from tests.functions.mappings import MAPPING, OTHER, FakeLambda, refusal
+from tests.functions.fake_lambda import MAPPING, OTHER, FakeLambda, refusal
 
 PATH = "/api/admin/queues"
 ADMIN, OPERATOR, VIEWER = (f"[{role} tenant:*]" for role in ("admin", "operator", "viewer"))

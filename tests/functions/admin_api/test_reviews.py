@@ -8,8 +8,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from tests.delivery.harness import FakeSqs, rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import invoice, line, order
+from tests.documents.matching.samples import invoice, line, order
+from tests.documents.matching.tenant_harness import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_differences import compute
 from tests.functions.admin_api.conftest import Answer, Ask

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import passed
 
 
 def test_only_valid_responses_sign_a_user_in(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from counterfoil.offers.profiles import internal_id, local_date
 from tests.dead_letters.trail import recorded
 from tests.factories import make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.permissions import PROFILE
 
 USER = UUID("11111111-1111-4111-8111-111111111111")
 VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"

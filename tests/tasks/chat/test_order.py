@@ -15,7 +15,7 @@ from counterfoil.tasks import chat, store
 from counterfoil.tasks.task_type import Services, TaskResult
 from counterfoil.tasks.types import TYPES
 from tests.delivery.harness import Clock
-from tests.tasks.chat.bustle import NO_FAULTS, FaultRates, Queue, Simulation
+from tests.tasks.chat.simulation import NO_FAULTS, FaultRates, Queue, Simulation
 
 Make = Callable[..., Simulation]
 WAITS = chat._EARLIER_PENDING

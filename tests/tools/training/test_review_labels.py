@@ -15,8 +15,8 @@ from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.score import parse
 from tests.cli.clouds import CloudOf
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import confirmation, invoice, order
+from tests.documents.matching.samples import confirmation, invoice, order
+from tests.documents.matching.tenant_harness import Office
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import learning
 from tools.training.command import train

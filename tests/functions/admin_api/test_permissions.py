@@ -1,0 +1,229 @@
+"""Permissions for every route, role, tenant and token. Refused requests reveal nothing."""
+
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from functions.admin_api.auth import LEEWAY_SECONDS, Role
+from functions.admin_api.handler import document
+from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
+from tests.functions.admin_api.permissions import (
+    RIGHTS,
+    ApiRequest,
+    Resources,
+    Right,
+    Tenancy,
+    World,
+    method_and_path,
+    operations_by_route,
+    set_up_environment,
+)
+
+ROLES = {
+    "no role": (Role.NONE, ""),
+    "editor": (Role.NONE, "edit-payloads"),
+    "viewer": (Role.VIEWER, "viewer"),
+    "viewer with edits": (Role.VIEWER, "viewer edit-payloads"),
+    "operator": (Role.OPERATOR, "operator"),
+    "operator with edits": (Role.OPERATOR, "operator edit-payloads"),
+    "admin": (Role.ADMIN, "admin"),
+}
+TENANTS: dict[str, tuple[Tenancy, str]] = {
+    "own": ("own", "tenant:acme"),
+    "foreign": ("foreign", "tenant:other"),
+    "every": ("every", "tenant:*"),
+    "none": ("none", ""),
+    "similar name": ("foreign", "tenant:acme-2"),
+}
+
+
+@pytest.fixture
+def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Create tenants `acme` and `other`. Requests are about acme."""
+    set_up_environment(monkeypatch)
+    World(database, admin, "other")
+    return World(database, admin, "acme")
+
+
+def send(ask: Ask, operation: str, request: ApiRequest, groups: str, claims: dict[str, Any] | None = None) -> Answer:
+    method, _ = method_and_path(operation)
+    query, if_match = dict(request.query), {"if-match": f'"{request.version}"'}
+    return ask(
+        request.body,
+        method=method,
+        path=request.path,
+        query=query,
+        groups=f"[{groups}]",
+        headers=if_match,
+        claims=claims,
+    )
+
+
+def test_table_has_every_route() -> None:
+    assert RIGHTS.keys() == operations_by_route(document()).keys()
+
+
+def test_routes_admit_exactly_the_permitted_callers(ask: Ask, world: World, admin: Connection) -> None:
+    wrong: list[tuple[object, ...]] = []
+    done: set[str] = set()
+    shared = world.resources()
+    before: object = None  # reread after each request that may change it
+    for (operation, right), role, tenant in product(RIGHTS.items(), ROLES, TENANTS):
+        (rank, groups), (tenancy, tenant_group) = ROLES[role], TENANTS[tenant]
+        is_allowed = right.allows(rank, tenancy, edits="edit-payloads" in groups)
+        expected = right.statuses if is_allowed else {right.refusal(rank, tenancy)}
+        resources = world.resources() if is_allowed and not operation.startswith("GET ") else shared
+        before = None if is_allowed else before or state(admin)
+        answer = send(ask, operation, right.request(resources), f"{groups} {tenant_group}".strip())
+        if answer.status < 300:
+            done.add(operation)
+        if answer.status not in expected:
+            wrong.append((operation, role, tenant, answer.status, sorted(expected), answer.body))
+        if before is not None and state(admin) != before:
+            wrong.append((operation, role, tenant, "something was changed"))
+
+    assert wrong == []
+    assert done >= {operation for operation, right in RIGHTS.items() if not {404, 409, 412} & right.statuses}
+
+
+_STATE = """
+SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter), (SELECT count(*) FROM task),
+       (SELECT count(*) FROM task WHERE status IS NULL), (SELECT count(*) FROM chat_session),
+       (SELECT count(*) FROM match_decision), (SELECT count(*) FROM outbox),
+       (SELECT count(*) FROM rate_limit_bucket WHERE purpose = 'change'),
+       (SELECT sum(tokens) FROM rate_limit_bucket WHERE purpose = 'change'),
+       (SELECT count(*) FROM operation WHERE action = 'purge' AND restored_at IS NULL),
+       (SELECT count(*) FROM tenant WHERE dmarc_policy = 'hold'),
+       (SELECT count(*) FROM profile), (SELECT max(updated_at) FROM profile), (SELECT count(*) FROM user_block)
+"""
+
+
+def state(admin: Connection) -> object:
+    """Return counts and versions that any change would alter."""
+    return admin.execute(_STATE).fetchone()
+
+
+NOW = int(datetime.now(UTC).timestamp())
+TOKENS: dict[str, dict[str, Any]] = {
+    "expired": {"exp": str(NOW - LEEWAY_SECONDS - 1)},
+    "without expiry": {"exp": None},
+    "not valid yet": {"nbf": str(NOW + 3600)},
+    "issued in the future": {"iat": str(NOW + 3600)},
+    "of another issuer": {"iss": CLAIMS["iss"] + "x"},
+    "without issuer": {"iss": None},
+    "for another audience": {"aud": "somebody"},
+    "without audience": {"aud": None},
+    "access token": {"token_use": "access", "client_id": CLAIMS["aud"], "aud": None},
+    "access token with our audience": {"token_use": "access"},
+    "refresh token": {"token_use": "refresh"},
+    "without use": {"token_use": None},
+    "without claims": dict.fromkeys([*CLAIMS, "cognito:groups"]),
+}
+
+
+def test_invalid_token_is_rejected_by_every_route(ask: Ask, world: World, admin: Connection) -> None:
+    resources = world.resources()
+    before = state(admin)
+    wrong = []
+    for (operation, right), token in product(RIGHTS.items(), TOKENS):
+        for request in (right.request(resources), right.request(Resources.missing())):
+            answer = send(ask, operation, request, "admin tenant:*", TOKENS[token])
+            if (answer.status, "WWW-Authenticate" in answer.headers) != (401, True):
+                wrong.append((operation, token, answer.status))
+
+    assert wrong == []
+    assert state(admin) == before
+
+
+@pytest.mark.parametrize("groups", [None, "", "[]", "admin", "[admin]", "[tenant:acme]", "[ADMIN tenant:acme]", "{}"])
+def test_unknown_groups_grant_nothing(groups: str | None, ask: Ask, world: World) -> None:
+    resources = world.resources()
+    for operation, right in RIGHTS.items():
+        request = right.request(resources)
+        method, _ = method_and_path(operation)
+        answer = ask(request.body, method=method, path=request.path, query=dict(request.query), groups=groups)
+        expected = right.statuses if right.reach == "public" else {403, 404}
+        assert answer.status in expected, (operation, answer.status)
+
+
+def comparable(answer: Answer, request: ApiRequest, resources: Resources) -> tuple[object, ...]:
+    """Return a response without the ids of the request, for comparison."""
+    text = answer.text
+    for value in (
+        resources.slug,
+        resources.task,
+        resources.session,
+        resources.dead_letter,
+        resources.purge,
+        resources.export,
+        resources.user,
+        resources.pool,
+        *resources.documents,
+    ):
+        text = text.replace(value, "it")
+    headers = {name: value for name, value in answer.headers.items() if name != "ETag"}
+    return answer.status, text, headers
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator edit-payloads", "admin"])
+@pytest.mark.parametrize("tenant", ["tenant:other", ""])
+def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, ask: Ask, world: World) -> None:
+    existing, missing = world.resources(), Resources.missing()
+    differ = []
+    for operation, right in RIGHTS.items():
+        if right.reach not in {"resource", "tenant"}:
+            continue
+        answers = [
+            comparable(
+                send(ask, operation, right.request(resources), f"{role} {tenant}".strip()),
+                right.request(resources),
+                resources,
+            )
+            for resources in (existing, missing)
+        ]
+        if answers[0] != answers[1]:
+            differ.append((operation, *answers))
+
+    assert differ == []
+
+
+def test_foreign_document_in_body_looks_missing(ask: Ask, world: World, database: Database, admin: Connection) -> None:
+    mine, theirs = world.resources(), World(database, admin, "third").resources()
+    third = mine.documents[2]
+    for other in (theirs.documents[0], str(uuid4())):
+        for path, body in (
+            (f"{third}/confirm", {"document": other}),
+            (f"{third}/reject", {"documents": [other]}),
+            ("merge", {"documents": [third, other]}),
+            ("merge", {"documents": [other, third]}),
+        ):
+            answer = ask(body, path=f"/api/admin/reviews/{path}", groups="[operator tenant:acme]")
+            assert (path, answer.status) == (path, 404)
+            assert answer.text.replace(other, "it") == answer.text
+
+
+def test_responses_are_private_with_security_headers(ask: Ask, world: World) -> None:
+    resources = world.resources()
+    for operation, right in RIGHTS.items():
+        for groups in ("admin tenant:acme", "viewer tenant:other"):
+            answer = send(ask, operation, right.request(resources), groups)
+            cached = answer.headers["Cache-Control"]
+            assert "no-store" in cached or "private" in cached, operation
+            assert "public" not in cached
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["X-Frame-Options"] == "DENY"
+            assert answer.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_payload_edits_require_admin_or_edit_group() -> None:
+    editing = Right(Role.OPERATOR, "resource", lambda _: ApiRequest("/"), requires_editor=True)
+
+    assert [editing.allows(role, "own", edits=edits) for role in Role for edits in (False, True)] == [
+        *(False, False, False, False, False, True, True, True)
+    ]
+    assert not editing.allows(Role.ADMIN, "foreign", edits=True)
