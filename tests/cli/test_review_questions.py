@@ -13,7 +13,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from tests.cli.test_review import run
-from tests.documents.matching.tenant_harness import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import CHOICE, TWICE, MakeJudge, again, answer, make_judge, scripted
 from tests.llm.server import Failure, Server
 
@@ -21,18 +21,18 @@ __all__ = ["make_judge", "scripted"]
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> Office:
-    office = Office(database, admin, TWICE, make_judge)
+def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
+    office = TenantHarness(database, admin, TWICE, make_judge)
     office.match_all([0, 1])
     return office
 
 
-def questions(office: Office) -> list[dict[str, Any]]:
+def questions(office: TenantHarness) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
     return listed
 
 
-def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: Server) -> None:
+def test_question_is_shown_with_candidates_and_answer(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     shown = run("questions", office.ids[2])
@@ -42,7 +42,7 @@ def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: 
     assert "<case>" not in shown
 
 
-def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> None:
+def test_json_contains_the_request_as_sent(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     (request,) = scripted.requests
@@ -55,7 +55,9 @@ def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> 
     assert "".join(request.user.split()) in "".join(run("questions", office.ids[2], "--text").split())
 
 
-def test_control_characters_of_questions_are_removed(office: Office, scripted: Server, admin: Connection) -> None:
+def test_control_characters_of_questions_are_removed(
+    office: TenantHarness, scripted: Server, admin: Connection
+) -> None:
     admin.execute(
         "UPDATE document SET structured_data = structured_data || %s WHERE id = %s",
         [Jsonb({"notes": "\x9b31m\u202ered"}), office.ids[2]],
@@ -65,7 +67,7 @@ def test_control_characters_of_questions_are_removed(office: Office, scripted: S
     assert not {"\x9b", "\u202e"} & set(run("questions", office.ids[2], "--text"))
 
 
-def test_review_shows_the_answer_of_the_model(office: Office, scripted: Server) -> None:
+def test_review_shows_the_answer_of_the_model(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer(CHOICE | {"confidence": "low"}))
     office.match(2)
     shown = run("show", office.ids[2])
@@ -74,13 +76,13 @@ def test_review_shows_the_answer_of_the_model(office: Office, scripted: Server) 
     assert f"counterfoil review questions {str(office.ids[2])[-8:]}" in shown
 
 
-def test_answer_without_a_candidate_is_shown(office: Office, scripted: Server) -> None:
+def test_answer_without_a_candidate_is_shown(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer())
     office.match(2)
     assert "It chose no candidate." in run("questions", office.ids[2])
 
 
-def test_refused_question_is_shown(office: Office, scripted: Server) -> None:
+def test_refused_question_is_shown(office: TenantHarness, scripted: Server) -> None:
     office.judge, judge = None, office.judge
     office.match(2)
     office.judge = judge
@@ -91,7 +93,7 @@ def test_refused_question_is_shown(office: Office, scripted: Server) -> None:
     assert "tokens" not in shown
 
 
-def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server) -> None:
+def test_text_of_a_deleted_candidate_is_hidden(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
@@ -103,7 +105,7 @@ def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server)
     assert questions(office)[0]["user"] is None
 
 
-def test_link_shows_the_command_for_its_question(office: Office, scripted: Server) -> None:
+def test_link_shows_the_command_for_its_question(office: TenantHarness, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
@@ -112,12 +114,12 @@ def test_link_shows_the_command_for_its_question(office: Office, scripted: Serve
         run("show", office.ids[2])
 
 
-def test_document_without_questions_prints_a_sentence(office: Office) -> None:
+def test_document_without_questions_prints_a_sentence(office: TenantHarness) -> None:
     assert "No questions about this document were sent to a language model." in run("questions", office.ids[0])
     assert "questions" in CliRunner().invoke(app, ["--help"]).output
 
 
-def test_review_shows_an_exhausted_budget(office: Office, admin: Connection) -> None:
+def test_review_shows_an_exhausted_budget(office: TenantHarness, admin: Connection) -> None:
     office.judge = None
     office.match(2)
     admin.execute(

@@ -17,7 +17,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class SecondReading:
+class ReferenceInvoice:
     number: str | None
     date: str | None
     issuer: str | None
@@ -36,7 +36,7 @@ def xml_of_pdf(content: bytes) -> bytes | None:
     return found.get("factur-x.xml") or next(iter(found.values()), None)
 
 
-def read_again(content: bytes) -> SecondReading:
+def read_reference(content: bytes) -> ReferenceInvoice:
     root = ET.fromstring(content.replace(b"UTF-8-W/O-BOM", b"UTF-8"))  # no parser knows this encoding name
     if root.tag.endswith("}FatturaElettronica"):
         return _fatturapa(root)
@@ -47,7 +47,7 @@ def read_again(content: bytes) -> SecondReading:
     return _zugferd_1(root)
 
 
-def _ubl(root: ET.Element) -> SecondReading:
+def _ubl(root: ET.Element) -> ReferenceInvoice:
     kind = root.tag.partition("}")[2]
     party = root.find(f"{CAC}AccountingSupplierParty/{CAC}Party")
     assert party is not None
@@ -56,7 +56,7 @@ def _ubl(root: ET.Element) -> SecondReading:
     currency = root.findtext(f"{CBC}DocumentCurrencyCode")
     taxes = [tax for tax in root.findall(f"{CAC}TaxTotal/{CBC}TaxAmount") if tax.get("currencyID") == currency]
     quantity = {"Invoice": "InvoicedQuantity", "CreditNote": "CreditedQuantity"}[kind]
-    return SecondReading(
+    return ReferenceInvoice(
         number=root.findtext(f"{CBC}ID"),
         date=root.findtext(f"{CBC}IssueDate"),
         issuer=party.findtext(f"{CAC}PartyLegalEntity/{CBC}RegistrationName", "").strip(),
@@ -70,14 +70,14 @@ def _ubl(root: ET.Element) -> SecondReading:
     )
 
 
-def _cross_industry_invoice(root: ET.Element) -> SecondReading:
+def _cross_industry_invoice(root: ET.Element) -> ReferenceInvoice:
     document = _only_child(root, "ExchangedDocument")
     transaction = _only_child(root, "SupplyChainTradeTransaction")
     settlement = _only_child(transaction, "ApplicableHeaderTradeSettlement")
     totals = _only_child(settlement, "SpecifiedTradeSettlementHeaderMonetarySummation")
     currency = _value(settlement, "InvoiceCurrencyCode")
     seller = _only_child(_only_child(transaction, "ApplicableHeaderTradeAgreement"), "SellerTradeParty")
-    return SecondReading(
+    return ReferenceInvoice(
         number=_value(document, "ID"),
         date=_day(document),
         issuer=_value(seller, "Name"),
@@ -88,14 +88,14 @@ def _cross_industry_invoice(root: ET.Element) -> SecondReading:
     )
 
 
-def _zugferd_1(root: ET.Element) -> SecondReading:
+def _zugferd_1(root: ET.Element) -> ReferenceInvoice:
     document = _only_child(root, "HeaderExchangedDocument")
     transaction = _only_child(root, "SpecifiedSupplyChainTradeTransaction")
     settlement = _only_child(transaction, "ApplicableSupplyChainTradeSettlement")
     totals = _only_child(settlement, "SpecifiedTradeSettlementMonetarySummation")
     seller = _only_child(_only_child(transaction, "ApplicableSupplyChainTradeAgreement"), "SellerTradeParty")
     lines = [line for line in transaction if _local(line) == "IncludedSupplyChainTradeLineItem"]
-    return SecondReading(
+    return ReferenceInvoice(
         number=_value(document, "ID"),
         date=_day(document),
         issuer=_value(seller, "Name"),
@@ -106,10 +106,10 @@ def _zugferd_1(root: ET.Element) -> SecondReading:
     )
 
 
-def _fatturapa(root: ET.Element) -> SecondReading:
+def _fatturapa(root: ET.Element) -> ReferenceInvoice:
     (body,) = root.findall("FatturaElettronicaBody")
     summaries = body.findall("DatiBeniServizi/DatiRiepilogo")
-    return SecondReading(
+    return ReferenceInvoice(
         number=body.findtext("DatiGenerali/DatiGeneraliDocumento/Numero"),
         date=body.findtext("DatiGenerali/DatiGeneraliDocumento/Data"),
         issuer=root.findtext("FatturaElettronicaHeader/CedentePrestatore/DatiAnagrafici/Anagrafica/Denominazione"),

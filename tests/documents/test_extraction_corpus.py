@@ -15,7 +15,7 @@ import pytest
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType, ExtractionResult
-from tests.documents.reference_reader import Line, SecondReading, read_again, xml_of_pdf
+from tests.documents.reference_reader import Line, ReferenceInvoice, read_reference, xml_of_pdf
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = sorted(
@@ -50,7 +50,7 @@ def test_real_invoice_matches_the_independent_reader(file: Path):
         return
     xml = xml_of_pdf(content) if file.suffix == ".pdf" else content
     assert xml is not None
-    assert differences(file.name, asdict(as_second_reading(extraction)), asdict(read_again(xml))) == []
+    assert differences(file.name, asdict(as_reference(extraction)), asdict(read_reference(xml))) == []
 
 
 @needs_corpus
@@ -113,7 +113,7 @@ def test_difference_names_file_field_and_both_values() -> None:
     ]
 
 
-def as_second_reading(extraction: ExtractionResult) -> SecondReading:
+def as_reference(extraction: ExtractionResult) -> ReferenceInvoice:
     """Reduce an extraction to the fields of the independent reader.
 
     That reader does not treat document-level charges as lines.
@@ -121,7 +121,7 @@ def as_second_reading(extraction: ExtractionResult) -> SecondReading:
     assert extraction.type is not None
     data, roles = extraction.structured_data or {}, ROLES[extraction.type]
     lines = [line for line in data.get("line_items", []) if set(line) != {"description", "net_amount"}]
-    return SecondReading(
+    return ReferenceInvoice(
         number=data[roles.number],
         date=data.get(roles.date),
         issuer=data.get(roles.seller, {}).get("name"),

@@ -14,7 +14,7 @@ from counterfoil.documents.matching import sql as matching_store
 from functions.matching.work import match, match_together
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.documents.matching.samples import invoice, order
-from tests.documents.matching.tenant_harness import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 
 NUMBERS = ("4711", "4712")
 PAPERS = [*map(order, NUMBERS), *(invoice(f"R-{number}", po_reference=number) for number in NUMBERS)]
@@ -29,8 +29,8 @@ STEPS = {
 }
 
 
-class Pending(Office):
-    """Office of pending documents, which the worker matches."""
+class Pending(TenantHarness):
+    """Tenant with pending documents, which the worker matches."""
 
     def file(self, paper: Any) -> int:
         position = super().file(paper)
@@ -93,24 +93,24 @@ def test_failed_write_leaves_nothing_behind(
     transactions: int,
     step: str,
 ) -> None:
-    calm = Office(database, admin, PAPERS)
+    calm = TenantHarness(database, admin, PAPERS)
     calm.match_all()
-    office = Pending(database, admin, PAPERS)
-    office.deliver(clock, works, ORDERS)
+    harness = Pending(database, admin, PAPERS)
+    harness.deliver(clock, works, ORDERS)
     before = written(admin)
 
     with monkeypatch.context() as failure:
         fail_at(failure, step)
-        office.deliver(clock, works, INVOICES)
+        harness.deliver(clock, works, INVOICES)
 
-    assert office.links() == set()
+    assert harness.links() == set()
     assert written(admin) == before
-    assert office.states(INVOICES) == [("pending", 1)] * 2
+    assert harness.states(INVOICES) == [("pending", 1)] * 2
 
     clock.pass_(hours=1)
-    office.deliver(clock, works, INVOICES, receives=2)
+    harness.deliver(clock, works, INVOICES, receives=2)
 
-    assert office.states(INVOICES) == [("succeeded", 2)] * 2
-    assert office.transactions(INVOICES) == transactions
-    assert (office.edges(), office.clusters()) == (calm.edges(), calm.clusters())
-    assert office.links() == {(0, 2), (1, 3)}
+    assert harness.states(INVOICES) == [("succeeded", 2)] * 2
+    assert harness.transactions(INVOICES) == transactions
+    assert (harness.edges(), harness.clusters()) == (calm.edges(), calm.clusters())
+    assert harness.links() == {(0, 2), (1, 3)}

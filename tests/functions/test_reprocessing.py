@@ -38,7 +38,7 @@ ORDER = {
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection, clock: Clock, tenant: UUID) -> Office:
+def harness(database: Database, admin: Connection, clock: Clock, tenant: UUID) -> Office:
     return Office(database, admin, clock, tenant)
 
 
@@ -156,47 +156,47 @@ def test_empty_reprocessing_starts_no_first_match(desk: Ingestion):
     assert (desk.document(id_)["matching_status"], desk.document(id_)["matching_revision"]) == (None, 0)
 
 
-def test_lost_counterparty_rematches_referencing_documents(office: Office):
-    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
-    office.match(made, billed)
-    set_contents(office.admin, made, {"po_number": "4711"}, "purchase_order")
-    office.match(made)
-    assert (rows(office.admin, "document_match"), keys(office.admin, made)) == ([], 0)
-    assert clusters(office.admin) == {str(made): None, str(billed): str(billed)}
-    (row,) = [row for row in rows(office.admin, "document") if row["id"] == str(billed)]
+def test_lost_counterparty_rematches_referencing_documents(harness: Office):
+    made, billed = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(made, billed)
+    set_contents(harness.admin, made, {"po_number": "4711"}, "purchase_order")
+    harness.match(made)
+    assert (rows(harness.admin, "document_match"), keys(harness.admin, made)) == ([], 0)
+    assert clusters(harness.admin) == {str(made): None, str(billed): str(billed)}
+    (row,) = [row for row in rows(harness.admin, "document") if row["id"] == str(billed)]
     assert (row["matching_status"], row["matching_revision"]) == ("pending", 2)
 
 
-def test_reclassified_order_rematches_referencing_invoice(office: Office):
-    first, second = office.file(order()), office.file(order(supplier={"name": "Somebody Else"}, when=1))
-    billed = office.file(invoice(po_reference="4711"))
-    office.match(first, second, billed)
-    set_contents(office.admin, second, None, "other")
-    office.match(second)
-    pending = {row["id"] for row in rows(office.admin, "document") if row["matching_status"] == "pending"}
+def test_reclassified_order_rematches_referencing_invoice(harness: Office):
+    first, second = harness.file(order()), harness.file(order(supplier={"name": "Somebody Else"}, when=1))
+    billed = harness.file(invoice(po_reference="4711"))
+    harness.match(first, second, billed)
+    set_contents(harness.admin, second, None, "other")
+    harness.match(second)
+    pending = {row["id"] for row in rows(harness.admin, "document") if row["matching_status"] == "pending"}
     assert str(billed) in pending
 
 
-def test_confirmed_match_survives_reprocessing(office: Office):
-    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
-    office.match(made, billed)
-    office.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
-    set_contents(office.admin, billed, None, "other")
-    office.match(billed)
-    assert len(rows(office.admin, "document_match")) == 1
-    assert (keys(office.admin, billed), set(clusters(office.admin).values())) == (0, {str(made)})
+def test_confirmed_match_survives_reprocessing(harness: Office):
+    made, billed = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(made, billed)
+    harness.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
+    set_contents(harness.admin, billed, None, "other")
+    harness.match(billed)
+    assert len(rows(harness.admin, "document_match")) == 1
+    assert (keys(harness.admin, billed), set(clusters(harness.admin).values())) == (0, {str(made)})
 
 
-def test_reclassified_document_is_matched_as_its_type(office: Office):
-    made, billed = office.file(order()), office.file(invoice("R-81", po_reference="4711"))
-    paid = office.file(credit(invoice_reference="X-990"))
-    office.match(made, billed, paid)
-    assert clusters(office.admin) == {str(made): str(made), str(billed): str(made), str(paid): str(paid)}
-    set_contents(office.admin, made, invoice("X-990", when=12).data, "invoice")
-    office.match(made)
-    (match,) = rows(office.admin, "document_match")
+def test_reclassified_document_is_matched_as_its_type(harness: Office):
+    made, billed = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
+    paid = harness.file(credit(invoice_reference="X-990"))
+    harness.match(made, billed, paid)
+    assert clusters(harness.admin) == {str(made): str(made), str(billed): str(made), str(paid): str(paid)}
+    set_contents(harness.admin, made, invoice("X-990", when=12).data, "invoice")
+    harness.match(made)
+    (match,) = rows(harness.admin, "document_match")
     assert (match["document_a_id"], match["document_b_id"]) == (str(made), str(paid))
-    assert clusters(office.admin) == {str(made): str(made), str(paid): str(made), str(billed): str(billed)}
+    assert clusters(harness.admin) == {str(made): str(made), str(paid): str(made), str(billed): str(billed)}
 
 
 def ingest_without_splitting(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

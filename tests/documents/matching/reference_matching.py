@@ -15,7 +15,7 @@ from counterfoil.documents.matching.rules import ManualDecisions, ProposedMatch,
 from counterfoil.documents.matching.score import Score, score
 
 
-class Whole:
+class ReferenceMatching:
     """All documents of a tenant by blocking key, with reviewers' decisions about pairs."""
 
     def __init__(

@@ -18,7 +18,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 _tenants = count(1)
 
 
-class Office:
+class TenantHarness:
     """A tenant whose documents are identified by their position among its samples."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Office:
     ) -> None:
         """Create the tenant and store the samples.
 
-        Document ids follow the order of the samples in every office, because ids break ties.
+        Document ids follow the order of the samples for every tenant, because ids break ties.
         """
         number = next(_tenants)
         self.database = database

@@ -13,7 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher, reading, sql
 from tests.documents.matching.samples import SampleDocument, delivery, invoice, line, order, receipt
-from tests.documents.matching.tenant_harness import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 WORDS = ("Ahlen", "Bonn", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
 NUMBERS = [str(number) for number in range(4711, 4717)]
@@ -37,8 +37,8 @@ def unrelated(kind: Callable[..., SampleDocument], **fields: str) -> list[Sample
     ]
 
 
-def outcome(office: Office) -> object:
-    return office.edges(), office.clusters(), office.reviews()
+def outcome(harness: TenantHarness) -> object:
+    return harness.edges(), harness.clusters(), harness.reviews()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -48,10 +48,10 @@ def test_grouped_matching_equals_single_matching(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, concurrency: int, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
-    one_by_one = Office(database, admin, cases())
+    one_by_one = TenantHarness(database, admin, cases())
     one_by_one.match_all()
 
-    together = Office(database, admin, cases())
+    together = TenantHarness(database, admin, cases())
     positions = list(range(len(together.ids)))
     Random(seed).shuffle(positions)
     together.match_in_groups(positions, size=seed + 2, concurrency=concurrency)
@@ -60,29 +60,29 @@ def test_grouped_matching_equals_single_matching(
 
 
 def test_unrelated_documents_are_written_at_once(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, unrelated(order, number="{}"))
+    harness = TenantHarness(database, admin, unrelated(order, number="{}"))
 
-    assert office.match_together(range(10)) == set(range(10))
+    assert harness.match_together(range(10)) == set(range(10))
 
 
 def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin: Connection) -> None:
     numbers = [str(number) for number in range(4711, 4721)]
-    office = Office(
+    harness = TenantHarness(
         database, admin, [*map(order, numbers), *(invoice(f"R-{number}", po_reference=number) for number in numbers)]
     )
-    assert office.match_together(range(10)) == set(range(10))
+    assert harness.match_together(range(10)) == set(range(10))
 
-    assert office.match_together(range(10, 20)) == set(range(10, 20))
-    assert office.links() == {(place, place + 10) for place in range(10)}
+    assert harness.match_together(range(10, 20)) == set(range(10, 20))
+    assert harness.links() == {(place, place + 10) for place in range(10)}
 
 
 def test_documents_overcrowding_a_key_are_left_out(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
-    office = Office(database, admin, [order(str(number)) for number in range(4711, 4716)])
+    harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4716)])
 
-    assert office.match_together(range(5)) == {0, 1, 2}
+    assert harness.match_together(range(5)) == {0, 1, 2}
 
 
 def test_overcrowding_a_key_in_groups_removes_its_match(
@@ -91,15 +91,15 @@ def test_overcrowding_a_key_in_groups_removes_its_match(
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
     unnumbered = [{name: value for name, value in line("A").items() if name != "article_number"}]
     others = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
-    office = Office(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
-    office.match(0)
-    office.match(1)
-    assert office.links() == {(0, 1)}
+    harness = TenantHarness(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
+    harness.match(0)
+    harness.match(1)
+    assert harness.links() == {(0, 1)}
 
-    left = {2, 3} - office.match_together([2, 3])
-    office.match_all(left)
+    left = {2, 3} - harness.match_together([2, 3])
+    harness.match_all(left)
 
-    assert office.links() == set()
+    assert harness.links() == set()
 
 
 @pytest.mark.parametrize(("others", "again"), [(2, False), (3, True)])
@@ -107,41 +107,41 @@ def test_crowding_before_write_forces_new_decision(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
-    office = Office(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
-    decided = office.search(others)
-    office.match_all(range(others))
+    harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
+    decided = harness.search(others)
+    harness.match_all(range(others))
 
-    assert office.write(decided).decided_again is again
+    assert harness.write(decided).decided_again is again
 
 
 def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
 
-    assert office.match_together([0, 1]) == {0}
-    office.match(1)
+    assert harness.match_together([0, 1]) == {0}
+    harness.match(1)
 
-    assert office.links() == {(0, 1)}
+    assert harness.links() == {(0, 1)}
 
 
 def test_partner_matched_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
     other = unrelated(order, number="{}")[0]
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
-    assert office.match_together([1, 2], between=lambda: office.match(0)) == {2}
-    office.match(1)
+    assert harness.match_together([1, 2], between=lambda: harness.match(0)) == {2}
+    harness.match(1)
 
-    assert office.links() == {(0, 1)}
+    assert harness.links() == {(0, 1)}
 
 
 def test_partner_matched_while_waiting_leaves_document_out(database: Database, admin: Connection) -> None:
     other = unrelated(order, number="{}")[0]
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
     locked = Event()
 
     def write_during_wait() -> None:
-        decided = office.search(0)
-        with database.tenant(office.tenant_id) as connection:
-            matching.lock_tenant_blocking(connection, office.tenant_id)
+        decided = harness.search(0)
+        with database.tenant(harness.tenant_id) as connection:
+            matching.lock_tenant_blocking(connection, harness.tenant_id)
             locked.set()
             waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             assert any(admin.execute(waiting).fetchall() for _ in range(50_000))
@@ -154,38 +154,38 @@ def test_partner_matched_while_waiting_leaves_document_out(database: Database, a
             locked.wait()
 
         writing: list[Future[None]] = []
-        assert office.match_together([1, 2], between=start_writer) == {2}
+        assert harness.match_together([1, 2], between=start_writer) == {2}
         writing[0].result()
-    office.match(1)
+    harness.match(1)
 
-    assert office.links() == {(0, 1)}
+    assert harness.links() == {(0, 1)}
 
 
 def test_decision_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match_all()
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match_all()
 
-    assert office.match_together([1], between=lambda: office.decide(0, 1, "rejected")) == set()
-    office.match(1)
+    assert harness.match_together([1], between=lambda: harness.decide(0, 1, "rejected")) == set()
+    harness.match(1)
 
-    assert office.links() == set()
+    assert harness.links() == set()
 
 
 def test_sequential_groups_match_each_other(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
 
-    assert office.match_together([0]) == {0}
-    assert office.match_together([1]) == {1}
+    assert harness.match_together([0]) == {0}
+    assert harness.match_together([1]) == {1}
 
-    assert office.links() == {(0, 1)}
+    assert harness.links() == {(0, 1)}
 
 
 def test_group_search_needs_few_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders, invoices = unrelated(order, number="{}"), unrelated(invoice, number="R-{}", po_reference="{}")
-    office = Office(database, admin, [*orders, *invoices])
-    office.match_all(range(10))
+    harness = TenantHarness(database, admin, [*orders, *invoices])
+    harness.match_all(range(10))
 
     def statements(positions: Sequence[int]) -> int:
         executed: list[object] = []
@@ -198,24 +198,24 @@ def test_group_search_needs_few_extra_statements(
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
             patch.setattr(matcher, "CACHE", reading.DocumentCache())
-            with database.tenant(office.tenant_id, by_index=True) as connection:
-                matching.search(connection, office.tenant_id, [office.ids[position] for position in positions])
+            with database.tenant(harness.tenant_id, by_index=True) as connection:
+                matching.search(connection, harness.tenant_id, [harness.ids[position] for position in positions])
         return len(executed)
 
     assert statements(range(10, 20)) <= statements([10]) + 2
-    assert office.match_together(range(10, 20)) == set(range(10, 20))
-    assert office.links() == {(place, place + 10) for place in range(10)}
+    assert harness.match_together(range(10, 20)) == set(range(10, 20))
+    assert harness.links() == {(place, place + 10) for place in range(10)}
 
 
 @pytest.mark.parametrize("samples", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
 def test_confirmed_documents_both_match_a_later_order(
     database: Database, admin: Connection, samples: list[SampleDocument]
 ) -> None:
-    together, alone = Office(database, admin, samples), Office(database, admin, samples)
-    for office in (together, alone):
-        office.decide(0, 1, "confirmed")
+    together, alone = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
+    for harness in (together, alone):
+        harness.decide(0, 1, "confirmed")
     together.match_in_groups([0, 1], 2)
     alone.match_all()
-    for office in (together, alone):
-        office.match(office.file(order()))
-        assert office.links() == {(0, 1), (0, 2), (1, 2)}
+    for harness in (together, alone):
+        harness.match(harness.file(order()))
+        assert harness.links() == {(0, 1), (0, 2), (1, 2)}

@@ -5,14 +5,14 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import reading
 from tests.documents.matching.samples import order
-from tests.documents.matching.tenant_harness import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 
 
 def test_document_cache_evicts_least_recently_read(database: Database, admin: Connection) -> None:
     samples = [order("4711"), order("4712"), order("4713", po_reference="a long remark" * 9), order("4714")]
-    office = Office(database, admin, samples)
-    a, b, long, c = office.ids
-    with database.tenant(office.tenant_id) as connection:
+    harness = TenantHarness(database, admin, samples)
+    a, b, long, c = harness.ids
+    with database.tenant(harness.tenant_id) as connection:
         sizes = {
             id_: len(text)
             for id_, text in connection.execute("SELECT id, structured_data::text FROM document").fetchall()

@@ -12,21 +12,21 @@ from counterfoil.documents import matching
 from counterfoil.errors import CancelledError, DeferredError, RejectedRequestError
 from counterfoil.llm import LlmRequest, LlmResponse
 from tests.documents.matching.samples import invoice, order
-from tests.documents.matching.tenant_harness import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import (
     TWICE,
     MakeJudge,
     again,
     billed,
     goods,
+    harness,
     make_judge,
-    office,
     scripted,
     stored_answers,
 )
 from tests.llm.server import Answer, Failure, Server, Step
 
-__all__ = ["make_judge", "office", "scripted"]
+__all__ = ["harness", "make_judge", "scripted"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -44,45 +44,45 @@ M = TypeVar("M", bound=BaseModel)
     ],
 )
 def test_refused_question_leaves_neighbor_ambiguous(
-    refusal: Step, stored_refusal: str, office: Office, scripted: Server, admin: Connection
+    refusal: Step, stored_refusal: str, harness: TenantHarness, scripted: Server, admin: Connection
 ):
     scripted.then(refusal)
     with pytest.raises(RejectedRequestError):
-        office.match(2)  # its own question was refused, so a reviewer must decide
+        harness.match(2)  # its own question was refused, so a reviewer must decide
     assert stored_answers(admin) == []
-    sound = office.file(again(2))
+    sound = harness.file(again(2))
     scripted.then(refusal)
-    assert isinstance(office.match(sound), matching.MatchResult)
+    assert isinstance(harness.match(sound), matching.MatchResult)
     assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
     assert len(scripted.requests) == 2
     for position in (sound, 2):
-        office.match(position)  # the refused question is not sent again for either document
-    assert (len(scripted.requests), office.links()) == (2, set())
-    assert office.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
+        harness.match(position)  # the refused question is not sent again for either document
+    assert (len(scripted.requests), harness.links()) == (2, set())
+    assert harness.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
 
 
 def test_refused_neighbor_keeps_its_certain_matches(
     database: Database, admin: Connection, scripted: Server, make_judge: MakeJudge
 ):
     two_numbers = invoice(po_reference=["4711", "4712"], lines=[])
-    office = Office(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], make_judge)
-    office.match_all([0, 1, 2])
+    harness = TenantHarness(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], make_judge)
+    harness.match_all([0, 1, 2])
     scripted.then(Failure(400))
     with pytest.raises(RejectedRequestError):
-        office.match(3)
+        harness.match(3)
     scripted.then(Failure(400))
-    office.match(office.file(again(4)))
-    assert office.links() == {(2, 3)}
+    harness.match(harness.file(again(4)))
+    assert harness.links() == {(2, 3)}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_general_refusal_is_not_stored(status: int, office: Office, scripted: Server, admin: Connection):
+def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, scripted: Server, admin: Connection):
     scripted.then(Failure(400))
     with pytest.raises(RejectedRequestError):
-        office.match(2)
+        harness.match(2)
     scripted.then(Failure(status))
     with pytest.raises(RejectedRequestError, match=str(status)):
-        office.match(office.file(again(2)))
+        harness.match(harness.file(again(2)))
     assert stored_answers(admin) == []
 
 
@@ -109,34 +109,34 @@ class SlowModel:
 
 
 @pytest.fixture
-def crowded(database: Database, admin: Connection) -> tuple[Office, SlowModel]:
+def crowded(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
     """Five ambiguous invoices for two orders of one number, and an unmatched third."""
     slow = SlowModel()
-    office = Office(
+    harness = TenantHarness(
         database,
         admin,
         [again(0), again(1), *map(billed, range(5)), again(2)],
         lambda: matching.Judge(slow, "m", lambda: NOW, Deadline(lambda: slow.left)),
     )
-    office.match_all(range(7))
+    harness.match_all(range(7))
     slow.calls = 0
-    return office, slow
+    return harness, slow
 
 
-def test_out_of_time_after_answers_defers(crowded: tuple[Office, SlowModel]):
-    office, slow = crowded
+def test_out_of_time_after_answers_defers(crowded: tuple[TenantHarness, SlowModel]):
+    harness, slow = crowded
     for answered in (2, 4):
         slow.left = 11
         with pytest.raises(DeferredError, match="after 2 answers") as deferral:
-            office.search(7, office.judge)
+            harness.search(7, harness.judge)
         assert (slow.calls, deferral.value.until) == (answered, NOW)
     slow.left = 11
-    office.write(office.search(7, office.judge))
+    harness.write(harness.search(7, harness.judge))
     assert slow.calls == 5
 
 
-def test_out_of_time_before_any_answer_fails(crowded: tuple[Office, SlowModel]):
-    office, slow = crowded
+def test_out_of_time_before_any_answer_fails(crowded: tuple[TenantHarness, SlowModel]):
+    harness, slow = crowded
     slow.left = 4
     with pytest.raises(CancelledError):
-        office.search(7, office.judge)
+        harness.search(7, harness.judge)

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import sql
-from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.reference_matching import ReferenceMatching
 from tests.documents.matching.samples import (
     SampleDocument,
     confirmation,
@@ -24,7 +24,7 @@ from tests.documents.matching.samples import (
     read,
     receipt,
 )
-from tests.documents.matching.tenant_harness import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 
 ORDERS = int(os.environ.get("COUNTERFOIL_ORDERS") or 8)
 """Number of arrival orders to test; `make soak` raises it."""
@@ -60,16 +60,16 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Connection, concurrency: int) -> None:
-    expected = Office(database, admin, CASE)
+    expected = TenantHarness(database, admin, CASE)
     expected.match_all()
     assert expected.links() == {
         (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (0, 8), (3, 5), (4, 6), (3, 8), (4, 8),
         (7, 8), (8, 9), (13, 14), (15, 16),
     }  # fmt: skip
     for seed in range(ORDERS):
-        office = Office(database, admin, CASE)
-        office.match_all(Random(seed).sample(range(len(CASE)), len(CASE)), concurrency)
-        assert (seed, office.edges(), office.clusters()) == (seed, expected.edges(), expected.clusters())
+        harness = TenantHarness(database, admin, CASE)
+        harness.match_all(Random(seed).sample(range(len(CASE)), len(CASE)), concurrency)
+        assert (seed, harness.edges(), harness.clusters()) == (seed, expected.edges(), expected.clusters())
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -78,22 +78,22 @@ def test_random_documents_match_alike_in_any_order(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = pile(seed, 30)
-    expected = Office(database, admin, samples)
+    expected = TenantHarness(database, admin, samples)
     expected.match_all()
     for number in range(ORDERS // 4):
-        office = Office(database, admin, samples)
-        office.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
-        assert (number, office.edges(), office.clusters()) == (number, expected.edges(), expected.clusters())
+        harness = TenantHarness(database, admin, samples)
+        harness.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
+        assert (number, harness.edges(), harness.clusters()) == (number, expected.edges(), expected.clusters())
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_rematching_everything_changes_nothing(database: Database, admin: Connection, concurrency: int) -> None:
     samples = pile(99, 30)
-    office = Office(database, admin, samples)
-    office.match_all()
-    edges, clusters = office.edges(), office.clusters()
-    office.match_all(Random(1).sample(range(len(samples)), len(samples)), concurrency)
-    assert (office.edges(), office.clusters()) == (edges, clusters)
+    harness = TenantHarness(database, admin, samples)
+    harness.match_all()
+    edges, clusters = harness.edges(), harness.clusters()
+    harness.match_all(Random(1).sample(range(len(samples)), len(samples)), concurrency)
+    assert (harness.edges(), harness.clusters()) == (edges, clusters)
 
 
 Decision = tuple[int, int, sql.Verdict]
@@ -103,10 +103,10 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     """Return random decisions: likely and unlikely pairs, each decided once."""
     random = Random(seed)
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    links = [(link.child.int - 1, link.parent.int - 1) for link in Whole(documents).links()]
+    links = [(link.child.int - 1, link.parent.int - 1) for link in ReferenceMatching(documents).links()]
     ambiguous_matches = [
         (id_.int - 1, other.int - 1)
-        for id_, found in Whole(documents).reviews().items()
+        for id_, found in ReferenceMatching(documents).reviews().items()
         for one in found
         for other in one
     ]
@@ -116,25 +116,25 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     return [(a, b, random.choice(("confirmed", "rejected"))) for a, b in sorted(pairs)]
 
 
-def carry_out(office: Office, decided: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
+def carry_out(harness: TenantHarness, decided: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
     """Match and decide in this order; numbers beyond the documents are decisions."""
 
     def one(number: int) -> None:
-        if number < len(office.ids):
-            office.match(number)
+        if number < len(harness.ids):
+            harness.match(number)
         else:
-            office.decide(*decided[number - len(office.ids)])
+            harness.decide(*decided[number - len(harness.ids)])
 
     with ThreadPoolExecutor(concurrency) as pool:
         list(pool.map(one, order))
 
 
-def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decision]) -> Whole:
+def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decision]) -> ReferenceMatching:
     def pairs(verdict: str) -> list[frozenset[UUID]]:
         return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, found in decided if found == verdict]
 
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return Whole(documents, pairs("confirmed"), pairs("rejected"))
+    return ReferenceMatching(documents, pairs("confirmed"), pairs("rejected"))
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -157,8 +157,8 @@ def test_decisions_at_any_time_hold_at_the_end(
         for id_, ambiguous_matches in expected.reviews().items()
     }
     for number in range(ORDERS // 4):
-        office = Office(database, admin, samples)
+        harness = TenantHarness(database, admin, samples)
         everything = range(len(samples) + len(decided))
-        carry_out(office, decided, Random(number).sample(everything, len(everything)), concurrency)
-        assert (number, office.edges()) == (number, edges)
-        assert (number, office.reviews()) == (number, waiting)
+        carry_out(harness, decided, Random(number).sample(everything, len(everything)), concurrency)
+        assert (number, harness.edges()) == (number, edges)
+        assert (number, harness.reviews()) == (number, waiting)

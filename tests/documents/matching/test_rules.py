@@ -1,7 +1,7 @@
 """Matching rules, case by case, from documents alone."""
 
 from counterfoil.documents.matching import rules
-from tests.documents.matching.reference_matching import Whole
+from tests.documents.matching.reference_matching import ReferenceMatching
 from tests.documents.matching.samples import (
     OTHER_SELLER,
     SELLER,
@@ -21,13 +21,13 @@ from tests.documents.matching.samples import (
 def linked(*samples: SampleDocument) -> set[tuple[int, int, str]]:
     """Return child, parent and rule of each link, by position."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return {(link.child.int - 1, link.parent.int - 1, link.by) for link in Whole(documents).links()}
+    return {(link.child.int - 1, link.parent.int - 1, link.by) for link in ReferenceMatching(documents).links()}
 
 
 def reason(*samples: SampleDocument) -> str | None:
     """Return the reason why the last document has no match."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return Whole(documents).reason(documents[-1])
+    return ReferenceMatching(documents).reason(documents[-1])
 
 
 def test_documents_match_the_order_they_name() -> None:

@@ -20,7 +20,7 @@ from functions.admin_api.auth import Role
 from tests.dead_letters.letters import NOON, dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.samples import invoice, line, order
-from tests.documents.matching.tenant_harness import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_differences import compute
 from tests.factories import (
@@ -104,7 +104,7 @@ class ApiRequest:
 
 
 @dataclass(frozen=True)
-class Right:
+class Permission:
     """Permission of a route: required role and tenants, and a sample request."""
 
     role: Role
@@ -146,12 +146,12 @@ _REACHED_BY: dict[Reach, set[Tenancy]] = {
 
 def _resource(
     role: Role, request: Callable[[Resources], ApiRequest], *statuses: int, requires_editor: bool = False
-) -> Right:
-    return Right(role, "resource", request, frozenset(statuses or {200}), requires_editor)
+) -> Permission:
+    return Permission(role, "resource", request, frozenset(statuses or {200}), requires_editor)
 
 
-def _tenant(role: Role, path: str, *statuses: int, **query: str) -> Right:
-    return Right(
+def _tenant(role: Role, path: str, *statuses: int, **query: str) -> Permission:
+    return Permission(
         role,
         "tenant",
         lambda resources: ApiRequest(path, {"tenant": resources.slug, **query}),
@@ -193,8 +193,8 @@ def _difference(resources: Resources) -> object:
     return {"cluster": cluster, "document": document, "code": "price_mismatch", **figures}
 
 
-def _user(role: Role, suffix: str, *statuses: int, body: object = "", version: int = 1) -> Right:
-    return Right(
+def _user(role: Role, suffix: str, *statuses: int, body: object = "", version: int = 1) -> Permission:
+    return Permission(
         role,
         "tenant",
         lambda resources: ApiRequest(
@@ -204,7 +204,7 @@ def _user(role: Role, suffix: str, *statuses: int, body: object = "", version: i
     )
 
 
-def _pool(suffix: Callable[[Resources], str] = lambda _: "") -> Right:
+def _pool(suffix: Callable[[Resources], str] = lambda _: "") -> Permission:
     return _resource(
         Role.VIEWER, lambda resources: ApiRequest(f"/api/admin/offers/{resources.pool}{suffix(resources)}")
     )
@@ -218,8 +218,8 @@ def _mail(action: str) -> Callable[[Resources], ApiRequest]:
     return lambda resources: ApiRequest(f"/api/admin/mail/{resources.mail}/{action}", body={})
 
 
-def _setup(suffix: str, body: object = "", *statuses: int) -> Right:
-    return Right(
+def _setup(suffix: str, body: object = "", *statuses: int) -> Permission:
+    return Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}{suffix}", body=body),
@@ -227,8 +227,8 @@ def _setup(suffix: str, body: object = "", *statuses: int) -> Right:
     )
 
 
-def _tolerances(suffix: str, role: Role = Role.ADMIN, body: object = "", status: int = 200) -> Right:
-    return Right(
+def _tolerances(suffix: str, role: Role = Role.ADMIN, body: object = "", status: int = 200) -> Permission:
+    return Permission(
         role,
         "tenant",
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/tolerances{suffix}", body=body),
@@ -236,8 +236,8 @@ def _tolerances(suffix: str, role: Role = Role.ADMIN, body: object = "", status:
     )
 
 
-def _destination(suffix: str, status: int) -> Right:
-    return Right(
+def _destination(suffix: str, status: int) -> Permission:
+    return Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(
@@ -263,15 +263,15 @@ PROFILE_VERSION = int(NOW.timestamp()) * 1_000_000
 """Version of the profiles that tests create."""
 DECIDED = (200, 409)
 """A second decision about the same documents conflicts with the first."""
-RIGHTS: dict[str, Right] = {
-    "GET /api/openapi.json": Right(Role.NONE, "public", lambda _: ApiRequest("/api/openapi.json")),
-    "POST /api/uploads": Right(
+PERMISSIONS: dict[str, Permission] = {
+    "GET /api/openapi.json": Permission(Role.NONE, "public", lambda _: ApiRequest("/api/openapi.json")),
+    "POST /api/uploads": Permission(
         Role.OPERATOR,
         "tenant",
         lambda resources: ApiRequest("/api/uploads", body={"tenant": resources.slug, "file_name": "a.pdf"}),
         frozenset({201}),
     ),
-    "POST /api/tasks": Right(
+    "POST /api/tasks": Permission(
         Role.OPERATOR,
         "tenant",
         lambda resources: ApiRequest("/api/tasks", body={"tenant": resources.slug, "task_type": "echo", "payload": {}}),
@@ -335,11 +335,11 @@ RIGHTS: dict[str, Right] = {
     "PATCH /api/admin/dlq/{job_id}/payload": _resource(
         Role.OPERATOR, _dead_letter("/payload", {"payload": {"say": "bye"}}), requires_editor=True
     ),
-    "POST /api/admin/dlq/bulk-retry": Right(Role.OPERATOR, "tenant", _bulk("retry"), frozenset({202})),
-    "POST /api/admin/dlq/bulk-resolve": Right(
+    "POST /api/admin/dlq/bulk-retry": Permission(Role.OPERATOR, "tenant", _bulk("retry"), frozenset({202})),
+    "POST /api/admin/dlq/bulk-resolve": Permission(
         Role.OPERATOR, "tenant", _bulk("resolve", notes="Mended"), frozenset({202})
     ),
-    "POST /api/admin/dlq/bulk-ignore": Right(
+    "POST /api/admin/dlq/bulk-ignore": Permission(
         Role.OPERATOR, "tenant", _bulk("ignore", reason="A trial"), frozenset({202})
     ),
     "GET /api/admin/operations": _tenant(Role.VIEWER, "/api/admin/operations"),
@@ -354,7 +354,7 @@ RIGHTS: dict[str, Right] = {
         _operation("/resume"),
         409,  # the operation is not paused
     ),
-    "POST /api/admin/operations": Right(
+    "POST /api/admin/operations": Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest("/api/admin/operations", body={"tenant": resources.slug, "action": "match"}),
@@ -375,7 +375,7 @@ RIGHTS: dict[str, Right] = {
     ),
     "GET /api/admin/mail": _tenant(Role.VIEWER, "/api/admin/mail"),
     "GET /api/admin/mail/policy": _tenant(Role.VIEWER, "/api/admin/mail/policy"),
-    "PUT /api/admin/mail/policy": Right(
+    "PUT /api/admin/mail/policy": Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(
@@ -386,12 +386,12 @@ RIGHTS: dict[str, Right] = {
         f"POST /api/admin/mail/{{mail_id}}/{action}": _resource(Role.OPERATOR, _mail(action))
         for action in ("release", "reject")
     },
-    "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/tenants")),
-    "POST /api/admin/tenants": Right(
+    "GET /api/admin/tenants": Permission(Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/tenants")),
+    "POST /api/admin/tenants": Permission(
         Role.ADMIN, "every tenant", lambda resources: ApiRequest("/api/admin/tenants", body={"slug": resources.slug})
     ),
     "GET /api/admin/tenants/{tenant}": _setup(""),
-    "PATCH /api/admin/tenants/{tenant}": Right(
+    "PATCH /api/admin/tenants/{tenant}": Permission(
         Role.ADMIN,
         "every tenant",
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}", body={"is_disabled": False}),
@@ -401,7 +401,7 @@ RIGHTS: dict[str, Right] = {
         for suffix in ("addresses", "admins")
     },
     "GET /api/admin/tenants/{tenant}/destinations": _setup("/destinations"),
-    "POST /api/admin/tenants/{tenant}/destinations": Right(
+    "POST /api/admin/tenants/{tenant}/destinations": Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(
@@ -414,7 +414,7 @@ RIGHTS: dict[str, Right] = {
     "POST /api/admin/tenants/{tenant}/destinations/{name}/rotate": _destination("/rotate", 200),
     "GET /api/admin/tenants/{tenant}/tolerances": _tolerances("", Role.VIEWER),
     "PUT /api/admin/tenants/{tenant}/tolerances": _tolerances("", body={"key": "price", "upper_percent": "2"}),
-    "DELETE /api/admin/tenants/{tenant}/tolerances": Right(
+    "DELETE /api/admin/tenants/{tenant}/tolerances": Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/tolerances", {"key": "tax"}),
@@ -429,7 +429,7 @@ RIGHTS: dict[str, Right] = {
         409,  # there are no suggestions
     ),
     "GET /api/admin/people": _tenant(Role.ADMIN, "/api/admin/people"),
-    "POST /api/admin/people": Right(
+    "POST /api/admin/people": Permission(
         Role.ADMIN,
         "tenant",
         lambda resources: ApiRequest(
@@ -444,26 +444,26 @@ RIGHTS: dict[str, Right] = {
     "DELETE /api/admin/people/{person_id}": _resource(
         Role.ADMIN, lambda resources: ApiRequest(f"/api/admin/people/{resources.person}"), 204
     ),
-    "DELETE /api/admin/tenants/{tenant}": Right(
+    "DELETE /api/admin/tenants/{tenant}": Permission(
         Role.ADMIN, "every tenant", lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}")
     ),
-    "GET /api/admin/tenants/{tenant}/erasure": Right(
+    "GET /api/admin/tenants/{tenant}/erasure": Permission(
         Role.ADMIN,
         "every tenant",
         lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/erasure"),
         frozenset({404}),  # no tenant is being erased
     ),
-    "GET /api/admin/dlq/lookup": Right(
+    "GET /api/admin/dlq/lookup": Permission(
         Role.VIEWER,
         "some tenant",
         lambda _: ApiRequest("/api/admin/dlq/lookup", {"kind": "dead_letter", "part": "0a1b"}),
     ),
     "GET /api/admin/queues": _tenant(Role.VIEWER, "/api/admin/queues"),
-    "GET /api/admin/queues/paused": Right(
+    "GET /api/admin/queues/paused": Permission(
         Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/queues/paused"), frozenset({200})
     ),
     **{
-        f"POST /api/admin/queues/{{worker}}/{action}": Right(
+        f"POST /api/admin/queues/{{worker}}/{action}": Permission(
             Role.ADMIN,
             "every tenant",
             _switch(action),
@@ -481,7 +481,7 @@ RIGHTS: dict[str, Right] = {
     "GET /api/users/{user_id}/blocks": _user(Role.VIEWER, "blocks"),
     "GET /api/users/{user_id}/offers": _user(Role.VIEWER, "offers"),
     "GET /api/admin/offers": _tenant(Role.VIEWER, "/api/admin/offers"),
-    "POST /api/admin/offers": Right(
+    "POST /api/admin/offers": Permission(
         Role.OPERATOR,
         "tenant",
         lambda resources: ApiRequest("/api/admin/offers", body={"timezone": "UTC", "tenant": resources.slug}),
@@ -519,20 +519,20 @@ class World:
 
     def __init__(self, database: Database, admin: Connection, slug: str) -> None:
         self._database, self._admin = database, admin
-        office = Office(database, admin, [*TWICE, *BILLED])
-        office.match_all()
-        compute(office, len(TWICE))
-        self.slug, self.tenant_id = slug, office.tenant_id
-        admin.execute("UPDATE tenant SET slug = %s WHERE id = %s", [slug, office.tenant_id])
-        one, other, third, cluster, document = map(str, office.ids)
+        harness = TenantHarness(database, admin, [*TWICE, *BILLED])
+        harness.match_all()
+        compute(harness, len(TWICE))
+        self.slug, self.tenant_id = slug, harness.tenant_id
+        admin.execute("UPDATE tenant SET slug = %s WHERE id = %s", [slug, harness.tenant_id])
+        one, other, third, cluster, document = map(str, harness.ids)
         self._documents, self._billed = (one, other, third), (cluster, document)
 
     def resources(self) -> Resources:
         """Return one resource of each kind. Create those that a request may change or delete."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
-        die = dying(self._database, self.tenant_id)
-        dead_letter = die(worker="tasks", task_type="echo", work_id=failed)
+        add_dead_letter = dying(self._database, self.tenant_id)
+        dead_letter = add_dead_letter(worker="tasks", task_type="echo", work_id=failed)
         session = begin_session(self._admin, self.slug)
         purge = str(self._purge())
         export, operation = str(self._export()), str(self._operation())

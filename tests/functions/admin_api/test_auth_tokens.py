@@ -11,7 +11,7 @@ import pytest
 from counterfoil.settings import OidcSettings
 from functions.admin_api import auth
 from functions.admin_api.auth import LEEWAY_SECONDS, Caller, Role, UnauthorizedError
-from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, Ask
+from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, CallApi
 
 POOL = OidcSettings.model_validate(SIGN_IN)
 OTHER_ISSUER = POOL.model_copy(update={"issuer": "https://login.example.com/acme"})
@@ -181,8 +181,8 @@ def test_audience_with_space_is_one_audience() -> None:
 # Over HTTP
 
 
-def test_rejected_token_returns_problem_details(ask: Ask) -> None:
-    refused = ask("{", claims={"aud": "somebody"})
+def test_rejected_token_returns_problem_details(call_api: CallApi) -> None:
+    refused = call_api("{", claims={"aud": "somebody"})
 
     assert (refused.status, refused.headers["Content-Type"]) == (401, "application/problem+json")
     assert refused.body == {
@@ -196,6 +196,6 @@ def test_rejected_token_returns_problem_details(ask: Ask) -> None:
     )
 
 
-def test_token_is_verified_before_routing(ask: Ask) -> None:
+def test_token_is_verified_before_routing(call_api: CallApi) -> None:
     for method, path in (("GET", "/api/openapi.json"), ("GET", "/api/nothing"), ("PUT", "/api/tasks"), ("GET", "/api")):
-        assert ask("", method=method, path=path, claims={"exp": "0"}).status == 401, path
+        assert call_api("", method=method, path=path, claims={"exp": "0"}).status == 401, path

@@ -71,9 +71,9 @@ def test_each_view_serves_the_page_with_relative_assets(get: Get) -> None:
         ("/console/dead-letters/4f0d", "../"),
         ("/console/signed-in", "./"),
     ):
-        answer = get(path)
-        assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
-        assert all(href.startswith(f"{root}assets/") for href in assets(answer["body"])), path
+        response = get(path)
+        assert (response["statusCode"], response["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
+        assert all(href.startswith(f"{root}assets/") for href in assets(response["body"])), path
 
 
 def test_unknown_view_returns_404(get: Get) -> None:
@@ -84,11 +84,11 @@ def test_unknown_view_returns_404(get: Get) -> None:
 def test_assets_are_compressed_and_immutable(get: Get) -> None:
     types = {}
     for href in assets(get("/console/dead-letters")["body"]):
-        answer = get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip, br"})
-        assert answer["statusCode"] == 200
-        assert answer["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
-        assert answer["headers"]["Content-Encoding"] == "gzip"
-        types[Path(href).suffix] = answer["headers"]["Content-Type"]
+        response = get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip, br"})
+        assert response["statusCode"] == 200
+        assert response["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert response["headers"]["Content-Encoding"] == "gzip"
+        types[Path(href).suffix] = response["headers"]["Content-Type"]
 
     assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
 
@@ -132,9 +132,9 @@ def test_client_without_gzip_gets_uncompressed_files(get: Get, accepted: str) ->
     ],
 )
 def test_unlisted_asset_returns_404(get: Get, name: str) -> None:
-    answer = get(f"/console/assets/{name}")
+    response = get(f"/console/assets/{name}")
 
-    assert (answer["statusCode"], answer["headers"]["Cache-Control"]) == (404, "no-store")
+    assert (response["statusCode"], response["headers"]["Cache-Control"]) == (404, "no-store")
 
 
 def test_current_etag_returns_304(get: Get) -> None:
@@ -183,9 +183,9 @@ def test_page_omits_inline_scripts_and_styles(get: Get) -> None:
 
 
 def test_config_names_the_token_issuer(get: Get, served: Console) -> None:
-    answer = get("/console/config.json")
+    response = get("/console/config.json")
 
-    assert json.loads(answer["body"]) == {
+    assert json.loads(response["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
     unconfigured = served.answer({"rawPath": "/console/config.json"}, Settings())
@@ -201,8 +201,8 @@ def test_request_without_token_never_reaches_the_api(served: Console, monkeypatc
     try:
         for path in ("/api/tasks", "/console/../api/tasks", "//api/tasks", "/console/..%2fapi/openapi.json"):
             event["rawPath"] = event["requestContext"]["http"]["path"] = path
-            answer = handler.handle(event, Context())
-            assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, "text/html; charset=utf-8")
+            response = handler.handle(event, Context())
+            assert (response["statusCode"], response["headers"]["Content-Type"]) == (404, "text/html; charset=utf-8")
     finally:
         settings.cache_clear()
 

@@ -13,7 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
 from tests.dead_letters.letters import NOON, Die, dying
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 SECRET = "hunter2-hunter2"
@@ -22,10 +22,13 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
-    first, second = die("Reading timed out after 30 s", task_type="echo"), die("The disk is full", minute=1)
+def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter: Die) -> None:
+    first, second = (
+        add_dead_letter("Reading timed out after 30 s", task_type="echo"),
+        add_dead_letter("The disk is full", minute=1),
+    )
 
-    answer = get(ask)
+    answer = get(call_api)
 
     assert listed_ids(answer) == ids([second, first])
     assert answer.body["next_cursor"] is None
@@ -82,27 +85,32 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
     ],
 )
 def test_list_is_filtered(
-    query: dict[str, str], expected: list[int], ask: Ask, die: Die, set_status: Callable[[UUID, str], None]
+    query: dict[str, str],
+    expected: list[int],
+    call_api: CallApi,
+    add_dead_letter: Die,
+    set_status: Callable[[UUID, str], None],
 ) -> None:
     dead_letters = [
-        die(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None) for number in range(3)
+        add_dead_letter(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None)
+        for number in range(3)
     ]
-    dead_letters.append(die("The disk is full", minute=3, file_name="order.pdf"))
+    dead_letters.append(add_dead_letter("The disk is full", minute=3, file_name="order.pdf"))
     set_status(dead_letters[0], "resolved")
     set_status(dead_letters[1], "ignored")
 
-    assert listed_ids(get(ask, **query)) == ids([dead_letters[number] for number in expected])
+    assert listed_ids(get(call_api, **query)) == ids([dead_letters[number] for number in expected])
 
 
-def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None:
+def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    job_id, alike = die("Page 1 timed out", work_id=work_id), die("Page 2 timed out", minute=1)
-    die("The disk is full")
+    job_id, alike = add_dead_letter("Page 1 timed out", work_id=work_id), add_dead_letter("Page 2 timed out", minute=1)
+    add_dead_letter("The disk is full")
 
-    assert listed_ids(get(ask, text=str(job_id))) == listed_ids(get(ask, text=str(work_id))) == ids([job_id])
-    fingerprint = get(ask, f"/{job_id}").body["fingerprint"]
-    assert listed_ids(get(ask, fingerprint=fingerprint)) == ids([alike, job_id])
-    assert listed_ids(get(ask, fingerprint=fingerprint, text="1")) == ids([job_id])
+    assert listed_ids(get(call_api, text=str(job_id))) == listed_ids(get(call_api, text=str(work_id))) == ids([job_id])
+    fingerprint = get(call_api, f"/{job_id}").body["fingerprint"]
+    assert listed_ids(get(call_api, fingerprint=fingerprint)) == ids([alike, job_id])
+    assert listed_ids(get(call_api, fingerprint=fingerprint, text="1")) == ids([job_id])
 
 
 @pytest.mark.parametrize(
@@ -138,9 +146,9 @@ def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None
         {"state": "pending"},
     ],
 )
-def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die) -> None:
-    die()
-    refused = get(ask, **query)
+def test_invalid_parameter_is_rejected(query: dict[str, str], call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
+    refused = get(call_api, **query)
     assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
 
 
@@ -148,9 +156,11 @@ def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die
 @pytest.mark.parametrize(
     "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
 )
-def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask, die: Die) -> None:
-    die()
-    assert get(ask, **{name: text}).status in {200, 403, 422}
+def test_unusual_character_causes_no_server_error(
+    text: str, name: str, call_api: CallApi, add_dead_letter: Die
+) -> None:
+    add_dead_letter()
+    assert get(call_api, **{name: text}).status in {200, 403, 422}
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
@@ -181,43 +191,43 @@ def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
     return [str(job_id) for _, job_id in sorted(rows, reverse=True)]
 
 
-def test_pages_cover_thousands_of_dead_letters(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_pages_cover_thousands_of_dead_letters(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 2345)
     seen: list[str] = []
     query: dict[str, str] = {"limit": "100"}
     while True:
-        page = get(ask, **query)
+        page = get(call_api, **query)
         seen += listed_ids(page)
         if page.body["next_cursor"] is None:
             break
         query["cursor"] = page.body["next_cursor"]
 
     assert seen == created
-    numbered = [listed_ids(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
+    numbered = [listed_ids(get(call_api, page=str(number), limit="100")) for number in range(1, 26)]
     assert [job_id for page in numbered for job_id in page] == created
     assert numbered[-2:] == [created[2300:], []]
 
 
-def test_numbered_page_is_filtered_and_has_a_cursor(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_numbered_page_is_filtered_and_has_a_cursor(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 40)
-    pending = [job_id for job_id in created if get(ask, f"/{job_id}").body["status"] == "pending"]
+    pending = [job_id for job_id in created if get(call_api, f"/{job_id}").body["status"] == "pending"]
 
-    second = get(ask, page="2", limit="4", status="pending")
+    second = get(call_api, page="2", limit="4", status="pending")
 
     assert listed_ids(second) == pending[4:8]
-    assert listed_ids(get(ask, cursor=second.body["next_cursor"], limit="4", status="pending")) == pending[8:]
-    assert get(ask, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
+    assert listed_ids(get(call_api, cursor=second.body["next_cursor"], limit="4", status="pending")) == pending[8:]
+    assert get(call_api, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
 
 
 # One dead letter
 
 
-def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> None:
+def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    die("The disk is full", work_id=work_id)
-    job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
+    add_dead_letter("The disk is full", work_id=work_id)
+    job_id = add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
 
-    answer = get(ask, f"/{job_id}")
+    answer = get(call_api, f"/{job_id}")
 
     assert (answer.status, answer.body["job_id"], answer.body["work_id"]) == (200, str(job_id), str(work_id))
     assert answer.body["payload"]["file"] == {"file_name": "invoice.pdf"}
@@ -227,14 +237,14 @@ def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> Non
     )
 
 
-def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
+def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    job_id = die(work_id=work_id)
+    job_id = add_dead_letter(work_id=work_id)
 
-    def again(tag: str) -> Answer:
-        return ask("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
+    def again(tag: str) -> ApiResponse:
+        return call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
 
-    first = get(ask, f"/{job_id}")
+    first = get(call_api, f"/{job_id}")
     assert (first.headers["ETag"], first.headers["Vary"]) == ('"1"', "Authorization")
     for tag in ('"1"', 'W/"1"', '"0", "1"', "*"):
         same = again(tag)
@@ -242,15 +252,15 @@ def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
     for tag in ('"11"', '"0"', "1", "", '"'):
         assert (tag, again(tag).status) == (tag, 200)
 
-    die("It died again", work_id=work_id, revision=2)
+    add_dead_letter("It died again", work_id=work_id, revision=2)
     changed = again('"1"')
     assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
 
 
-def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
+def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
     work_id = uuid4()
-    die(f"Bearer {SECRET} was refused", work_id=work_id)
-    job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
+    add_dead_letter(f"Bearer {SECRET} was refused", work_id=work_id)
+    job_id = add_dead_letter(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
     payload = {"a/b": {"Api-Key": [SECRET]}, "account": "DE89 3704 0044 0532 0130 00", "size": 3}
     resolution = {"action": "retried", "notes": f"Paid with token={SECRET}"}
     admin.execute(
@@ -259,7 +269,7 @@ def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
-        answer = get(ask, f"/{job_id}", groups=groups)
+        answer = get(call_api, f"/{job_id}", groups=groups)
         assert answer.body["payload"] == {
             "a/b": {"Api-Key": ["[hidden]"]},
             "account": "[hidden] 3000",
@@ -272,20 +282,20 @@ def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -
             "/resolution/notes",
             "/previous_failures/0/last_error/message",
         ]
-        listed, timeline = get(ask, groups=groups), get(ask, f"/{job_id}/timeline", groups=groups)
-        grouped = get(ask, "/groups", groups=groups)
+        listed, timeline = get(call_api, groups=groups), get(call_api, f"/{job_id}/timeline", groups=groups)
+        grouped = get(call_api, "/groups", groups=groups)
         assert listed.body["dead_letters"][0]["redacted_paths"] == ["/metadata/last_error/message", "/resolution/notes"]
         assert timeline.body["redacted_paths"] == ["/events/0/error/message", "/events/1/error/message"]
         for response in (answer, listed, timeline, grouped):
             assert SECRET not in response.text
 
-    unredacted = get(ask, f"/{job_id}", groups=ADMIN)
+    unredacted = get(call_api, f"/{job_id}", groups=ADMIN)
     assert (unredacted.body["payload"], unredacted.body["redacted_paths"]) == (payload, [])
-    assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
+    assert SECRET in get(call_api, f"/{job_id}/timeline", groups=ADMIN).text
 
 
-def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None:
-    job_id = die("Unexpected ValueError")
+def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+    job_id = add_dead_letter("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
     earlier = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
@@ -296,12 +306,16 @@ def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
-        answers = get(ask, f"/{job_id}", groups=groups), get(ask, groups=groups), get(ask, "/groups", groups=groups)
-        for answer in (*answers, get(ask, f"/{job_id}/timeline", groups=groups)):
+        responses = (
+            get(call_api, f"/{job_id}", groups=groups),
+            get(call_api, groups=groups),
+            get(call_api, "/groups", groups=groups),
+        )
+        for answer in (*responses, get(call_api, f"/{job_id}/timeline", groups=groups)):
             assert answer.status == 200
             assert "traceback" not in answer.text
-        assert answers[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
-    unredacted = get(ask, f"/{job_id}", groups=ADMIN).body
+        assert responses[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
+    unredacted = get(call_api, f"/{job_id}", groups=ADMIN).body
     assert [
         death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["previous_failures"][0])
     ] == [traced["context"]] * 2
@@ -325,19 +339,19 @@ TRACE = "1-67891233-abcdef012345678912345678"
 
 
 def test_timeline_orders_attempts_failures_and_changes(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
     add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s WHERE number = 1", [TRACE])
-    job_id = die("The disk is full", work_id=work_id, minute=1)
+    job_id = add_dead_letter("The disk is full", work_id=work_id, minute=1)
     with database.tenant(acme) as connection:
         audit(connection, job_id, acme, "retried", "ann", {"revision": 2}, NOON + timedelta(minutes=2))
     add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
-    die("Reading timed out", work_id=work_id, revision=2, minute=3)
+    add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=3)
 
-    answer = get(ask, f"/{job_id}/timeline")
+    answer = get(call_api, f"/{job_id}/timeline")
 
     assert (answer.status, answer.body["job_id"], answer.body["tenant"]) == (200, str(job_id), "acme")
     assert [
@@ -374,16 +388,16 @@ def test_timeline_orders_attempts_failures_and_changes(
 
 
 def test_attempts_link_to_log_and_trace(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s", [TRACE])
-    job_id = die("The disk is full", work_id=work_id)
+    job_id = add_dead_letter("The disk is full", work_id=work_id)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
-    first, death = get(ask, f"/{job_id}/timeline").body["events"]
+    first, death = get(call_api, f"/{job_id}/timeline").body["events"]
 
     console_url = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
     assert first["log"]["url"].startswith(f"{console_url}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
@@ -391,7 +405,9 @@ def test_attempts_link_to_log_and_trace(
     assert (death["log"], death["trace_url"]) == (None, None)
 
 
-def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
+def test_timeline_is_limited_to_the_last_events(
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID
+) -> None:
     work_id = uuid4()
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
@@ -400,9 +416,9 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
         [acme, work_id, NOON],
     )
     for revision in range(1, LAST_EVENTS + 3):
-        job_id = die("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
+        job_id = add_dead_letter("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
 
-    timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
+    timeline, letter = get(call_api, f"/{job_id}/timeline"), get(call_api, f"/{job_id}")
 
     numbers = [event["attempt"] for event in timeline.body["events"] if event["kind"] == "attempt"]
     assert numbers == list(range(1501 - LAST_EVENTS, 1501))
@@ -437,56 +453,66 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
 def test_lists_require_viewer_of_the_tenant(
-    path: str, groups: str, query: dict[str, str], status: int, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str,
+    groups: str,
+    query: dict[str, str],
+    status: int,
+    call_api: CallApi,
+    add_dead_letter: Die,
+    make_tenant: Callable[..., UUID],
 ) -> None:
     make_tenant("other")
-    die()
-    assert get(ask, path, groups=groups, **query).status == status
+    add_dead_letter()
+    assert get(call_api, path, groups=groups, **query).status == status
 
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
 def test_dead_letter_of_another_tenant_is_not_found(
-    path: str, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str, call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
-    job_id = die()
+    job_id = add_dead_letter()
 
-    unknown = get(ask, f"/{uuid4()}{path}")
+    unknown = get(call_api, f"/{uuid4()}{path}")
 
     assert unknown.status == 404
     for groups in ("[admin tenant:other]", "[tenant:acme]", "[admin]"):
-        assert get(ask, f"/{job_id}{path}", groups=groups).body == unknown.body
-    assert [get(ask, f"/{id_}{path}").status for id_ in ("7", "x" * 40, "%00", "statistics")] == [404] * 4
-    assert get(ask, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
+        assert get(call_api, f"/{job_id}{path}", groups=groups).body == unknown.body
+    assert [get(call_api, f"/{id_}{path}").status for id_ in ("7", "x" * 40, "%00", "statistics")] == [404] * 4
+    assert get(call_api, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
 
 
 def test_lists_exclude_other_tenants_and_unassigned(
-    ask: Ask, die: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
+    call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
 ) -> None:
     other = make_tenant("other")
-    job_id, foreign = die("Page 1 timed out"), dying(database, other)("Page 2 timed out")
-    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [die("Page 3 timed out")])
+    job_id, foreign = add_dead_letter("Page 1 timed out"), dying(database, other)("Page 2 timed out")
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [add_dead_letter("Page 3 timed out")])
 
     for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
-        assert str(foreign) not in listed_ids(get(ask, **query))
-    assert listed_ids(get(ask)) == ids([job_id])
-    assert (get(ask, "/stats").body["count"], get(ask, "/groups").body["groups"][0]["count"]) == (1, 1)
+        assert str(foreign) not in listed_ids(get(call_api, **query))
+    assert listed_ids(get(call_api)) == ids([job_id])
+    assert (get(call_api, "/stats").body["count"], get(call_api, "/groups").body["groups"][0]["count"]) == (1, 1)
 
 
-def test_purged_dead_letter_is_hidden(ask: Ask, die: Die, admin: Connection) -> None:
-    job_id = die()
+def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+    job_id = add_dead_letter()
     admin.execute("UPDATE dead_letter SET purged_at = now()")
 
-    assert [get(ask, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
-    assert (listed_ids(get(ask)), listed_ids(get(ask, text="timed")), listed_ids(get(ask, text=str(job_id)))) == (
+    assert [get(call_api, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
+    assert (
+        listed_ids(get(call_api)),
+        listed_ids(get(call_api, text="timed")),
+        listed_ids(get(call_api, text=str(job_id))),
+    ) == (
         [],
         [],
         [],
     )
-    assert get(ask, "/stats").body["count"] == 0
+    assert get(call_api, "/stats").body["count"] == 0
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/7", "/7/timeline"])
-def test_other_methods_are_not_allowed(path: str, ask: Ask) -> None:
-    refused = ask("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
+def test_other_methods_are_not_allowed(path: str, call_api: CallApi) -> None:
+    refused = call_api("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
     assert (refused.status, "GET" in refused.headers["Allow"]) == (405, True)

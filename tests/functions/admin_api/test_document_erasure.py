@@ -7,52 +7,60 @@ import pytest
 from counterfoil.db import Connection, Database
 from tests.delivery.harness import rows
 from tests.documents.matching.samples import invoice, order
-from tests.documents.matching.tenant_harness import Office
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.documents.matching.tenant_harness import TenantHarness
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
-    office = Office(database, admin, [order(), invoice(po_reference="4711")])
-    office.match_all()
-    return office
+def harness(database: Database, admin: Connection) -> TenantHarness:
+    harness = TenantHarness(database, admin, [order(), invoice(po_reference="4711")])
+    harness.match_all()
+    return harness
 
 
-def slug(office: Office) -> str:
-    ((value,),) = office.admin.execute("SELECT slug FROM tenant WHERE id = %s", [office.tenant_id]).fetchall()
+def slug(harness: TenantHarness) -> str:
+    ((value,),) = harness.admin.execute("SELECT slug FROM tenant WHERE id = %s", [harness.tenant_id]).fetchall()
     return str(value)
 
 
 def erase(
-    ask: Ask, office: Office, id_: UUID, *, role: str = "admin", if_match: str | None = None, **query: str
-) -> Answer:
-    groups, headers = f"[{role} tenant:{slug(office)}]", {} if if_match is None else {"If-Match": if_match}
-    return ask(
+    call_api: CallApi,
+    harness: TenantHarness,
+    id_: UUID,
+    *,
+    role: str = "admin",
+    if_match: str | None = None,
+    **query: str,
+) -> ApiResponse:
+    groups, headers = f"[{role} tenant:{slug(harness)}]", {} if if_match is None else {"If-Match": if_match}
+    return call_api(
         "", method="DELETE", path=f"/api/admin/documents/{id_}", groups=groups, query=query or None, headers=headers
     )
 
 
-def documents(office: Office) -> set[UUID]:
-    return {id_ for (id_,) in office.admin.execute("SELECT id FROM document").fetchall()}
+def documents(harness: TenantHarness) -> set[UUID]:
+    return {id_ for (id_,) in harness.admin.execute("SELECT id FROM document").fetchall()}
 
 
-def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
-    order_id, invoice_id = office.ids
-    preview = erase(ask, office, invoice_id)
-    assert (preview.status, preview.body["documents"], preview.body["confirm"]) == (200, 1, slug(office))
-    assert documents(office) == {order_id, invoice_id}
+def test_confirmed_document_is_erased(call_api: CallApi, harness: TenantHarness) -> None:
+    order_id, invoice_id = harness.ids
+    preview = erase(call_api, harness, invoice_id)
+    assert (preview.status, preview.body["documents"], preview.body["confirm"]) == (200, 1, slug(harness))
+    assert documents(harness) == {order_id, invoice_id}
 
-    done = erase(ask, office, invoice_id, if_match=preview.headers["ETag"], confirm=slug(office), reason="art. 17")
+    done = erase(
+        call_api, harness, invoice_id, if_match=preview.headers["ETag"], confirm=slug(harness), reason="art. 17"
+    )
 
     assert (done.status, done.body["documents"], done.body["rematched"]) == (200, [str(invoice_id)], 1)
-    assert documents(office) == {order_id}
-    (entry,) = rows(office.admin, "audit_entry")
+    assert documents(harness) == {order_id}
+    (entry,) = rows(harness.admin, "audit_entry")
     assert (entry["action"], entry["targets"], entry["note_hash"] is None) == (
         "document erased",
         [str(invoice_id)],
         False,
     )
-    assert erase(ask, office, invoice_id).status == 404
+    assert erase(call_api, harness, invoice_id).status == 404
 
 
 @pytest.mark.parametrize(
@@ -66,25 +74,27 @@ def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
     ids=["without a preview", "another number of documents", "another tenant", "unknown parameter"],
 )
 def test_unconfirmed_document_is_not_erased(
-    ask: Ask, office: Office, query: dict[str, str], if_match: str | None, status: int
+    call_api: CallApi, harness: TenantHarness, query: dict[str, str], if_match: str | None, status: int
 ) -> None:
-    sent = {name: slug(office) if value == "SLUG" else value for name, value in query.items()}
+    sent = {name: slug(harness) if value == "SLUG" else value for name, value in query.items()}
 
-    assert erase(ask, office, office.ids[1], if_match=if_match, **sent).status == status
+    assert erase(call_api, harness, harness.ids[1], if_match=if_match, **sent).status == status
 
-    assert documents(office) == {*office.ids}
-    assert rows(office.admin, "audit_entry") == []
-
-
-def test_operator_cannot_erase(ask: Ask, office: Office) -> None:
-    assert erase(ask, office, office.ids[1], role="operator", if_match='"1"', confirm=slug(office)).status == 403
-    assert documents(office) == {*office.ids}
+    assert documents(harness) == {*harness.ids}
+    assert rows(harness.admin, "audit_entry") == []
 
 
-def test_document_of_another_tenant_is_not_found(ask: Ask, office: Office, database: Database) -> None:
-    other = Office(database, office.admin, [invoice()])
+def test_operator_cannot_erase(call_api: CallApi, harness: TenantHarness) -> None:
+    assert (
+        erase(call_api, harness, harness.ids[1], role="operator", if_match='"1"', confirm=slug(harness)).status == 403
+    )
+    assert documents(harness) == {*harness.ids}
+
+
+def test_document_of_another_tenant_is_not_found(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
+    other = TenantHarness(database, harness.admin, [invoice()])
 
     for id_ in (other.ids[0], uuid4()):
-        assert erase(ask, office, id_, if_match='"1"', confirm=slug(other)).status == 404
+        assert erase(call_api, harness, id_, if_match='"1"', confirm=slug(other)).status == 404
 
-    assert other.ids[0] in documents(office)
+    assert other.ids[0] in documents(harness)

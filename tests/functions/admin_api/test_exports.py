@@ -16,7 +16,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api.api import exporting
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import BUCKET, EVENT, Answer, Ask
+from tests.functions.admin_api.conftest import BUCKET, EVENT, ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
@@ -24,21 +24,21 @@ SECRET = "Bearer abcdefgh12345678"
 
 
 @pytest.fixture
-def export(ask: Ask) -> Callable[..., Answer]:
+def export(call_api: CallApi) -> Callable[..., ApiResponse]:
     """Request an export. The body is the text of the file, or the stored operation."""
 
-    def send(*, groups: str = VIEWER, **query: str) -> Answer:
-        return get(ask, "/export", groups=groups, **{"format": "json", **query})
+    def send(*, groups: str = VIEWER, **query: str) -> ApiResponse:
+        return get(call_api, "/export", groups=groups, **{"format": "json", **query})
 
     return send
 
 
-Export = Callable[..., Answer]
+Export = Callable[..., ApiResponse]
 
 
-def exported(answer: Answer) -> list[dict[str, Any]]:
-    assert answer.status == 200, answer.body
-    return [json.loads(line) for line in answer.text.split("\n")[:-1]]
+def exported(response: ApiResponse) -> list[dict[str, Any]]:
+    assert response.status == 200, response.body
+    return [json.loads(line) for line in response.text.split("\n")[:-1]]
 
 
 @pytest.fixture
@@ -47,35 +47,37 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
 
-def test_json_lines_match_the_api(export: Export, die: Die, ask: Ask) -> None:
-    job_ids = ids([die(minute=minute) for minute in (2, 1, 0)])
+def test_json_lines_match_the_api(export: Export, add_dead_letter: Die, call_api: CallApi) -> None:
+    job_ids = ids([add_dead_letter(minute=minute) for minute in (2, 1, 0)])
 
-    answer = export()
+    response = export()
 
-    assert [letter["job_id"] for letter in exported(answer)] == job_ids
-    shown = json.loads(answer.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
-    assert shown == get(ask, f"/{job_ids[0]}").body
-    assert answer.headers["Content-Type"] == "application/x-ndjson"
-    assert answer.headers["Content-Disposition"].startswith('attachment; filename="dead-letters-acme-2')
-    assert answer.headers["Content-Disposition"].endswith('Z.jsonl"')
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert [letter["job_id"] for letter in exported(response)] == job_ids
+    shown = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
+    assert shown == get(call_api, f"/{job_ids[0]}").body
+    assert response.headers["Content-Type"] == "application/x-ndjson"
+    assert response.headers["Content-Disposition"].startswith('attachment; filename="dead-letters-acme-2')
+    assert response.headers["Content-Disposition"].endswith('Z.jsonl"')
+    assert response.headers["Cache-Control"] == "no-store"
 
 
-def test_csv_has_the_same_dead_letters(export: Export, die: Die) -> None:
-    job_ids = ids([die(minute=1), die("=HYPERLINK(1)")])
+def test_csv_has_the_same_dead_letters(export: Export, add_dead_letter: Die) -> None:
+    job_ids = ids([add_dead_letter(minute=1), add_dead_letter("=HYPERLINK(1)")])
 
-    answer = export(format="csv")
+    response = export(format="csv")
 
-    names, *records = csv.reader(io.StringIO(answer.text, newline=""), strict=True)
+    names, *records = csv.reader(io.StringIO(response.text, newline=""), strict=True)
     assert [row[names.index("job_id")] for row in records] == job_ids
     assert records[1][names.index("metadata.last_error.message")] == "'=HYPERLINK(1)"
-    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8; header=present"
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8; header=present"
 
 
 def test_export_filters_like_the_list(
-    export: Export, die: Die, set_status: Callable[[UUID, str], None], ask: Ask
+    export: Export, add_dead_letter: Die, set_status: Callable[[UUID, str], None], call_api: CallApi
 ) -> None:
-    first, second, third = (die(error, minute=minute) for minute, error in enumerate(("One", "Two", "Three")))
+    first, second, third = (
+        add_dead_letter(error, minute=minute) for minute, error in enumerate(("One", "Two", "Three"))
+    )
     set_status(second, "ignored")
     filters: list[dict[str, str]] = [
         {},
@@ -86,11 +88,11 @@ def test_export_filters_like_the_list(
         {"text": str(first)},
         {"task_type": "ingestion"},
         {"task_type": "echo"},
-        {"fingerprint": get(ask).body["dead_letters"][0]["fingerprint"]},
+        {"fingerprint": get(call_api).body["dead_letters"][0]["fingerprint"]},
         {"tenant": "acme"},
     ]
     for parameters in filters:
-        listed = [letter["job_id"] for letter in get(ask, **parameters).body["dead_letters"]]
+        listed = [letter["job_id"] for letter in get(call_api, **parameters).body["dead_letters"]]
         assert (parameters, [letter["job_id"] for letter in exported(export(**parameters))]) == (parameters, listed)
     assert str(third) in export().text
 
@@ -98,8 +100,8 @@ def test_export_filters_like_the_list(
 @pytest.mark.parametrize(
     ("groups", "sees"), [(VIEWER, False), ("[operator tenant:acme edit-payloads]", False), (ADMIN, True)]
 )
-def test_secrets_require_admin(groups: str, sees: bool, export: Export, die: Die) -> None:
-    die(f"{SECRET} was refused")
+def test_secrets_require_admin(groups: str, sees: bool, export: Export, add_dead_letter: Die) -> None:
+    add_dead_letter(f"{SECRET} was refused")
     for file_format in ("csv", "json"):
         assert (SECRET in export(groups=groups, format=file_format).text) == sees
 
@@ -113,10 +115,10 @@ def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
     return hmac.digest(salt, selection.hash, "sha256").hex()
 
 
-def test_export_is_recorded_in_the_audit_trail(export: Export, die: Die, admin: Connection) -> None:
-    job_ids = [die(minute=minute) for minute in range(3)]
+def test_export_is_recorded_in_the_audit_trail(export: Export, add_dead_letter: Die, admin: Connection) -> None:
+    job_ids = [add_dead_letter(minute=minute) for minute in range(3)]
 
-    answer = export(status="pending")
+    response = export(status="pending")
 
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [])
@@ -124,7 +126,7 @@ def test_export_is_recorded_in_the_audit_trail(export: Export, die: Die, admin: 
         "filter": keyed_hash(admin, DeadLetterFilter(status=("pending",))),
         "format": "json",
         "dead_letters": len(job_ids),
-        "bytes": len(answer.text.encode()),
+        "bytes": len(response.text.encode()),
         "redacted": True,
     }
 
@@ -146,8 +148,10 @@ def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: 
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
-def test_export_requires_viewer_of_the_tenant(groups: str, export: Export, die: Die, admin: Connection) -> None:
-    die()
+def test_export_requires_viewer_of_the_tenant(
+    groups: str, export: Export, add_dead_letter: Die, admin: Connection
+) -> None:
+    add_dead_letter()
     assert export(groups=groups, tenant="acme").status == 403
     assert rows(admin, "audit_entry") == []
 
@@ -158,8 +162,8 @@ def test_export_requires_viewer_of_the_tenant(groups: str, export: Export, die: 
 OPERATIONS = "/api/admin/operations"
 
 
-def show(ask: Ask, path: str, *, groups: str = VIEWER, **options: Any) -> Answer:
-    return ask("", method="GET", path=OPERATIONS + path, groups=groups, **options)
+def show(call_api: CallApi, path: str, *, groups: str = VIEWER, **options: Any) -> ApiResponse:
+    return call_api("", method="GET", path=OPERATIONS + path, groups=groups, **options)
 
 
 def finish(admin: Connection) -> None:
@@ -170,43 +174,49 @@ def finish(admin: Connection) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
-    die()
+def test_large_export_becomes_an_operation(
+    export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection
+) -> None:
+    add_dead_letter()
 
-    answer = export(format="csv", status="pending")
+    response = export(format="csv", status="pending")
 
-    assert answer.status == 202
-    id_ = answer.body["operation_id"]
-    assert answer.headers["Location"] == f"{OPERATIONS}/{id_}"
-    assert show(ask, f"/{id_}").body == answer.body
-    assert show(ask, "", query={"action": "export"}).body["operations"] == [answer.body]
-    assert {name: answer.body[name] for name in ("action", "state", "filter", "succeeded", "selected")} == {
+    assert response.status == 202
+    id_ = response.body["operation_id"]
+    assert response.headers["Location"] == f"{OPERATIONS}/{id_}"
+    assert show(call_api, f"/{id_}").body == response.body
+    assert show(call_api, "", query={"action": "export"}).body["operations"] == [response.body]
+    assert {name: response.body[name] for name in ("action", "state", "filter", "succeeded", "selected")} == {
         "action": "export",
         "state": "running",
         "filter": {"status": ["pending"]},
         "succeeded": 0,
         "selected": None,
     }
-    file = answer.body["file"]
+    file = response.body["file"]
     assert (file["format"], file["redacted"], file["bytes"]) == ("csv", True, 0)
     assert file.keys() == {"format", "redacted", "bytes", "expires_at"}
-    assert show(ask, f"/{id_}/file").status == 409
+    assert show(call_api, f"/{id_}/file").status == 409
     assert rows(admin, "audit_entry") == []  # no file has been downloaded yet
 
 
-def test_slow_export_becomes_an_operation(export: Export, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
-    die()
+def test_slow_export_becomes_an_operation(
+    export: Export, add_dead_letter: Die, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_dead_letter()
     monkeypatch.setattr(exporting, "AT_ONCE_SECONDS", -1.0)
     assert export().status == 202
 
 
 @pytest.mark.usefixtures("large")
-def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
-    die()
+def test_link_is_recorded_once_per_caller(
+    export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection
+) -> None:
+    add_dead_letter()
     id_ = export().body["operation_id"]
     finish(admin)
 
-    first, second = (show(ask, f"/{id_}/file") for _ in range(2))
+    first, second = (show(call_api, f"/{id_}/file") for _ in range(2))
 
     assert first.status == 200
     assert f"{BUCKET}" in first.body["url"]
@@ -218,7 +228,7 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [id_])
     assert (entry["detail"]["dead_letters"], entry["detail"]["bytes"]) == (7, 4711)
     assert entry["detail"]["filter"] == keyed_hash(admin, DeadLetterFilter())
-    assert "Amz" not in show(ask, f"/{id_}").text
+    assert "Amz" not in show(call_api, f"/{id_}").text
 
 
 @pytest.mark.usefixtures("large")
@@ -238,49 +248,56 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
     ],
 )
 def test_only_requester_and_admins_download_the_file(
-    requested_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
+    requested_by: str,
+    groups: str,
+    subject: str,
+    status: int,
+    export: Export,
+    add_dead_letter: Die,
+    call_api: CallApi,
+    admin: Connection,
 ) -> None:
-    die()
+    add_dead_letter()
     id_ = export(groups=requested_by).body["operation_id"]
     finish(admin)
 
-    assert show(ask, f"/{id_}/file", groups=groups, subject=subject).status == status
+    assert show(call_api, f"/{id_}/file", groups=groups, subject=subject).status == status
     assert len(rows(admin, "audit_entry")) == (status == 200)
 
 
 @pytest.mark.usefixtures("large")
-def test_expired_file_is_not_found(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
-    die()
+def test_expired_file_is_not_found(export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection) -> None:
+    add_dead_letter()
     id_ = export().body["operation_id"]
     finish(admin)
     admin.execute("UPDATE operation SET requested_at = now() - interval '7 days'")
-    assert show(ask, f"/{id_}/file").status == 404
+    assert show(call_api, f"/{id_}/file").status == 404
 
 
-def test_other_operations_have_no_file(ask: Ask, acme: UUID) -> None:
+def test_other_operations_have_no_file(call_api: CallApi, acme: UUID) -> None:
     body = {"tenant": "acme", "action": "match"}
-    operation = ask(body, method="POST", path=OPERATIONS, groups=ADMIN).body
+    operation = call_api(body, method="POST", path=OPERATIONS, groups=ADMIN).body
     assert operation["file"] is None
-    assert show(ask, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
+    assert show(call_api, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
 
 
 @pytest.mark.usefixtures("large")
-def test_token_without_subject_cannot_export(export: Export, die: Die, ask: Ask) -> None:
+def test_token_without_subject_cannot_export(export: Export, add_dead_letter: Die, call_api: CallApi) -> None:
     """The audit trail must name the person who gets a file."""
-    die()
+    add_dead_letter()
     id_ = export().body["operation_id"]
     for groups in (VIEWER, ADMIN):
-        assert show(ask, f"/{id_}/file", groups=groups, claims={"sub": None}).status == 403
+        assert show(call_api, f"/{id_}/file", groups=groups, claims={"sub": None}).status == 403
 
 
 @pytest.mark.parametrize("operation_id", [uuid4(), "1", "x" * 40])
-def test_missing_export_is_not_found(operation_id: object, ask: Ask, acme: UUID) -> None:
-    assert show(ask, f"/{operation_id}/file").status == 404
+def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, acme: UUID) -> None:
+    assert show(call_api, f"/{operation_id}/file").status == 404
 
 
 @pytest.mark.usefixtures("large")
-def test_repeated_request_returns_the_same_operation(export: Export, die: Die) -> None:
-    die()
+def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: Die) -> None:
+    add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]
     assert [export(text=word).status for word in ("timed", "reading", "after")] == [202, 202, 409]
     assert export(text="timed").status == 202

@@ -8,7 +8,7 @@ import pytest
 from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
 from tests.dead_letters.letters import Die
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import PATH, VIEWER, get
 from tests.functions.admin_api.permissions import operations_by_route
 
@@ -31,13 +31,13 @@ def test_version_tag_is_strong() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
-def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
-    die()
-    first = get(ask, path)
+def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
+    first = get(call_api, path)
     tag = first.headers["ETag"]
 
-    def again(if_none_match: str, **options: Any) -> Answer:
-        return ask(
+    def again(if_none_match: str, **options: Any) -> ApiResponse:
+        return call_api(
             "", method="GET", path=f"{PATH}{path}", groups=VIEWER, headers={"If-None-Match": if_none_match}, **options
         )
 
@@ -50,28 +50,28 @@ def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
         assert (again(if_none_match).status, again(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_tag(ask: Ask, die: Die) -> None:
+def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: Die) -> None:
     tags = []
     for _ in range(2):
-        die()
-        tags.append([get(ask, path).headers["ETag"] for path in ("", "/stats", "/groups")])
+        add_dead_letter()
+        tags.append([get(call_api, path).headers["ETag"] for path in ("", "/stats", "/groups")])
 
     assert not set(tags[0]) & set(tags[1])
 
 
-def test_forbidden_list_never_returns_304(ask: Ask, die: Die) -> None:
-    die()
+def test_forbidden_list_never_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
     for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
-        answer = ask(
+        response = call_api(
             "", method="GET", path=PATH, groups=groups, query={"tenant": "acme"}, headers={"If-None-Match": "*"}
         )
-        assert (answer.status, "ETag" in answer.headers) == (status, False)
+        assert (response.status, "ETag" in response.headers) == (status, False)
 
 
-def test_changes_ignore_if_none_match(ask: Ask, acme: UUID) -> None:
-    answer = ask({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
+def test_changes_ignore_if_none_match(call_api: CallApi, acme: UUID) -> None:
+    response = call_api({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
 
-    assert (answer.status, "ETag" in answer.headers) == (202, False)
+    assert (response.status, "ETag" in response.headers) == (202, False)
 
 
 CREATES = {

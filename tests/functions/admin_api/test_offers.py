@@ -15,23 +15,23 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import EVENT, Answer, Ask
+from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
 from tests.functions.fake_lambda import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
 """9:00 in Berlin."""
 FAULT = "A trait is not a number"
 End = Callable[..., None]
-Get = Callable[..., Answer]
+Get = Callable[..., ApiResponse]
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 
 
 @pytest.fixture
-def get(ask: Ask, acme: UUID) -> Get:
+def get(call_api: CallApi, acme: UUID) -> Get:
     """`get(path, **query)` requests offers of acme as a viewer."""
 
-    def request_offers(path: str = "", **query: str) -> Answer:
-        return ask("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
+    def request_offers(path: str = "", **query: str) -> ApiResponse:
+        return call_api("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
 
     return request_offers
 
@@ -275,7 +275,7 @@ def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_t
 
 
 @pytest.fixture
-def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
+def lambda_(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
     """Fake Lambda that records invocations of the scheduler."""
     lambda_ = FakeLambda()
     monkeypatch.setattr(aws, "client", lambda _: lambda_)
@@ -284,33 +284,33 @@ def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
     return lambda_
 
 
-def queue(ask: Ask, groups: str = "[operator tenant:acme]", **body: str) -> Answer:
-    return ask(body, path="/api/admin/offers", groups=groups)
+def queue(call_api: CallApi, groups: str = "[operator tenant:acme]", **body: str) -> ApiResponse:
+    return call_api(body, path="/api/admin/offers", groups=groups)
 
 
-def test_queueing_offers_invokes_the_scheduler(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_queueing_offers_invokes_the_scheduler(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     yesterday = f"{datetime.now(UTC).date() - timedelta(days=1)}"
 
-    answer = queue(ask, date=yesterday, timezone="UTC")
+    response = queue(call_api, date=yesterday, timezone="UTC")
 
-    assert (answer.status, answer.body) == (202, {"date": yesterday, "timezone": "UTC", "tenant": "acme"})
+    assert (response.status, response.body) == (202, {"date": yesterday, "timezone": "UTC", "tenant": "acme"})
     event = {"date": yesterday, "timezone": "UTC", "by": USER, "tenant": "acme"}
     assert lambda_.invoked == [("counterfoil-offers_scheduler", event)]
 
 
-def test_admins_queue_offers_of_all_tenants(ask: Ask, lambda_: FakeLambda) -> None:
-    assert queue(ask, "[operator tenant:*]", timezone="UTC").status == 403
+def test_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
+    assert queue(call_api, "[operator tenant:*]", timezone="UTC").status == 403
     assert lambda_.invoked == []
 
-    assert queue(ask, "[admin tenant:*]", timezone="UTC").body["tenant"] is None
+    assert queue(call_api, "[admin tenant:*]", timezone="UTC").body["tenant"] is None
 
     ((_, event),) = lambda_.invoked
     assert event.keys() == {"date", "timezone", "by"}
 
 
-def test_queueing_defaults_to_the_last_due_date(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_queueing_defaults_to_the_last_due_date(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     expected = f"{(datetime.now(UTC) - timedelta(hours=9)).date()}"
-    assert queue(ask, timezone="UTC").body["date"] == expected
+    assert queue(call_api, timezone="UTC").body["date"] == expected
 
 
 @pytest.mark.parametrize(
@@ -322,15 +322,15 @@ def test_queueing_defaults_to_the_last_due_date(ask: Ask, acme: UUID, lambda_: F
     ],
 )
 def test_invalid_date_or_zone_queues_no_offers(
-    ask: Ask, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
+    call_api: CallApi, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
 ) -> None:
-    answer = queue(ask, date=day, timezone=zone)
+    response = queue(call_api, date=day, timezone=zone)
 
-    assert answer.status == 422
-    assert message in answer.body["detail"]
+    assert response.status == 422
+    assert message in response.body["detail"]
     assert lambda_.invoked == []
 
 
-def test_unavailable_lambda_fails_the_request(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_unavailable_lambda_fails_the_request(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     lambda_.invoke_error = refusal("ServiceException", "Invoke", 500)
-    assert queue(ask, timezone="UTC").status == 503
+    assert queue(call_api, timezone="UTC").status == 503

@@ -18,10 +18,10 @@ from functions.admin_api.handler import document
 from functions.admin_api.http import encode_cursor
 from tests.dead_letters.letters import dying
 from tests.documents.einvoice_samples import pdf
-from tests.documents.matching.tenant_harness import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail, make_jobs, make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
+from tests.functions.admin_api.conftest import SIGN_IN, CallApi, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 from tests.functions.admin_api.test_auth_limits import bulk_operation, purge_of
 
@@ -90,17 +90,17 @@ def described_api() -> Iterator["BaseSchema"]:
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
+def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> TenantHarness:
     """A tenant with all kinds of resources and without rate limits."""
     monkeypatch.setenv("RATE_LIMIT_BURST", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     chosen.cache_clear()
-    office = Office(database, admin, TWICE)
-    office.match_all()
-    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
+    harness = TenantHarness(database, admin, TWICE)
+    harness.match_all()
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [harness.tenant_id])
     tasks = [
-        ask({"task_type": "echo", "payload": {}, "idempotency_key": str(state)}, path="/api/tasks").body["job_id"]
+        call_api({"task_type": "echo", "payload": {}, "idempotency_key": str(state)}, path="/api/tasks").body["job_id"]
         for state in STATES
     ]
     for job_id, state in zip(tasks, STATES, strict=True):
@@ -109,19 +109,21 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
             [state, NOW, NOW, job_id],
         )
     sessions = [begin_session(admin) for _ in range(2)]
-    work_id, die = uuid4(), dying(database, office.tenant_id)
-    letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
-    letters.append(die(f"Bearer {work_id.hex} was refused"))
+    work_id, add_dead_letter = uuid4(), dying(database, harness.tenant_id)
+    letters = [
+        add_dead_letter(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)
+    ]
+    letters.append(add_dead_letter(f"Bearer {work_id.hex} was refused"))
     _known["worker"], _known["tenant"] = ["tasks"], ["acme"]
     _known["dead_letter"] = [str(job_id) for job_id in letters]
-    _known["operation_id"] = [str(bulk_operation(office)), str(purge_of(office))]
-    _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
+    _known["operation_id"] = [str(bulk_operation(harness)), str(purge_of(harness))]
+    _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in harness.ids]})
     _known["cluster_id"] = _known["document_id"]
-    _known["mail_id"] = [str(make_held_mail(admin, office.tenant_id)) for _ in range(2)]
-    _known.update(people(admin, office.tenant_id))
+    _known["mail_id"] = [str(make_held_mail(admin, harness.tenant_id)) for _ in range(2)]
+    _known.update(people(admin, harness.tenant_id))
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17", pages=2))
     _answered.clear()
-    return office
+    return harness
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
@@ -205,7 +207,9 @@ OPERATIONS = [
 ]
 
 
-def test_reads_match_the_description(described_api: "BaseSchema", world: Office, subtests: pytest.Subtests) -> None:
+def test_reads_match_the_description(
+    described_api: "BaseSchema", world: TenantHarness, subtests: pytest.Subtests
+) -> None:
     for label, matches in checked(described_api.include(method="GET")):
         with subtests.test(operation=label):
             matches()
@@ -213,7 +217,7 @@ def test_reads_match_the_description(described_api: "BaseSchema", world: Office,
 
 
 @pytest.mark.parametrize("label", [label for label, _ in OPERATIONS if not label.startswith("GET ")])
-def test_changes_match_the_description(label: str, described_api: "BaseSchema", world: Office) -> None:
+def test_changes_match_the_description(label: str, described_api: "BaseSchema", world: TenantHarness) -> None:
     """Each operation starts with resources that no other operation has changed."""
     method, path = label.split(" ")
     ((_, matches),) = checked(described_api.include(method=method, path=path))

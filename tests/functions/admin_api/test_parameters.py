@@ -8,9 +8,9 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.admin_api.handler import document
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import Ask
+from tests.functions.admin_api.conftest import CallApi
 from tests.functions.admin_api.permissions import (
-    RIGHTS,
+    PERMISSIONS,
     World,
     method_and_path,
     operations_by_route,
@@ -22,19 +22,19 @@ MISSPELLED = {"tenent": "acme"}
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
     """A tenant with a resource of each kind."""
     set_up_environment(monkeypatch)
     return World(database, admin, "acme")
 
 
-def test_unknown_parameter_is_rejected_by_every_route(ask: Ask, world: World) -> None:
+def test_unknown_parameter_is_rejected_by_every_route(call_api: CallApi, world: World) -> None:
     wrong = []
     for operation in OPERATIONS:
-        (method, _), right = method_and_path(operation), RIGHTS[operation]
+        (method, _), right = method_and_path(operation), PERMISSIONS[operation]
         request = right.request(world.resources())
         misspelled, valid = (
-            ask(
+            call_api(
                 request.body,
                 method=method,
                 path=request.path,
@@ -51,18 +51,18 @@ def test_unknown_parameter_is_rejected_by_every_route(ask: Ask, world: World) ->
     assert wrong == []
 
 
-def test_dry_run_in_query_starts_no_operation(ask: Ask, world: World, admin: Connection) -> None:
+def test_dry_run_in_query_starts_no_operation(call_api: CallApi, world: World, admin: Connection) -> None:
     dead_letter = world.resources().dead_letter
     before = rows(admin, "operation")
 
-    answer = ask(
+    response = call_api(
         {"job_ids": [dead_letter]},
         path="/api/admin/dlq/bulk-retry",
         query={"dry_run": "true"},
         groups="[admin tenant:*]",
     )
 
-    assert (answer.status, answer.body["detail"]) == (422, "Unknown query parameter: 'dry_run'.")
+    assert (response.status, response.body["detail"]) == (422, "Unknown query parameter: 'dry_run'.")
     assert rows(admin, "operation") == before
 
 

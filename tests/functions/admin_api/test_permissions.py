@@ -10,12 +10,12 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.admin_api.auth import LEEWAY_SECONDS, Role
 from functions.admin_api.handler import document
-from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
+from tests.functions.admin_api.conftest import CLAIMS, ApiResponse, CallApi
 from tests.functions.admin_api.permissions import (
-    RIGHTS,
+    PERMISSIONS,
     ApiRequest,
+    Permission,
     Resources,
-    Right,
     Tenancy,
     World,
     method_and_path,
@@ -42,17 +42,19 @@ TENANTS: dict[str, tuple[Tenancy, str]] = {
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
     """Create tenants `acme` and `other`. Requests are about acme."""
     set_up_environment(monkeypatch)
     World(database, admin, "other")
     return World(database, admin, "acme")
 
 
-def send(ask: Ask, operation: str, request: ApiRequest, groups: str, claims: dict[str, Any] | None = None) -> Answer:
+def send(
+    call_api: CallApi, operation: str, request: ApiRequest, groups: str, claims: dict[str, Any] | None = None
+) -> ApiResponse:
     method, _ = method_and_path(operation)
     query, if_match = dict(request.query), {"if-match": f'"{request.version}"'}
-    return ask(
+    return call_api(
         request.body,
         method=method,
         path=request.path,
@@ -64,30 +66,30 @@ def send(ask: Ask, operation: str, request: ApiRequest, groups: str, claims: dic
 
 
 def test_table_has_every_route() -> None:
-    assert RIGHTS.keys() == operations_by_route(document()).keys()
+    assert PERMISSIONS.keys() == operations_by_route(document()).keys()
 
 
-def test_routes_admit_exactly_the_permitted_callers(ask: Ask, world: World, admin: Connection) -> None:
+def test_routes_admit_exactly_the_permitted_callers(call_api: CallApi, world: World, admin: Connection) -> None:
     wrong: list[tuple[object, ...]] = []
     done: set[str] = set()
     shared = world.resources()
     before: object = None  # reread after each request that may change it
-    for (operation, right), role, tenant in product(RIGHTS.items(), ROLES, TENANTS):
+    for (operation, right), role, tenant in product(PERMISSIONS.items(), ROLES, TENANTS):
         (rank, groups), (tenancy, tenant_group) = ROLES[role], TENANTS[tenant]
         is_allowed = right.allows(rank, tenancy, edits="edit-payloads" in groups)
         expected = right.statuses if is_allowed else {right.refusal(rank, tenancy)}
         resources = world.resources() if is_allowed and not operation.startswith("GET ") else shared
         before = None if is_allowed else before or state(admin)
-        answer = send(ask, operation, right.request(resources), f"{groups} {tenant_group}".strip())
-        if answer.status < 300:
+        response = send(call_api, operation, right.request(resources), f"{groups} {tenant_group}".strip())
+        if response.status < 300:
             done.add(operation)
-        if answer.status not in expected:
-            wrong.append((operation, role, tenant, answer.status, sorted(expected), answer.body))
+        if response.status not in expected:
+            wrong.append((operation, role, tenant, response.status, sorted(expected), response.body))
         if before is not None and state(admin) != before:
             wrong.append((operation, role, tenant, "something was changed"))
 
     assert wrong == []
-    assert done >= {operation for operation, right in RIGHTS.items() if not {404, 409, 412} & right.statuses}
+    assert done >= {operation for operation, right in PERMISSIONS.items() if not {404, 409, 412} & right.statuses}
 
 
 _STATE = """
@@ -125,34 +127,34 @@ TOKENS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_invalid_token_is_rejected_by_every_route(ask: Ask, world: World, admin: Connection) -> None:
+def test_invalid_token_is_rejected_by_every_route(call_api: CallApi, world: World, admin: Connection) -> None:
     resources = world.resources()
     before = state(admin)
     wrong = []
-    for (operation, right), token in product(RIGHTS.items(), TOKENS):
+    for (operation, right), token in product(PERMISSIONS.items(), TOKENS):
         for request in (right.request(resources), right.request(Resources.missing())):
-            answer = send(ask, operation, request, "admin tenant:*", TOKENS[token])
-            if (answer.status, "WWW-Authenticate" in answer.headers) != (401, True):
-                wrong.append((operation, token, answer.status))
+            response = send(call_api, operation, request, "admin tenant:*", TOKENS[token])
+            if (response.status, "WWW-Authenticate" in response.headers) != (401, True):
+                wrong.append((operation, token, response.status))
 
     assert wrong == []
     assert state(admin) == before
 
 
 @pytest.mark.parametrize("groups", [None, "", "[]", "admin", "[admin]", "[tenant:acme]", "[ADMIN tenant:acme]", "{}"])
-def test_unknown_groups_grant_nothing(groups: str | None, ask: Ask, world: World) -> None:
+def test_unknown_groups_grant_nothing(groups: str | None, call_api: CallApi, world: World) -> None:
     resources = world.resources()
-    for operation, right in RIGHTS.items():
+    for operation, right in PERMISSIONS.items():
         request = right.request(resources)
         method, _ = method_and_path(operation)
-        answer = ask(request.body, method=method, path=request.path, query=dict(request.query), groups=groups)
+        response = call_api(request.body, method=method, path=request.path, query=dict(request.query), groups=groups)
         expected = right.statuses if right.reach == "public" else {403, 404}
-        assert answer.status in expected, (operation, answer.status)
+        assert response.status in expected, (operation, response.status)
 
 
-def comparable(answer: Answer, request: ApiRequest, resources: Resources) -> tuple[object, ...]:
+def comparable(response: ApiResponse, request: ApiRequest, resources: Resources) -> tuple[object, ...]:
     """Return a response without the ids of the request, for comparison."""
-    text = answer.text
+    text = response.text
     for value in (
         resources.slug,
         resources.task,
@@ -165,33 +167,35 @@ def comparable(answer: Answer, request: ApiRequest, resources: Resources) -> tup
         *resources.documents,
     ):
         text = text.replace(value, "it")
-    headers = {name: value for name, value in answer.headers.items() if name != "ETag"}
-    return answer.status, text, headers
+    headers = {name: value for name, value in response.headers.items() if name != "ETag"}
+    return response.status, text, headers
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator edit-payloads", "admin"])
 @pytest.mark.parametrize("tenant", ["tenant:other", ""])
-def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, ask: Ask, world: World) -> None:
+def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, call_api: CallApi, world: World) -> None:
     existing, missing = world.resources(), Resources.missing()
     differ = []
-    for operation, right in RIGHTS.items():
+    for operation, right in PERMISSIONS.items():
         if right.reach not in {"resource", "tenant"}:
             continue
-        answers = [
+        responses = [
             comparable(
-                send(ask, operation, right.request(resources), f"{role} {tenant}".strip()),
+                send(call_api, operation, right.request(resources), f"{role} {tenant}".strip()),
                 right.request(resources),
                 resources,
             )
             for resources in (existing, missing)
         ]
-        if answers[0] != answers[1]:
-            differ.append((operation, *answers))
+        if responses[0] != responses[1]:
+            differ.append((operation, *responses))
 
     assert differ == []
 
 
-def test_foreign_document_in_body_looks_missing(ask: Ask, world: World, database: Database, admin: Connection) -> None:
+def test_foreign_document_in_body_looks_missing(
+    call_api: CallApi, world: World, database: Database, admin: Connection
+) -> None:
     mine, theirs = world.resources(), World(database, admin, "third").resources()
     third = mine.documents[2]
     for other in (theirs.documents[0], str(uuid4())):
@@ -201,27 +205,27 @@ def test_foreign_document_in_body_looks_missing(ask: Ask, world: World, database
             ("merge", {"documents": [third, other]}),
             ("merge", {"documents": [other, third]}),
         ):
-            answer = ask(body, path=f"/api/admin/reviews/{path}", groups="[operator tenant:acme]")
-            assert (path, answer.status) == (path, 404)
-            assert answer.text.replace(other, "it") == answer.text
+            response = call_api(body, path=f"/api/admin/reviews/{path}", groups="[operator tenant:acme]")
+            assert (path, response.status) == (path, 404)
+            assert response.text.replace(other, "it") == response.text
 
 
-def test_responses_are_private_with_security_headers(ask: Ask, world: World) -> None:
+def test_responses_are_private_with_security_headers(call_api: CallApi, world: World) -> None:
     resources = world.resources()
-    for operation, right in RIGHTS.items():
+    for operation, right in PERMISSIONS.items():
         for groups in ("admin tenant:acme", "viewer tenant:other"):
-            answer = send(ask, operation, right.request(resources), groups)
-            cached = answer.headers["Cache-Control"]
+            response = send(call_api, operation, right.request(resources), groups)
+            cached = response.headers["Cache-Control"]
             assert "no-store" in cached or "private" in cached, operation
             assert "public" not in cached
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert answer.headers["X-Frame-Options"] == "DENY"
-            assert answer.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
-            assert "Access-Control-Allow-Origin" not in answer.headers
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["X-Frame-Options"] == "DENY"
+            assert response.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+            assert "Access-Control-Allow-Origin" not in response.headers
 
 
 def test_payload_edits_require_admin_or_edit_group() -> None:
-    editing = Right(Role.OPERATOR, "resource", lambda _: ApiRequest("/"), requires_editor=True)
+    editing = Permission(Role.OPERATOR, "resource", lambda _: ApiRequest("/"), requires_editor=True)
 
     assert [editing.allows(role, "own", edits=edits) for role in Role for edits in (False, True)] == [
         *(False, False, False, False, False, True, True, True)

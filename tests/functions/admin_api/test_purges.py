@@ -13,52 +13,54 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import EVENT, Answer, Ask
+from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 LATER = (NOON + timedelta(hours=1)).isoformat()
 ALL = "resolved,ignored,retried"
-Purge = Callable[..., Answer]
+Purge = Callable[..., ApiResponse]
 
 
-def operation(ask: Ask, path: str, *, groups: str = VIEWER, **query: str) -> Answer:
-    return ask("", method="GET", path=f"/api/admin{path}", groups=groups, query=query)
+def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: str) -> ApiResponse:
+    return call_api("", method="GET", path=f"/api/admin{path}", groups=groups, query=query)
 
 
 @pytest.fixture
-def purge(ask: Ask) -> Purge:
+def purge(call_api: CallApi) -> Purge:
     """Preview a purge and confirm it.
 
     `if_match` replaces the ETag of the preview; "" sends no If-Match.
     """
 
-    def send(confirm: str | None = "acme", *, groups: str = ADMIN, if_match: str | None = None, **query: str) -> Answer:
+    def send(
+        confirm: str | None = "acme", *, groups: str = ADMIN, if_match: str | None = None, **query: str
+    ) -> ApiResponse:
         parameters = {"before_date": LATER, "status": ALL, **query}
-        plan = ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters)
+        plan = call_api("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters)
         if confirm is None:
             return plan
         etag = plan.headers.get("ETag", '"0"') if if_match is None else if_match
         headers = {"if-match": etag} if etag else {}
         parameters["confirm"] = confirm
-        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters, headers=headers)
+        return call_api("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters, headers=headers)
 
     return send
 
 
 @pytest.fixture
-def undo(ask: Ask) -> Callable[..., Answer]:
-    def send(purge_id: object, *, groups: str = ADMIN, if_match: str | None = '"1"') -> Answer:
+def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
+    def send(purge_id: object, *, groups: str = ADMIN, if_match: str | None = '"1"') -> ApiResponse:
         headers = {} if if_match is None else {"if-match": if_match}
-        return ask("", path=f"/api/admin/operations/{purge_id}/restore", groups=groups, headers=headers)
+        return call_api("", path=f"/api/admin/operations/{purge_id}/restore", groups=groups, headers=headers)
 
     return send
 
 
 @pytest.fixture
-def letters(die: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
+def letters(add_dead_letter: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
     """Dead letters in each status. The last one is pending."""
-    job_ids = [die(minute=minute) for minute in range(4)]
+    job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
         set_status(job_id, status)
     return job_ids
@@ -80,64 +82,66 @@ def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]
 
 
 def test_preview_counts_dead_letters_without_purging(
-    purge: Purge, letters: list[UUID], ask: Ask, admin: Connection
+    purge: Purge, letters: list[UUID], call_api: CallApi, admin: Connection
 ) -> None:
-    answer = purge(None)
+    response = purge(None)
 
-    assert answer.status == 200, answer.body
-    assert answer.body == {
+    assert response.status == 200, response.body
+    assert response.body == {
         "tenant": "acme",
         "failed_before": "2026-03-02T13:00:00Z",
         "statuses": ["retried", "resolved", "ignored"],
         "count": 3,
         "confirm": "acme",
     }
-    assert answer.headers["ETag"] == '"3"'
-    assert len(listed_ids(get(ask))) == 4
+    assert response.headers["ETag"] == '"3"'
+    assert len(listed_ids(get(call_api))) == 4
     assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
-def test_purge_hides_the_previewed_dead_letters(purge: Purge, letters: list[UUID], ask: Ask, admin: Connection) -> None:
+def test_purge_hides_the_previewed_dead_letters(
+    purge: Purge, letters: list[UUID], call_api: CallApi, admin: Connection
+) -> None:
     query = {"status": "resolved,ignored", "before_date": (NOON + timedelta(minutes=2)).isoformat()}
     assert purge(None, **query).body["count"] == 1
 
-    answer = purge(**query)
+    response = purge(**query)
 
-    assert (answer.status, answer.body["succeeded"], answer.body["state"]) == (200, 1, "done")
-    assert set(listed_ids(get(ask))) == {*ids(letters)} - {str(letters[1])}
+    assert (response.status, response.body["succeeded"], response.body["state"]) == (200, 1, "done")
+    assert set(listed_ids(get(call_api))) == {*ids(letters)} - {str(letters[1])}
     detail = {"failed_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
-    assert actions(admin) == [(USER, "purged", [answer.body["operation_id"]], detail)]
+    assert actions(admin) == [(USER, "purged", [response.body["operation_id"]], detail)]
 
 
 @pytest.mark.parametrize("if_match", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
 def test_purge_requires_the_etag_of_the_preview(
     if_match: str, purge: Purge, letters: list[UUID], admin: Connection
 ) -> None:
-    answer = purge(if_match=if_match)
+    response = purge(if_match=if_match)
 
-    assert answer.status == (428 if if_match in {"", "*"} else 412), answer.body
+    assert response.status == (428 if if_match in {"", "*"} else 412), response.body
     assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
 def test_changed_count_after_preview_rejects_the_purge(
-    purge: Purge, letters: list[UUID], set_status: Callable[[UUID, str], None], ask: Ask
+    purge: Purge, letters: list[UUID], set_status: Callable[[UUID, str], None], call_api: CallApi
 ) -> None:
     shown = purge(None).headers["ETag"]
     set_status(letters[3], "ignored")
 
-    answer = purge(if_match=shown)
+    response = purge(if_match=shown)
 
     message = "Nothing was purged: the preview showed 3 dead letters, and there are now 4."
-    assert (answer.status, answer.body["detail"]) == (412, message)
-    assert len(listed_ids(get(ask))) == 4
+    assert (response.status, response.body["detail"]) == (412, message)
+    assert len(listed_ids(get(call_api))) == 4
     assert purge(if_match='"4"').body["succeeded"] == 4
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
 def test_wrong_confirmation_purges_nothing(confirm: str, purge: Purge, letters: list[UUID], admin: Connection) -> None:
-    answer = purge(confirm)
-    assert answer.status == 422
-    assert "confirm" in answer.body["detail"]
+    response = purge(confirm)
+    assert response.status == 422
+    assert "confirm" in response.body["detail"]
     assert rows(admin, "operation") == []
 
 
@@ -146,16 +150,16 @@ def test_pending_dead_letters_cannot_be_purged(status: str, purge: Purge, letter
     assert purge(status=status).status == 422
 
 
-def test_purge_requires_a_date(ask: Ask, acme: UUID) -> None:
+def test_purge_requires_a_date(call_api: CallApi, acme: UUID) -> None:
     query = {"status": ALL, "confirm": "acme"}
-    answer = ask("", method="DELETE", path=f"{PATH}/purge", groups=ADMIN, query=query)
-    assert (answer.status, "before_date" in answer.body["detail"]) == (422, True)
+    response = call_api("", method="DELETE", path=f"{PATH}/purge", groups=ADMIN, query=query)
+    assert (response.status, "before_date" in response.body["detail"]) == (422, True)
 
 
-def test_default_statuses_are_resolved_and_ignored(ask: Ask, letters: list[UUID]) -> None:
+def test_default_statuses_are_resolved_and_ignored(call_api: CallApi, letters: list[UUID]) -> None:
     query = {"before_date": "2026-03-03"}  # the day after the failures
     plan, done = (
-        ask(
+        call_api(
             "",
             method="DELETE",
             path=f"{PATH}/purge",
@@ -168,7 +172,7 @@ def test_default_statuses_are_resolved_and_ignored(ask: Ask, letters: list[UUID]
 
     assert (plan.status, plan.body["statuses"], plan.body["count"]) == (200, ["resolved", "ignored"], 2), plan.body
     assert (done.status, done.body["filter"]["to_date"]) == (200, "2026-03-03T00:00:00Z")
-    assert set(listed_ids(get(ask))) == {str(letters[0]), str(letters[3])}
+    assert set(listed_ids(get(call_api))) == {str(letters[0]), str(letters[3])}
 
 
 def test_purge_excludes_failures_after_the_request(purge: Purge, letters: list[UUID], admin: Connection) -> None:
@@ -203,48 +207,48 @@ def test_platform_admin_must_name_the_tenant(purge: Purge, letters: list[UUID]) 
 
 
 def test_large_purge_continues_after_the_request(
-    purge: Purge, letters: list[UUID], ask: Ask, database: Database, monkeypatch: pytest.MonkeyPatch
+    purge: Purge, letters: list[UUID], call_api: CallApi, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PurgeSteps, "at_once", 2)
 
-    answer = purge()
+    response = purge()
 
-    assert (answer.status, answer.body["succeeded"], answer.body["state"]) == (202, 2, "running")
-    assert run_step(database, answer.body)
-    assert listed_ids(get(ask)) == [str(letters[3])]
+    assert (response.status, response.body["succeeded"], response.body["state"]) == (202, 2, "running")
+    assert run_step(database, response.body)
+    assert listed_ids(get(call_api)) == [str(letters[3])]
 
 
 def test_failed_step_is_left_to_the_watchdog(
-    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, ask: Ask
+    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
     def unavailable(*_: object) -> engine.Step:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     with monkeypatch.context() as patched:
         patched.setattr(engine, "step", unavailable)
-        answer = purge()
-        assert answer.status == 202
+        response = purge()
+        assert response.status == 202
 
-    assert run_step(database, answer.body)
-    assert listed_ids(get(ask)) == [str(letters[3])]
+    assert run_step(database, response.body)
+    assert listed_ids(get(call_api)) == [str(letters[3])]
 
 
 def test_undo_restores_dead_letters_once(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask, admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], call_api: CallApi, admin: Connection
 ) -> None:
-    before = get(ask).body["dead_letters"]
+    before = get(call_api).body["dead_letters"]
     purge_id = purge().body["operation_id"]
 
-    answer = undo(purge_id)
+    response = undo(purge_id)
 
-    assert answer.status == 200, answer.body
-    assert [answer.body[name] for name in ("action", "succeeded", "state", "requested_by")] == [
+    assert response.status == 200, response.body
+    assert [response.body[name] for name in ("action", "succeeded", "state", "requested_by")] == [
         "restore",
         3,
         "done",
         USER,
     ]
-    after = get(ask).body["dead_letters"]
+    after = get(call_api).body["dead_letters"]
     assert [item | {"version": 0} for item in after] == [item | {"version": 0} for item in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
     again = undo(purge_id, if_match='"2"')
@@ -253,11 +257,11 @@ def test_undo_restores_dead_letters_once(
 
 
 def test_purge_shows_its_current_version(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask
+    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], call_api: CallApi
 ) -> None:
     done = purge()
     path = f"/operations/{done.body['operation_id']}"
-    shown = operation(ask, path)
+    shown = operation(call_api, path)
     assert (shown.status, shown.headers["ETag"], shown.body) == (200, '"1"', done.body)
     assert (done.headers["ETag"], done.body["version"], done.body["succeeded"]) == ('"1"', 1, 3)
 
@@ -265,20 +269,20 @@ def test_purge_shows_its_current_version(
 
     undo(done.body["operation_id"])
 
-    after = operation(ask, path)
+    after = operation(call_api, path)
     assert (after.headers["ETag"], after.body["restorable_until"]) == ('"2"', None)
-    assert [item["version"] for item in operation(ask, "/operations", action="purge").body["operations"]] == [2]
+    assert [item["version"] for item in operation(call_api, "/operations", action="purge").body["operations"]] == [2]
 
 
 def test_purge_step_does_not_change_the_version(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], database: Database, ask: Ask
+    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], database: Database, call_api: CallApi
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PurgeSteps, "at_once", 2)
         begun = purge()
     assert run_step(database, begun.body)
 
-    assert operation(ask, f"/operations/{begun.body['operation_id']}").body["succeeded"] == 3
+    assert operation(call_api, f"/operations/{begun.body['operation_id']}").body["succeeded"] == 3
     assert undo(begun.body["operation_id"], if_match=begun.headers["ETag"]).status == 200
 
 
@@ -289,18 +293,18 @@ def test_undo_requires_the_current_version(
     if_match: str | None,
     status: int,
     purge: Purge,
-    undo: Callable[..., Answer],
+    undo: Callable[..., ApiResponse],
     letters: list[UUID],
     admin: Connection,
 ) -> None:
-    answer = undo(purge().body["operation_id"], if_match=if_match)
+    response = undo(purge().body["operation_id"], if_match=if_match)
 
-    assert (answer.status, "If-Match" in answer.body["detail"] or if_match == '"2"') == (status, True)
+    assert (response.status, "If-Match" in response.body["detail"] or if_match == '"2"') == (status, True)
     assert rows(admin, "operation")[0]["restored_at"] is None
 
 
 def test_second_undo_at_old_version_is_rejected(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], admin: Connection
 ) -> None:
     purge_id = purge().body["operation_id"]
     undo(purge_id)
@@ -312,16 +316,16 @@ def test_second_undo_at_old_version_is_rejected(
 
 
 def test_purge_cannot_be_undone_after_seven_days(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], admin: Connection
 ) -> None:
     body = purge().body
     times = [datetime.fromisoformat(body[name]) for name in ("requested_at", "restorable_until")]
     assert times[1] - times[0] == timedelta(days=7)
     admin.execute("UPDATE operation SET requested_at = requested_at - interval '7 days'")
 
-    answer = undo(body["operation_id"])
+    response = undo(body["operation_id"])
 
-    assert (answer.status, answer.body["detail"]) == (409, "A purge can be undone for 7 days.")
+    assert (response.status, response.body["detail"]) == (409, "A purge can be undone for 7 days.")
     assert rows(admin, "operation")[0]["restored_at"] is None
 
 
@@ -332,34 +336,38 @@ def test_purge_of_another_tenant_is_not_found(
     groups: str,
     status: int,
     purge: Purge,
-    undo: Callable[..., Answer],
+    undo: Callable[..., ApiResponse],
     letters: list[UUID],
     admin: Connection,
-    ask: Ask,
+    call_api: CallApi,
 ) -> None:
     purge_id = purge().body["operation_id"]
     shown = {404: 404}.get(status, 200)
-    assert operation(ask, f"/operations/{purge_id}", groups=groups).status == shown
+    assert operation(call_api, f"/operations/{purge_id}", groups=groups).status == shown
     assert undo(purge_id, groups=groups).status == status
     assert (len(rows(admin, "operation")) == 1) == (status != 200)
 
 
 @pytest.mark.parametrize("purge_id", [uuid4(), "1", "x" * 40])
-def test_undo_of_unknown_purge_returns_404(purge_id: object, undo: Callable[..., Answer], ask: Ask, acme: UUID) -> None:
-    assert undo(purge_id).status == operation(ask, f"/operations/{purge_id}").status == 404
+def test_undo_of_unknown_purge_returns_404(
+    purge_id: object, undo: Callable[..., ApiResponse], call_api: CallApi, acme: UUID
+) -> None:
+    assert undo(purge_id).status == operation(call_api, f"/operations/{purge_id}").status == 404
 
 
-def test_purges_are_paged_newest_first(purge: Purge, ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
+def test_purges_are_paged_newest_first(
+    purge: Purge, call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
     make_tenant("other")
     made = [purge(status=status).body["operation_id"] for status in ("resolved", "ignored", "retried")]
     purge("other", groups="[admin tenant:other]")
 
-    first = operation(ask, "/operations", limit="2")
-    second = operation(ask, "/operations", limit="2", cursor=first.body["next_cursor"])
+    first = operation(call_api, "/operations", limit="2")
+    second = operation(call_api, "/operations", limit="2", cursor=first.body["next_cursor"])
 
     listed = [item["operation_id"] for page in (first, second) for item in page.body["operations"]]
     assert listed == made[::-1]
     assert second.body["next_cursor"] is None
     assert first.body["operations"][0]["filter"]["status"] == ["retried"]
-    assert operation(ask, "/operations", groups="[viewer tenant:other]").body["operations"][0]["tenant"] == "other"
-    assert operation(ask, "/operations", groups="[tenant:acme]").status == 403
+    assert operation(call_api, "/operations", groups="[viewer tenant:other]").body["operations"][0]["tenant"] == "other"
+    assert operation(call_api, "/operations", groups="[tenant:acme]").status == 403

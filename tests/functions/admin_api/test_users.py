@@ -12,21 +12,21 @@ from counterfoil.db import Connection
 from counterfoil.offers.profiles import internal_id, local_date
 from tests.dead_letters.trail import recorded
 from tests.factories import make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.permissions import PROFILE
 
 USER = UUID("11111111-1111-4111-8111-111111111111")
 VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"
 BERLIN = "Europe/Berlin"
-Users = Callable[..., Answer]
+Users = Callable[..., ApiResponse]
 
 
 @pytest.fixture
-def users(ask: Ask, acme: UUID) -> Users:
+def users(call_api: CallApi, acme: UUID) -> Users:
     """`users(method, path, body, ...)` calls the API about a user, as an operator of acme."""
 
-    def call(method: str, path: str, body: object = "", *, user: object = USER, **more: Any) -> Answer:
-        return ask(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **more})
+    def call(method: str, path: str, body: object = "", *, user: object = USER, **more: Any) -> ApiResponse:
+        return call_api(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **more})
 
     return call
 
@@ -57,8 +57,8 @@ def test_profile_is_stored_and_returned(users: Users) -> None:
     assert users("GET", "profile", groups=VIEWER, headers={"if-none-match": stored.headers["ETag"]}).status == 304
 
 
-def if_match(answer: Answer) -> dict[str, dict[str, str]]:
-    return {"headers": {"if-match": answer.headers["ETag"]}}
+def if_match(response: ApiResponse) -> dict[str, dict[str, str]]:
+    return {"headers": {"if-match": response.headers["ETag"]}}
 
 
 def test_put_replaces_the_whole_profile(users: Users) -> None:
@@ -87,9 +87,9 @@ def test_concurrent_profile_change_is_rejected(users: Users) -> None:
 def test_wrong_if_match_leaves_the_profile_unchanged(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
-    answer = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
+    response = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
 
-    assert answer.status == status, answer.body
+    assert response.status == status, response.body
     assert users("GET", "profile").body["max_distance_km"] == PROFILE["max_distance_km"]
 
 
@@ -104,9 +104,9 @@ def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
     first = users("PUT", "profile", PROFILE)
     users("DELETE", "profile")
 
-    answer = users("PUT", "profile", PROFILE, **if_match(first))
+    response = users("PUT", "profile", PROFILE, **if_match(first))
 
-    assert (answer.status, answer.body["detail"]) == (412, "The profile no longer exists.")
+    assert (response.status, response.body["detail"]) == (412, "The profile no longer exists.")
     assert users("GET", "profile").status == 404
 
 
@@ -153,10 +153,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_invalid_profile_is_rejected_with_its_field(
     users: Users, admin: Connection, changed: dict[str, Any], message: str
 ) -> None:
-    answer = users("PUT", "profile", profile(**changed))
+    response = users("PUT", "profile", profile(**changed))
 
-    assert answer.status == 422
-    assert message in answer.body["detail"]
+    assert response.status == 422
+    assert message in response.body["detail"]
     assert admin.execute("SELECT count(*) FROM profile").fetchone() == (0,)
 
 
@@ -171,9 +171,9 @@ def test_non_finite_number_is_rejected(users: Users, number: str, field: str) ->
 
 @pytest.mark.parametrize("user", ["17", "11111111-1111-4111-8111-11111111111g"])
 def test_user_id_must_be_a_uuid(users: Users, user: str) -> None:
-    answer = users("PUT", "profile", PROFILE, user=user)
+    response = users("PUT", "profile", PROFILE, user=user)
 
-    assert (answer.status, answer.body["detail"]) == (422, "A user's id must be a UUID.")
+    assert (response.status, response.body["detail"]) == (422, "A user's id must be a UUID.")
 
 
 def test_user_ids_are_separate_per_tenant(
@@ -277,9 +277,9 @@ def test_block_requires_a_profile_and_another_user(users: Users) -> None:
     assert users("PUT", f"blocks/{uuid4()}").status == 404
     users("PUT", "profile", PROFILE)
 
-    answer = users("PUT", f"blocks/{USER}")
+    response = users("PUT", f"blocks/{USER}")
 
-    assert (answer.status, answer.body["detail"]) == (422, "A user cannot block themselves.")
+    assert (response.status, response.body["detail"]) == (422, "A user cannot block themselves.")
 
 
 # Offers
@@ -337,14 +337,14 @@ def test_completed_offers_are_returned_as_stored(users: Users, admin: Connection
     stored = admin.execute("SELECT offers FROM matchmaking_jobs").fetchone()
     assert stored is not None
 
-    answer = users("GET", "offers", groups=VIEWER)
+    response = users("GET", "offers", groups=VIEWER)
 
-    assert answer.status == 200
-    assert [item["userId"] for item in answer.body["offers"]] == list(map(str, candidates))
-    assert answer.body["offers"] == [{**item, "isWithdrawn": False} for item in stored[0]]
-    assert (answer.body["status"], answer.body["timezone"]) == ("completed", BERLIN)
-    assert answer.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
-    again = users("GET", "offers", groups=VIEWER, headers={"if-none-match": answer.headers["ETag"]})
+    assert response.status == 200
+    assert [item["userId"] for item in response.body["offers"]] == list(map(str, candidates))
+    assert response.body["offers"] == [{**item, "isWithdrawn": False} for item in stored[0]]
+    assert (response.body["status"], response.body["timezone"]) == ("completed", BERLIN)
+    assert response.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
+    again = users("GET", "offers", groups=VIEWER, headers={"if-none-match": response.headers["ETag"]})
     assert again.status == 304
 
 
@@ -369,10 +369,10 @@ def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Con
 def test_unfinished_offers_have_status_and_error(users: Users, admin: Connection, acme: UUID, status: str) -> None:
     job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is not a number")
 
-    answer = users("GET", "offers", query={"date": "2026-03-01"})
+    response = users("GET", "offers", query={"date": "2026-03-01"})
 
-    assert (answer.status, answer.body["status"], answer.body["offers"]) == (200, status, [])
-    assert answer.body["error"] == "A trait is not a number"
+    assert (response.status, response.body["status"], response.body["offers"]) == (200, status, [])
+    assert response.body["error"] == "A trait is not a number"
 
 
 def test_offers_require_a_profile_and_a_job(users: Users) -> None:
