@@ -15,7 +15,7 @@ def get(call_api: CallApi, path: str = "", *, groups: str = VIEWER, **query: str
 
 def listed_ids(response: ApiResponse) -> list[str]:
     assert response.status == 200, response.body
-    return [letter["job_id"] for letter in response.body["dead_letters"]]
+    return [dead_letter["job_id"] for dead_letter in response.body["dead_letters"]]
 
 
 def ids(job_ids: Sequence[UUID]) -> list[str]:

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent / "pages"
 SERVED_AT = "https://api.example.com/console/assets/app.js"
 
 
-def passed(tests: str, folder: Path, **modules: str) -> int:
+def run_tests(tests: str, folder: Path, **modules: str) -> int:
     """Run a test file and return its number of tests, all of which must pass.
 
     `modules` maps the environment variables that the tests import from to modules of the console.

@@ -72,9 +72,9 @@ class Resources:
     @classmethod
     def missing(cls) -> "Resources":
         """Return ids that do not exist."""
-        one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
+        first, second, third, cluster, document, task = (str(uuid4()) for _ in range(6))
         session, dead_letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
-        shared = ((one, other, third), (cluster, document))
+        shared = ((first, second, third), (cluster, document))
         return cls(
             "nowhere",
             task,
@@ -128,15 +128,15 @@ class Permission:
         if self.reach == "public":
             return True
         needed = Role.ADMIN if self.requires_editor and not edits else self.role
-        return role >= needed and tenancy in _REACHED_BY[self.reach]
+        return role >= needed and tenancy in _TENANCIES_IN_REACH[self.reach]
 
     def refusal(self, role: Role, tenancy: Tenancy) -> int:
         """Return the status for callers without permission."""
-        sees = role >= Role.VIEWER and tenancy in _REACHED_BY[self.reach]
-        return 404 if self.reach == "resource" and not sees else 403
+        can_view = role >= Role.VIEWER and tenancy in _TENANCIES_IN_REACH[self.reach]
+        return 404 if self.reach == "resource" and not can_view else 403
 
 
-_REACHED_BY: dict[Reach, set[Tenancy]] = {
+_TENANCIES_IN_REACH: dict[Reach, set[Tenancy]] = {
     "resource": {"own", "every"},
     "tenant": {"own", "every"},
     "some tenant": {"own", "foreign", "every"},
@@ -514,7 +514,7 @@ def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     settings.cache_clear()
 
 
-class World:
+class SampleTenant:
     """A tenant with a resource of each kind. The default caller owns its task and session."""
 
     def __init__(self, database: Database, admin: Connection, slug: str) -> None:
@@ -524,15 +524,17 @@ class World:
         compute(harness, len(TWICE))
         self.slug, self.tenant_id = slug, harness.tenant_id
         admin.execute("UPDATE tenant SET slug = %s WHERE id = %s", [slug, harness.tenant_id])
-        one, other, third, cluster, document = map(str, harness.ids)
-        self._documents, self._billed = (one, other, third), (cluster, document)
+        first, second, third, cluster, document = map(str, harness.ids)
+        self._documents, self._billed = (first, second, third), (cluster, document)
 
     def resources(self) -> Resources:
         """Return one resource of each kind. Create those that a request may change or delete."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
-        failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
+        failed_task = make_task(
+            self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed"
+        )
         add_dead_letter = dying(self._database, self.tenant_id)
-        dead_letter = add_dead_letter(worker="tasks", task_type="echo", work_id=failed)
+        dead_letter = add_dead_letter(worker="tasks", task_type="echo", work_id=failed_task)
         session = begin_session(self._admin, self.slug)
         purge = str(self._purge())
         export, operation = str(self._export()), str(self._operation())

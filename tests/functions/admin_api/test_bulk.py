@@ -26,10 +26,10 @@ ALL: dict[str, Any] = {"filter": {}}
 def fail(admin: Connection, acme: UUID, add_dead_letter: Die) -> Callable[..., list[UUID]]:
     """Create failed tasks of acme. Returns the ids of their dead letters."""
 
-    def make(number: int, **letter: Any) -> list[UUID]:
+    def make(number: int, **options: Any) -> list[UUID]:
         tasks = [make_task(admin, acme, status="failed", error="It failed", failed_at=NOON) for _ in range(number)]
         return [
-            add_dead_letter(worker="tasks", task_type="echo", work_id=task, minute=minute, **letter)
+            add_dead_letter(worker="tasks", task_type="echo", work_id=task, minute=minute, **options)
             for minute, task in enumerate(tasks)
         ]
 
@@ -65,21 +65,21 @@ def run_steps(database: Database, operation: dict[str, Any], acme: UUID, admin: 
 
 
 def test_dry_run_returns_only_count_and_sample(call_api: CallApi, fail: Callable[..., list[UUID]], admin: Connection):
-    letters = fail(12)
+    job_ids = fail(12)
     response = post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True})
     assert response.status == 200
     assert (response.body["tenant"], response.body["count"], response.body["is_exact"]) == ("acme", 12, True)
-    assert [letter["job_id"] for letter in response.body["sample"]] == ids(letters[:1:-1])
+    assert [dead_letter["job_id"] for dead_letter in response.body["sample"]] == ids(job_ids[:1:-1])
     assert rows(admin, "operation") == []
-    named = post(call_api, "/dlq/bulk-resolve", {"job_ids": ids(letters[:3]), "dry_run": True})
-    assert (named.status, named.body["count"]) == (200, 3)
+    resolution = post(call_api, "/dlq/bulk-resolve", {"job_ids": ids(job_ids[:3]), "dry_run": True})
+    assert (resolution.status, resolution.body["count"]) == (200, 3)
 
 
 def test_sample_hides_secrets_below_admin(call_api: CallApi, add_dead_letter: Die):
     add_dead_letter("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
-        (letter,) = post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
-        assert ("abcdefghijklmnop" in str(letter), letter["redacted_paths"] == []) == (is_seen, is_seen)
+        (dead_letter,) = post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
+        assert ("abcdefghijklmnop" in str(dead_letter), dead_letter["redacted_paths"] == []) == (is_seen, is_seen)
 
 
 def test_operation_hides_secrets_below_admin(call_api: CallApi, acme: UUID):
@@ -93,25 +93,25 @@ def test_operation_hides_secrets_below_admin(call_api: CallApi, acme: UUID):
     for reported in hidden:
         assert (reported["notes"], reported["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
         assert reported["redacted_paths"] == ["/filter/text", "/notes"]
-    whole = get(call_api, path, groups=ADMIN).body
-    assert (whole["notes"], whole["filter"]["text"]) == (body["notes"], "token=hunter2")
-    assert whole["redacted_paths"] == []
+    unredacted = get(call_api, path, groups=ADMIN).body
+    assert (unredacted["notes"], unredacted["filter"]["text"]) == (body["notes"], "token=hunter2")
+    assert unredacted["redacted_paths"] == []
 
 
 def test_bulk_retry_is_stored_executed_and_reported(
     call_api: CallApi, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
-    letters = fail(3)
+    job_ids = fail(3)
     submitted = post(call_api, "/dlq/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
     assert (submitted.status, submitted.headers["ETag"]) == (202, f'"{submitted.body["version"]}"')
     assert (submitted.body["state"], submitted.body["selected"], submitted.body["remaining"]) == ("running", 3, 3)
     run_steps(database, submitted.body, acme, admin)
 
     path = f"/operations/{submitted.body['operation_id']}"
-    shown = get(call_api, path)
-    assert shown.headers["ETag"] == f'"{shown.body["version"]}"'
+    details = get(call_api, path)
+    assert details.headers["ETag"] == f'"{details.body["version"]}"'
     reported = {
-        name: shown.body[name]
+        name: details.body[name]
         for name in ("state", "selected", "succeeded", "failed", "skipped", "remaining", "notes", "rate")
     }
     assert reported == {
@@ -125,13 +125,13 @@ def test_bulk_retry_is_stored_executed_and_reported(
         "rate": 100,
     }
     first = get(call_api, f"{path}/items", limit="2")
-    rest = get(call_api, f"{path}/items", limit="2", cursor=str(first.body["next_cursor"]))
-    items = first.body["items"] + rest.body["items"]
-    assert [item["job_id"] for item in items] == ids(letters[::-1])
+    second_page = get(call_api, f"{path}/items", limit="2", cursor=str(first.body["next_cursor"]))
+    items = first.body["items"] + second_page.body["items"]
+    assert [item["job_id"] for item in items] == ids(job_ids[::-1])
     assert {(item["result"], item["revision"], item["version"]) for item in items} == {("succeeded", 2, 2)}
-    assert rest.body["next_cursor"] is None
+    assert second_page.body["next_cursor"] is None
     assert get(call_api, f"{path}/items", result="failed").body["items"] == []
-    assert {get(call_api, f"/dlq/{letter}").body["status"] for letter in letters} == {"retried"}
+    assert {get(call_api, f"/dlq/{job_id}").body["status"] for job_id in job_ids} == {"retried"}
 
 
 def test_bulk_ignore_by_filter_closes_the_group(
@@ -141,8 +141,8 @@ def test_bulk_ignore_by_filter_closes_the_group(
     (group,) = get(call_api, "/dlq/groups").body["groups"]
     assert group["state"] == "open"
     body = {"filter": {"fingerprint": group["fingerprint"], "status": ["pending"], "tenant": "acme"}}
-    refused = post(call_api, "/dlq/bulk-ignore", body)
-    assert (refused.status, refused.body["detail"]) == (422, "A note is required: give a reason.")
+    response = post(call_api, "/dlq/bulk-ignore", body)
+    assert (response.status, response.body["detail"]) == (422, "A note is required: give a reason.")
     submitted = post(call_api, "/dlq/bulk-ignore", {**body, "reason": "Trials"})
     assert (submitted.status, submitted.body["rate"]) == (202, 500)
     run_steps(database, submitted.body, acme, admin)
@@ -199,8 +199,8 @@ def test_rate_change_requires_the_current_version(call_api: CallApi, fail: Calla
     assert patch(call_api, path, {"rate": 7}, version=version + 1).status == 412
     assert patch(call_api, path, {"rate": 501}, version=version).status == 422
     assert patch(call_api, path, {}, version=version).status == 422
-    changed = patch(call_api, path, {"rate": 7}, version=version)
-    assert (changed.status, changed.body["rate"], changed.headers["ETag"]) == (200, 7, f'"{version + 1}"')
+    updated = patch(call_api, path, {"rate": 7}, version=version)
+    assert (updated.status, updated.body["rate"], updated.headers["ETag"]) == (200, 7, f'"{version + 1}"')
     assert post(call_api, f"{path}/cancel", version=version + 1).status == 200
     assert patch(call_api, path, {"rate": 8}, version=version + 2).status == 409
 
@@ -208,9 +208,9 @@ def test_rate_change_requires_the_current_version(call_api: CallApi, fail: Calla
 def test_operations_are_paged_newest_first(call_api: CallApi, acme: UUID):
     submitted = [post(call_api, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
     first = get(call_api, "/operations", limit="2").body
-    rest = get(call_api, "/operations", limit="2", cursor=first["next_cursor"]).body
-    assert [item["operation_id"] for item in (*first["operations"], *rest["operations"])] == submitted[::-1]
-    assert rest["next_cursor"] is None
+    second_page = get(call_api, "/operations", limit="2", cursor=first["next_cursor"]).body
+    assert [item["operation_id"] for item in (*first["operations"], *second_page["operations"])] == submitted[::-1]
+    assert second_page["next_cursor"] is None
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,10 @@ def test_filter_accepts_dates_and_utc_times(call_api: CallApi, fail: Callable[..
 
 
 def test_error_for_bare_list_names_the_field(call_api: CallApi, fail: Callable[..., list[UUID]]):
-    letters = ids(fail(2))
-    response = post(call_api, "/dlq/bulk-retry", letters)
+    job_ids = ids(fail(2))
+    response = post(call_api, "/dlq/bulk-retry", job_ids)
     assert (response.status, 'its name: {"job_ids": ["..."]}' in response.body["detail"]) == (400, True)
-    assert post(call_api, "/dlq/bulk-retry", {"job_ids": letters}).status == 202
+    assert post(call_api, "/dlq/bulk-retry", {"job_ids": job_ids}).status == 202
 
 
 @pytest.mark.parametrize("path", ["/dlq/bulk-resolve", "/dlq/bulk-ignore"])
@@ -264,11 +264,11 @@ def test_only_retries_accept_a_canary(call_api: CallApi, acme: UUID, path: str):
 
 
 def test_viewers_cannot_submit_and_outsiders_get_404(call_api: CallApi, fail: Callable[..., list[UUID]]):
-    letters = ids(fail(1))
+    job_ids = ids(fail(1))
     assert post(call_api, "/dlq/bulk-retry", ALL, groups=VIEWER).status == 403
     assert post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=VIEWER).status == 403
-    assert post(call_api, "/dlq/bulk-retry", {"job_ids": letters}, groups=VIEWER).status == 403
-    assert post(call_api, "/dlq/bulk-retry", {"job_ids": letters}, groups="[admin tenant:other]").status == 404
+    assert post(call_api, "/dlq/bulk-retry", {"job_ids": job_ids}, groups=VIEWER).status == 403
+    assert post(call_api, "/dlq/bulk-retry", {"job_ids": job_ids}, groups="[admin tenant:other]").status == 404
     submitted = post(call_api, "/dlq/bulk-retry", ALL).body
     path = f"/operations/{submitted['operation_id']}"
     assert get(call_api, path, groups=VIEWER).status == 200
@@ -278,8 +278,8 @@ def test_viewers_cannot_submit_and_outsiders_get_404(call_api: CallApi, fail: Ca
         assert get(call_api, f"{path}/items", groups=groups).status == 404
         assert post(call_api, f"{path}/cancel", version=submitted["version"], groups=groups).status == 404
     assert get(call_api, "/operations", groups="[admin tenant:other]", tenant="acme").status == 403
-    for wrong in (str(uuid4()), "1"):
-        assert get(call_api, f"/operations/{wrong}").status == 404
+    for unknown_id in (str(uuid4()), "1"):
+        assert get(call_api, f"/operations/{unknown_id}").status == 404
 
 
 def test_token_without_subject_changes_nothing(call_api: CallApi, fail: Callable[..., list[UUID]], admin: Connection):
@@ -292,12 +292,12 @@ def test_token_without_subject_changes_nothing(call_api: CallApi, fail: Callable
 def test_ids_must_belong_to_one_tenant(
     call_api: CallApi, fail: Callable[..., list[UUID]], database: Database, make_tenant: Callable[..., UUID]
 ):
-    (mine,) = fail(1)
-    other = dying(database, make_tenant("zenith"))()
-    several = post(call_api, "/dlq/bulk-retry", {"job_ids": ids([mine, other])}, groups="[operator tenant:*]")
-    assert several.status == 422
-    assert "several tenants" in several.body["detail"]
-    submitted = post(call_api, "/dlq/bulk-retry", {"job_ids": ids([mine, other])})
+    (own,) = fail(1)
+    foreign = dying(database, make_tenant("zenith"))()
+    response = post(call_api, "/dlq/bulk-retry", {"job_ids": ids([own, foreign])}, groups="[operator tenant:*]")
+    assert response.status == 422
+    assert "several tenants" in response.body["detail"]
+    submitted = post(call_api, "/dlq/bulk-retry", {"job_ids": ids([own, foreign])})
     assert (submitted.status, submitted.body["tenant"], submitted.body["selected"]) == (202, "acme", 2)
 
 
@@ -315,8 +315,8 @@ def test_reprocessing_requires_admin(call_api: CallApi, acme: UUID, admin: Conne
     assert (paused.status, paused.body["state"]) == (200, "paused")
     version = paused.body["version"]
     assert patch(call_api, path, {"rate": 900}, version=version).status == 403
-    changed = patch(call_api, path, {"rate": 900}, groups=ADMIN, version=version)
-    assert (changed.status, changed.body["rate"], changed.body["state"]) == (200, 900, "paused")
+    updated = patch(call_api, path, {"rate": 900}, groups=ADMIN, version=version)
+    assert (updated.status, updated.body["rate"], updated.body["state"]) == (200, 900, "paused")
     assert get(call_api, "/dlq/audit").body["entries"][0]["action"] == "reprocessing rate changed"
     post(call_api, "/dlq/bulk-retry", ALL)
     assert [item["action"] for item in get(call_api, "/operations", action="extract").body["operations"]] == ["extract"]

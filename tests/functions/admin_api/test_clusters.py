@@ -38,8 +38,8 @@ def test_cluster_shows_documents_and_match_evidence(call_api: CallApi, harness: 
         4,
         None,
     )
-    ends = ("document_a_id", "document_b_id")
-    pairs = {tuple(harness.ids.index(UUID(edge[end])) for end in ends) for edge in body["matches"]}
+    id_fields = ("document_a_id", "document_b_id")
+    pairs = {tuple(harness.ids.index(UUID(edge[field])) for field in id_fields) for edge in body["matches"]}
     assert pairs == {pair for pair in harness.links() if OTHER_ORDER not in pair}
     for edge in body["matches"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
@@ -111,17 +111,17 @@ def test_unmatched_document_returns_404(call_api: CallApi, harness: TenantHarnes
 
 
 def test_documents_of_a_cluster_are_paged(call_api: CallApi, harness: TenantHarness) -> None:
-    seen: list[str] = []
+    listed: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(4):
         page = get(call_api, harness.ids[ORDER], limit="1", **cursor).body
         (item,) = page["documents"]
-        seen.append(item["id"])
+        listed.append(item["id"])
         assert page["documents_total"] == 4
         assert all(item["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["matches"])
         cursor = {"cursor": page["next_cursor"]}
 
-    assert seen == ids(harness, ORDER, DELIVERY, INVOICE, CREDIT)
+    assert listed == ids(harness, ORDER, DELIVERY, INVOICE, CREDIT)
     assert page["next_cursor"] is None
 
 
@@ -176,13 +176,13 @@ def test_unchanged_cluster_returns_304(call_api: CallApi, harness: TenantHarness
 def test_cluster_requires_viewer_of_its_tenant(
     call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_document(admin, make_tenant("beta"), type="invoice", received_at=NOW)
-    admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [theirs])
+    foreign = make_document(admin, make_tenant("beta"), type="invoice", received_at=NOW)
+    admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [foreign])
 
-    assert [get(call_api, id_).status for id_ in (theirs, uuid4(), "no-id")] == [404] * 3
+    assert [get(call_api, id_).status for id_ in (foreign, uuid4(), "no-id")] == [404] * 3
     for groups in ("[viewer tenant:beta]", "[tenant:acme]", "[viewer]"):
         assert get(call_api, harness.ids[ORDER], groups=groups).status == 404
-    assert get(call_api, theirs, groups="[viewer tenant:*]").status == 200
+    assert get(call_api, foreign, groups="[viewer tenant:*]").status == 200
 
 
 @pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "101"}, {"cursor": "zzz"}, {"tenant": "acme"}])

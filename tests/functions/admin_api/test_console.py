@@ -33,7 +33,7 @@ Get = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Console:
     """The console as deployed."""
     files = pages.write(
         pages.build_assets(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"),
@@ -43,11 +43,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
 
 
 @pytest.fixture
-def get(served: Console) -> Get:
+def get(server: Console) -> Get:
     """`get(path, headers)` requests a path like the gateway."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        return served.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
+        return server.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
 
     return get
 
@@ -106,12 +106,12 @@ def test_first_load_is_small(get: Get) -> None:
 @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0"])
 def test_client_without_gzip_gets_uncompressed_files(get: Get, accepted: str) -> None:
     (script,) = [href for href in assets(get("/console")["body"]) if href.endswith(".js")]
-    packed = get(f"/{script}", {"accept-encoding": "gzip"})
-    plain = get(f"/{script}", {"accept-encoding": accepted})
+    compressed = get(f"/{script}", {"accept-encoding": "gzip"})
+    uncompressed = get(f"/{script}", {"accept-encoding": accepted})
 
-    assert "Content-Encoding" not in plain["headers"]
-    assert b64decode(plain["body"]) == gzip.decompress(b64decode(packed["body"]))
-    assert plain["headers"]["Vary"] == "Accept-Encoding"
+    assert "Content-Encoding" not in uncompressed["headers"]
+    assert b64decode(uncompressed["body"]) == gzip.decompress(b64decode(compressed["body"]))
+    assert uncompressed["headers"]["Vary"] == "Accept-Encoding"
 
 
 @pytest.mark.parametrize(
@@ -182,18 +182,18 @@ def test_page_omits_inline_scripts_and_styles(get: Get) -> None:
     assert not re.search(r"\s(?:style|on\w+)=", html)
 
 
-def test_config_names_the_token_issuer(get: Get, served: Console) -> None:
+def test_config_names_the_token_issuer(get: Get, server: Console) -> None:
     response = get("/console/config.json")
 
     assert json.loads(response["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
-    unconfigured = served.answer({"rawPath": "/console/config.json"}, Settings())
+    unconfigured = server.answer({"rawPath": "/console/config.json"}, Settings())
     assert json.loads(unconfigured["body"]) == {"sign_in": None}
 
 
-def test_request_without_token_never_reaches_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "console", lambda: served)
+def test_request_without_token_never_reaches_the_api(server: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "console", lambda: server)
     settings.cache_clear()
     event = copy.deepcopy(EVENT)
     event["routeKey"] = "GET /console/{path+}"

@@ -28,28 +28,33 @@ Change = Callable[..., ApiResponse]
 
 
 @pytest.fixture
-def letter(admin: Connection, database: Database, acme: UUID) -> UUID:
+def job_id(admin: Connection, database: Database, acme: UUID) -> UUID:
     """Dead letter of a failed task."""
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
     return dying(database, acme)(worker="tasks", task_type="echo", work_id=task)
 
 
 @pytest.fixture
-def change(call_api: CallApi, letter: UUID) -> Change:
+def change(call_api: CallApi, job_id: UUID) -> Change:
     def send(
         action: str,
         body: Any = None,
         *,
         if_match: str | None = VERSION_1,
         groups: str = OPERATOR,
-        of: object = None,
+        version: object = None,
         **options: Any,
     ) -> ApiResponse:
         headers = {} if if_match is None else {"if-match": if_match}
         method = "PATCH" if action == "payload" else "POST"
         content = BODIES.get(action) if body is None else body
         return call_api(
-            content, method=method, path=f"{PATH}/{of or letter}/{action}", groups=groups, headers=headers, **options
+            content,
+            method=method,
+            path=f"{PATH}/{version or job_id}/{action}",
+            groups=groups,
+            headers=headers,
+            **options,
         )
 
     return send
@@ -60,18 +65,18 @@ def edit(change: Change, **options: Any) -> ApiResponse:
 
 
 def test_retry_resets_the_task_and_sends_immediately(
-    change: Change, letter: UUID, call_api: CallApi, queue: FakeSqs, admin: Connection
+    change: Change, job_id: UUID, call_api: CallApi, queue: FakeSqs, admin: Connection
 ) -> None:
     response = change("retry")
 
     assert response.status == 200, response.body
-    assert response.body == {"job_id": str(letter), "tenant": "acme", "status": "retried", "version": 2}
+    assert response.body == {"job_id": str(job_id), "tenant": "acme", "status": "retried", "version": 2}
     assert response.headers["ETag"] == '"2"'
     assert len(queue.sent["counterfoil-tasks"]) == 1
     assert [(task["status"], task["revision"]) for task in rows(admin, "task")] == [("pending", 2)]
-    shown = call_api("", method="GET", path=f"{PATH}/{letter}", groups=VIEWER)
-    assert (shown.headers["ETag"], shown.body["status"], shown.body["resolved_by"]) == ('"2"', "retried", USER)
-    assert shown.body["resolution"] == {"action": "retried", "notes": "It is mended"}
+    details = call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER)
+    assert (details.headers["ETag"], details.body["status"], details.body["resolved_by"]) == ('"2"', "retried", USER)
+    assert details.body["resolution"] == {"action": "retried", "notes": "It is mended"}
 
 
 def test_retry_requires_no_body(change: Change) -> None:
@@ -82,11 +87,11 @@ def test_retry_requires_no_body(change: Change) -> None:
     ("action", "status", "note"), [("resolve", "resolved", "Booked by hand"), ("ignore", "ignored", "A trial")]
 )
 def test_dead_letter_is_closed_with_a_note(
-    action: str, status: str, note: str, change: Change, letter: UUID, call_api: CallApi, queue: FakeSqs
+    action: str, status: str, note: str, change: Change, job_id: UUID, call_api: CallApi, queue: FakeSqs
 ) -> None:
     assert change(action).body["status"] == status
-    shown = call_api("", method="GET", path=f"{PATH}/{letter}", groups=VIEWER)
-    assert shown.body["resolution"] == {"action": status, "notes": note}
+    response = call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER)
+    assert response.body["resolution"] == {"action": status, "notes": note}
     assert not queue.sent
 
 
@@ -98,12 +103,12 @@ def test_closing_requires_a_note(action: str, body: dict[str, str], change: Chan
 
 
 @pytest.mark.parametrize("body", ["", {}, {"reason": "A trial"}])
-def test_ignore_accepts_the_reason_as_parameter(body: object, change: Change, letter: UUID, call_api: CallApi) -> None:
+def test_ignore_accepts_the_reason_as_parameter(body: object, change: Change, job_id: UUID, call_api: CallApi) -> None:
     response = change("ignore", body, query={"reason": "A trial"})
 
     assert (response.status, response.body["status"]) == (200, "ignored"), response.body
-    shown = call_api("", method="GET", path=f"{PATH}/{letter}", groups=VIEWER)
-    assert shown.body["resolution"] == {"action": "ignored", "notes": "A trial"}
+    details = call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER)
+    assert details.body["resolution"] == {"action": "ignored", "notes": "A trial"}
 
 
 @pytest.mark.parametrize(
@@ -210,22 +215,26 @@ def test_token_without_subject_changes_nothing(change: Change) -> None:
 
 
 def test_retry_uses_the_edited_payload(
-    change: Change, letter: UUID, call_api: CallApi, queue: FakeSqs, admin: Connection
+    change: Change, job_id: UUID, call_api: CallApi, queue: FakeSqs, admin: Connection
 ) -> None:
     assert edit(change, groups=OPERATOR).status == 403
     response = edit(change)
     assert (response.status, response.body["status"], response.headers["ETag"]) == (200, "pending", '"2"')
 
-    stored = call_api("", method="GET", path=f"{PATH}/{letter}/payload", groups=EDITOR)
+    stored = call_api("", method="GET", path=f"{PATH}/{job_id}/payload", groups=EDITOR)
     assert (stored.body["original"], stored.body["edited"]) == ({"say": "hello"}, {"say": "bye"})
     assert (stored.body["task_type"], stored.headers["ETag"]) == ("echo", '"2"')
 
-    (made,) = stored.body["edits"]
-    assert (made["before"], made["after"]) == ({"say": "hello"}, {"say": "bye"})
+    (stored_edit,) = stored.body["edits"]
+    assert (stored_edit["before"], stored_edit["after"]) == ({"say": "hello"}, {"say": "bye"})
 
     assert change("retry", if_match='"2"').status == 200
-    after = call_api("", method="GET", path=f"{PATH}/{letter}/payload", groups=EDITOR)
-    assert (after.body["original"], after.body["edited"], after.body["edits"]) == ({"say": "bye"}, None, [made])
+    current = call_api("", method="GET", path=f"{PATH}/{job_id}/payload", groups=EDITOR)
+    assert (current.body["original"], current.body["edited"], current.body["edits"]) == (
+        {"say": "bye"},
+        None,
+        [stored_edit],
+    )
     assert '"say":"bye"' in queue.sent["counterfoil-tasks"][0]["MessageBody"]
     assert [task["payload"] for task in rows(admin, "task")] == [{"say": "bye"}]
 
@@ -233,8 +242,8 @@ def test_retry_uses_the_edited_payload(
 @pytest.mark.parametrize(
     ("groups", "status"), [(VIEWER, 403), (OPERATOR, 403), (EDITOR, 200), (ADMIN, 200), ("[admin]", 404)]
 )
-def test_full_payload_requires_permission_to_edit(groups: str, status: int, letter: UUID, call_api: CallApi) -> None:
-    assert call_api("", method="GET", path=f"{PATH}/{letter}/payload", groups=groups).status == status
+def test_full_payload_requires_permission_to_edit(groups: str, status: int, job_id: UUID, call_api: CallApi) -> None:
+    assert call_api("", method="GET", path=f"{PATH}/{job_id}/payload", groups=groups).status == status
 
 
 def test_edited_payload_must_match_the_task_type(change: Change, admin: Connection, acme: UUID) -> None:
@@ -256,7 +265,7 @@ def test_only_tasks_have_an_editable_payload(change: Change, database: Database,
 
 
 def test_audit_trail_records_actor_and_change(
-    change: Change, letter: UUID, call_api: CallApi, database: Database, acme: UUID
+    change: Change, job_id: UUID, call_api: CallApi, database: Database, acme: UUID
 ) -> None:
     edit(change)
     change("resolve", if_match='"2"')
@@ -265,28 +274,28 @@ def test_audit_trail_records_actor_and_change(
     assert newest.status == 200, newest.body
     [entry] = newest.body["entries"]
     assert (entry["number"], entry["actor"], entry["action"]) == (2, USER, "resolved")
-    assert (entry["targets"], entry["version_before"], entry["version_after"]) == ([str(letter)], 2, 3)
+    assert (entry["targets"], entry["version_before"], entry["version_after"]) == ([str(job_id)], 2, 3)
     assert "Booked" not in newest.text
     cursor = str(newest.body["next_cursor"])
-    older = call_api("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"cursor": cursor})
-    assert [row["action"] for row in older.body["entries"]] == ["edited"]
-    assert older.body["next_cursor"] is None
-    [before] = older.body["entries"]
-    assert (before["previous_hash"], entry["previous_hash"]) == (None, before["hash"])
-    assert older.body["tenant_id"] == str(acme)
-    assert older.body["head"] == {"number": 2, "hash": entry["hash"]}
-    assert "bye" not in older.text
+    older_page = call_api("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"cursor": cursor})
+    assert [row["action"] for row in older_page.body["entries"]] == ["edited"]
+    assert older_page.body["next_cursor"] is None
+    [oldest] = older_page.body["entries"]
+    assert (oldest["previous_hash"], entry["previous_hash"]) == (None, oldest["hash"])
+    assert older_page.body["tenant_id"] == str(acme)
+    assert older_page.body["head"] == {"number": 2, "hash": entry["hash"]}
+    assert "bye" not in older_page.text
     with database.tenant(acme) as connection:
         assert broken(connection, acme) is None
 
 
-def test_audit_trail_is_filtered_by_target(change: Change, letter: UUID, call_api: CallApi) -> None:
+def test_audit_trail_is_filtered_by_target(change: Change, job_id: UUID, call_api: CallApi) -> None:
     change("resolve")
 
     def audit_trail(target: str) -> Any:
         return call_api("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"target": target})
 
-    assert [entry["action"] for entry in audit_trail(str(letter)).body["entries"]] == ["resolved"]
+    assert [entry["action"] for entry in audit_trail(str(job_id)).body["entries"]] == ["resolved"]
     assert audit_trail(str(UUID(int=1))).body["entries"] == []
     assert audit_trail("1").status == 422
 

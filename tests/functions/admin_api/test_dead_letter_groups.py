@@ -53,14 +53,14 @@ def test_groups_have_counts_trend_and_times(
 def test_groups_are_paged(call_api: CallApi, add_dead_letter: Die) -> None:
     for number in range(7):
         add_dead_letter(f"Error {'abcdefg'[number]}", minute=number // 2)
-    seen: list[str] = []
+    titles: list[str] = []
     query = {"limit": "3"}
     for _ in range(3):
         page = get(call_api, "/groups", **query).body
-        seen += [group["message"] for group in page["groups"]]
+        titles += [group["message"] for group in page["groups"]]
         query["cursor"] = page["next_cursor"]
 
-    assert (sorted(seen), page["next_cursor"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
+    assert (sorted(titles), page["next_cursor"]) == ([f"Error {suffix}" for suffix in "abcdefg"], None)
     null_character = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
     for cursor in ("nonsense", null_character, get(call_api, limit="1").body["next_cursor"]):
         assert get(call_api, "/groups", cursor=cursor).status in {200, 422}

@@ -13,9 +13,9 @@ from tests.functions.admin_api.conftest import CallApi
 VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"
 
 
-def look_up(call_api: CallApi, kind: str, part: str, groups: str = VIEWER) -> list[dict[str, str]]:
+def look_up(call_api: CallApi, kind: str, id_part: str, groups: str = VIEWER) -> list[dict[str, str]]:
     response = call_api(
-        "", method="GET", path="/api/admin/dlq/lookup", query={"kind": kind, "part": part}, groups=groups
+        "", method="GET", path="/api/admin/dlq/lookup", query={"kind": kind, "part": id_part}, groups=groups
     )
     assert response.status == 200, response.text
     items: list[dict[str, str]] = response.body["found"]
@@ -24,8 +24,8 @@ def look_up(call_api: CallApi, kind: str, part: str, groups: str = VIEWER) -> li
 
 @pytest.mark.parametrize("characters", [4, 8, 9, 12, 13, 36])
 def test_dead_letter_is_found_by_id_suffix(call_api: CallApi, add_dead_letter: Die, characters: int) -> None:
-    letter, _ = str(add_dead_letter()), add_dead_letter()
-    assert look_up(call_api, "dead_letter", letter[-characters:]) == [{"id": letter, "tenant": "acme"}]
+    job_id, _ = str(add_dead_letter()), add_dead_letter()
+    assert look_up(call_api, "dead_letter", job_id[-characters:]) == [{"id": job_id, "tenant": "acme"}]
 
 
 def test_ambiguous_id_returns_two_matches(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
@@ -40,24 +40,24 @@ def test_ambiguous_id_returns_two_matches(call_api: CallApi, add_dead_letter: Di
 def test_items_of_other_tenants_are_not_found(
     call_api: CallApi, add_dead_letter: Die, database: Database, make_tenant: Callable[..., UUID], admin: Connection
 ) -> None:
-    ours, theirs = add_dead_letter("Ours is full"), dying(database, make_tenant("zenith"))("Theirs timed out")
-    end = str(theirs)[-8:]
-    fingerprint = {item["job_id"]: item["fingerprint"] for item in rows(admin, "dead_letter")}[str(theirs)]
+    own, foreign = add_dead_letter("Ours is full"), dying(database, make_tenant("zenith"))("Theirs timed out")
+    suffix = str(foreign)[-8:]
+    fingerprint = {item["job_id"]: item["fingerprint"] for item in rows(admin, "dead_letter")}[str(foreign)]
 
-    assert look_up(call_api, "dead_letter", end) == look_up(call_api, "group", fingerprint) == []
-    assert look_up(call_api, "dead_letter", end, PLATFORM_VIEWER) == [{"id": str(theirs), "tenant": "zenith"}]
+    assert look_up(call_api, "dead_letter", suffix) == look_up(call_api, "group", fingerprint) == []
+    assert look_up(call_api, "dead_letter", suffix, PLATFORM_VIEWER) == [{"id": str(foreign), "tenant": "zenith"}]
     assert look_up(call_api, "group", fingerprint[:4], PLATFORM_VIEWER) == [{"id": fingerprint, "tenant": "zenith"}]
-    admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [ours])
-    assert look_up(call_api, "dead_letter", str(ours)[-8:]) == []
+    admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [own])
+    assert look_up(call_api, "dead_letter", str(own)[-8:]) == []
 
 
 def test_unassigned_dead_letter_requires_all_tenants(
     call_api: CallApi, add_dead_letter: Die, admin: Connection
 ) -> None:
-    letter = str(add_dead_letter())
+    job_id = str(add_dead_letter())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
-    assert look_up(call_api, "dead_letter", letter[-8:]) == []
-    assert look_up(call_api, "dead_letter", letter[-8:], PLATFORM_VIEWER) == [{"id": letter, "tenant": "-"}]
+    assert look_up(call_api, "dead_letter", job_id[-8:]) == []
+    assert look_up(call_api, "dead_letter", job_id[-8:], PLATFORM_VIEWER) == [{"id": job_id, "tenant": "-"}]
 
 
 def test_operation_is_found_by_id_suffix(call_api: CallApi, acme: UUID) -> None:
@@ -71,10 +71,10 @@ def test_operation_is_found_by_id_suffix(call_api: CallApi, acme: UUID) -> None:
 def test_document_is_found_by_id_suffix(
     call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID], make_document: Callable[..., UUID]
 ) -> None:
-    ours, theirs = str(make_document(acme)), str(make_document(make_tenant("zenith")))
-    assert look_up(call_api, "document", ours[-4:]) == [{"id": ours, "tenant": "acme"}]
-    assert look_up(call_api, "document", theirs) == []
-    assert look_up(call_api, "document", theirs[-12:], PLATFORM_VIEWER) == [{"id": theirs, "tenant": "zenith"}]
+    own, foreign = str(make_document(acme)), str(make_document(make_tenant("zenith")))
+    assert look_up(call_api, "document", own[-4:]) == [{"id": own, "tenant": "acme"}]
+    assert look_up(call_api, "document", foreign) == []
+    assert look_up(call_api, "document", foreign[-12:], PLATFORM_VIEWER) == [{"id": foreign, "tenant": "zenith"}]
 
 
 def test_task_is_found_by_its_user_and_admins(call_api: CallApi, acme: UUID) -> None:

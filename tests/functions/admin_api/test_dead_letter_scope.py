@@ -37,7 +37,7 @@ def add_unassigned(database: Database) -> Callable[..., UUID]:
     """Dead-letter an unparsable message. Returns the job_id."""
 
     def add_unassigned(error: str = "The message is no task", encoding: str = "text") -> UUID:
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=uuid4(),
             tenant_id=None,
             worker="tasks",
@@ -48,8 +48,8 @@ def add_unassigned(database: Database) -> Callable[..., UUID]:
             created_at=NOON,
         )
         with database.delivery() as connection:
-            write_dead_letter(connection, letter, NOON)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, NOON)
+        return dead_letter.job_id
 
     return add_unassigned
 
@@ -67,12 +67,12 @@ def change(call_api: CallApi) -> Callable[..., ApiResponse]:
 def test_unassigned_list_excludes_those_of_tenants(
     call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID]
 ) -> None:
-    theirs, unassigned = add_dead_letter("The message is no task"), add_unassigned()
+    assigned, unassigned = add_dead_letter("The message is no task"), add_unassigned()
 
     assert listed_ids(get(call_api, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
-    assert listed_ids(get(call_api, groups=VIEWER, tenant="acme")) == ids([theirs])
-    (letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
-    assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
+    assert listed_ids(get(call_api, groups=VIEWER, tenant="acme")) == ids([assigned])
+    (dead_letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
+    assert (dead_letter["tenant"], dead_letter["work_id"], dead_letter["revision"]) == (UNASSIGNED, None, None)
 
 
 def test_unassigned_are_searched_counted_and_grouped(
@@ -105,9 +105,9 @@ def test_unassigned_shows_timeline_and_body_to_admins(call_api: CallApi, add_una
     unassigned = add_unassigned()
 
     assert get(call_api, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
-    shown = get(call_api, f"/{unassigned}", groups=VIEWER)
-    assert (shown.body["tenant"], shown.body["redacted_paths"]) == (UNASSIGNED, ["/payload/body"])
-    assert "hunter2" not in shown.text
+    details = get(call_api, f"/{unassigned}", groups=VIEWER)
+    assert (details.body["tenant"], details.body["redacted_paths"]) == (UNASSIGNED, ["/payload/body"])
+    assert "hunter2" not in details.text
     (event,) = get(call_api, f"/{unassigned}/timeline", groups=VIEWER).body["events"]
     assert (event["kind"], event["actor"]) == ("dead_lettered", "tasks")
 
@@ -121,15 +121,15 @@ def test_unassigned_are_hidden_without_all_tenants(
     change: Callable[..., ApiResponse],
     admin: Connection,
 ) -> None:
-    unassigned, gone = add_unassigned(), uuid4()
+    unassigned, unknown_id = add_unassigned(), uuid4()
 
     for path in ("", "/stats", "/groups", "/audit"):
         assert get(call_api, path, groups=groups, tenant=UNASSIGNED).status == 403
     for path in ("", "/timeline", "/payload"):
-        responses = [get(call_api, f"/{job_id}{path}", groups=groups) for job_id in (unassigned, gone)]
+        responses = [get(call_api, f"/{job_id}{path}", groups=groups) for job_id in (unassigned, unknown_id)]
         assert [(response.status, response.text) for response in responses] == [(404, responses[0].text)] * 2
     for action in ACTION_BODIES:
-        responses = [change(job_id, action, groups) for job_id in (unassigned, gone)]
+        responses = [change(job_id, action, groups) for job_id in (unassigned, unknown_id)]
         assert [(response.status, response.text) for response in responses] == [(404, responses[0].text)] * 2
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("pending", 1)]
 
@@ -160,8 +160,8 @@ def test_unassigned_changes_have_their_own_audit_chain(
     change: Callable[..., ApiResponse],
     database: Database,
 ) -> None:
-    theirs = add_dead_letter()
-    assert change(theirs, "ignore").status == 200
+    assigned = add_dead_letter()
+    assert change(assigned, "ignore").status == 200
     for action in ACTION_BODIES:
         assert change(add_unassigned(), action).status == 200
 
@@ -244,7 +244,7 @@ def test_unassigned_cannot_be_exported_or_purged(
 def test_unassigned_cannot_be_closed_in_bulk(
     action: str, call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID], admin: Connection
 ) -> None:
-    unassigned, theirs = add_unassigned(), add_dead_letter()
+    unassigned, assigned = add_unassigned(), add_dead_letter()
 
     def bulk(groups: str = OPERATOR, **selection: object) -> tuple[int, str]:
         response = call_api({**selection, **ACTION_BODIES[action]}, path=f"{PATH}/bulk-{action}", groups=groups)
@@ -256,13 +256,13 @@ def test_unassigned_cannot_be_closed_in_bulk(
         f"The body is wrong at filter.tenant: '-' means unassigned dead letters, which {reason}",
     )
     assert bulk(job_ids=[str(unassigned)]) == (422, f"Unassigned dead letters {reason}")
-    assert bulk(job_ids=[str(unassigned), str(theirs)]) == (
+    assert bulk(job_ids=[str(unassigned), str(assigned)]) == (
         422,
         "The dead letters belong to several tenants. Send one request per tenant.",
     )
     assert bulk("[operator tenant:acme]", job_ids=[str(unassigned)]) == (404, "There are no such dead letters.")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)
-    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned), str(theirs)])[0] == 202
+    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned), str(assigned)])[0] == 202
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
             {"id": work_id, "now": NOON},
         )
         message = Message(work_id=work_id, revision=1, send_number=0)
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=WORK_KINDS["acquisition"].job_id(work_id),
             tenant_id=None,
             worker="acquisition",
@@ -294,8 +294,8 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
             created_at=NOON,
         )
         with database.delivery() as connection:
-            write_dead_letter(connection, letter, NOON)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, NOON)
+        return dead_letter.job_id
 
     return fail
 
@@ -343,8 +343,8 @@ def test_deceptive_file_name_is_neutralized(
     failed_upload()
     admin.execute("UPDATE dead_letter SET payload = %s", [Jsonb({"file": {"key": "inbox/a_\u202efdp.exe"}})])
 
-    (letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
-    assert letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
+    (dead_letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
+    assert dead_letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
 
 
 def test_retried_unassigned_upload_is_enqueued(

@@ -28,13 +28,13 @@ def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter:
         add_dead_letter("The disk is full", minute=1),
     )
 
-    answer = get(call_api)
+    response = get(call_api)
 
-    assert listed_ids(answer) == ids([second, first])
-    assert answer.body["next_cursor"] is None
-    letter = answer.body["dead_letters"][1]
+    assert listed_ids(response) == ids([second, first])
+    assert response.body["next_cursor"] is None
+    item = response.body["dead_letters"][1]
     assert (
-        letter
+        item
         | {
             "tenant": "acme",
             "worker": "ingestion",
@@ -50,17 +50,17 @@ def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter:
             "version": 1,
             "redacted_paths": [],
         }
-        == letter
+        == item
     )
-    assert (letter["metadata"]["retry_count"], letter["metadata"]["max_retry"]) == (2, 2)
-    assert letter["metadata"]["last_error"] == {
+    assert (item["metadata"]["retry_count"], item["metadata"]["max_retry"]) == (2, 2)
+    assert item["metadata"]["last_error"] == {
         "type": "TimeoutError",
         "code": None,
         "message": "Reading timed out after 30 s",
         "timestamp": "2026-03-02T12:00:00Z",
         "context": {"worker": "ingestion", "attempt": 3},
     }
-    assert not letter.keys() & {"payload", "previous_failures"}
+    assert not item.keys() & {"payload", "previous_failures"}
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,15 @@ def test_list_is_filtered(
 
 def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    job_id, alike = add_dead_letter("Page 1 timed out", work_id=work_id), add_dead_letter("Page 2 timed out", minute=1)
+    job_id, similar = (
+        add_dead_letter("Page 1 timed out", work_id=work_id),
+        add_dead_letter("Page 2 timed out", minute=1),
+    )
     add_dead_letter("The disk is full")
 
     assert listed_ids(get(call_api, text=str(job_id))) == listed_ids(get(call_api, text=str(work_id))) == ids([job_id])
     fingerprint = get(call_api, f"/{job_id}").body["fingerprint"]
-    assert listed_ids(get(call_api, fingerprint=fingerprint)) == ids([alike, job_id])
+    assert listed_ids(get(call_api, fingerprint=fingerprint)) == ids([similar, job_id])
     assert listed_ids(get(call_api, fingerprint=fingerprint, text="1")) == ids([job_id])
 
 
@@ -148,8 +151,8 @@ def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead
 )
 def test_invalid_parameter_is_rejected(query: dict[str, str], call_api: CallApi, add_dead_letter: Die) -> None:
     add_dead_letter()
-    refused = get(call_api, **query)
-    assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
+    response = get(call_api, **query)
+    assert (response.status, response.headers["Content-Type"]) == (422, "application/problem+json")
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "\ufffe", "\U0001f600", "a,b", "%", "'"])
@@ -193,16 +196,16 @@ def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
 
 def test_pages_cover_thousands_of_dead_letters(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 2345)
-    seen: list[str] = []
+    listed: list[str] = []
     query: dict[str, str] = {"limit": "100"}
     while True:
         page = get(call_api, **query)
-        seen += listed_ids(page)
+        listed += listed_ids(page)
         if page.body["next_cursor"] is None:
             break
         query["cursor"] = page.body["next_cursor"]
 
-    assert seen == created
+    assert listed == created
     numbered = [listed_ids(get(call_api, page=str(number), limit="100")) for number in range(1, 26)]
     assert [job_id for page in numbered for job_id in page] == created
     assert numbered[-2:] == [created[2300:], []]
@@ -227,12 +230,12 @@ def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dea
     add_dead_letter("The disk is full", work_id=work_id)
     job_id = add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
 
-    answer = get(call_api, f"/{job_id}")
+    response = get(call_api, f"/{job_id}")
 
-    assert (answer.status, answer.body["job_id"], answer.body["work_id"]) == (200, str(job_id), str(work_id))
-    assert answer.body["payload"]["file"] == {"file_name": "invoice.pdf"}
-    (death,) = answer.body["previous_failures"]
-    assert (death["revision"], death["dlq_timestamp"], death["status"], death["last_error"]["message"]) == (
+    assert (response.status, response.body["job_id"], response.body["work_id"]) == (200, str(job_id), str(work_id))
+    assert response.body["payload"]["file"] == {"file_name": "invoice.pdf"}
+    (failure,) = response.body["previous_failures"]
+    assert (failure["revision"], failure["dlq_timestamp"], failure["status"], failure["last_error"]["message"]) == (
         *(1, "2026-03-02T12:00:00Z", "pending", "The disk is full"),
     )
 
@@ -241,20 +244,20 @@ def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: D
     work_id = uuid4()
     job_id = add_dead_letter(work_id=work_id)
 
-    def again(tag: str) -> ApiResponse:
+    def get_conditionally(tag: str) -> ApiResponse:
         return call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
 
     first = get(call_api, f"/{job_id}")
     assert (first.headers["ETag"], first.headers["Vary"]) == ('"1"', "Authorization")
     for tag in ('"1"', 'W/"1"', '"0", "1"', "*"):
-        same = again(tag)
-        assert (tag, same.status, same.text, same.headers["ETag"]) == (tag, 304, "", '"1"')
+        unchanged = get_conditionally(tag)
+        assert (tag, unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (tag, 304, "", '"1"')
     for tag in ('"11"', '"0"', "1", "", '"'):
-        assert (tag, again(tag).status) == (tag, 200)
+        assert (tag, get_conditionally(tag).status) == (tag, 200)
 
     add_dead_letter("It died again", work_id=work_id, revision=2)
-    changed = again('"1"')
-    assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
+    after_change = get_conditionally('"1"')
+    assert (after_change.status, after_change.headers["ETag"], after_change.body["version"]) == (200, '"2"', 2)
 
 
 def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
@@ -269,13 +272,13 @@ def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die,
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
-        answer = get(call_api, f"/{job_id}", groups=groups)
-        assert answer.body["payload"] == {
+        details = get(call_api, f"/{job_id}", groups=groups)
+        assert details.body["payload"] == {
             "a/b": {"Api-Key": ["[hidden]"]},
             "account": "[hidden] 3000",
             "size": 3,
         }
-        assert answer.body["redacted_paths"] == [
+        assert details.body["redacted_paths"] == [
             "/payload/a~1b/Api-Key/0",
             "/payload/account",
             "/metadata/last_error/message",
@@ -286,7 +289,7 @@ def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die,
         grouped = get(call_api, "/groups", groups=groups)
         assert listed.body["dead_letters"][0]["redacted_paths"] == ["/metadata/last_error/message", "/resolution/notes"]
         assert timeline.body["redacted_paths"] == ["/events/0/error/message", "/events/1/error/message"]
-        for response in (answer, listed, timeline, grouped):
+        for response in (details, listed, timeline, grouped):
             assert SECRET not in response.text
 
     unredacted = get(call_api, f"/{job_id}", groups=ADMIN)
@@ -298,11 +301,11 @@ def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: Die, admin
     job_id = add_dead_letter("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
-    earlier = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
+    previous = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
     admin.execute(
         """UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error}', %s), previous_failures = %s
         WHERE job_id = %s""",
-        [Jsonb(traced), Jsonb([{**earlier, "last_error": traced}]), job_id],
+        [Jsonb(traced), Jsonb([{**previous, "last_error": traced}]), job_id],
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
@@ -311,13 +314,13 @@ def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: Die, admin
             get(call_api, groups=groups),
             get(call_api, "/groups", groups=groups),
         )
-        for answer in (*responses, get(call_api, f"/{job_id}/timeline", groups=groups)):
-            assert answer.status == 200
-            assert "traceback" not in answer.text
+        for response in (*responses, get(call_api, f"/{job_id}/timeline", groups=groups)):
+            assert response.status == 200
+            assert "traceback" not in response.text
         assert responses[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
     unredacted = get(call_api, f"/{job_id}", groups=ADMIN).body
     assert [
-        death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["previous_failures"][0])
+        failure["last_error"]["context"] for failure in (unredacted["metadata"], unredacted["previous_failures"][0])
     ] == [traced["context"]] * 2
 
 
@@ -351,9 +354,9 @@ def test_timeline_orders_attempts_failures_and_changes(
     add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
     add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=3)
 
-    answer = get(call_api, f"/{job_id}/timeline")
+    response = get(call_api, f"/{job_id}/timeline")
 
-    assert (answer.status, answer.body["job_id"], answer.body["tenant"]) == (200, str(job_id), "acme")
+    assert (response.status, response.body["job_id"], response.body["tenant"]) == (200, str(job_id), "acme")
     assert [
         (
             event["at"][11:19],
@@ -363,7 +366,7 @@ def test_timeline_orders_attempts_failures_and_changes(
             (event["error"] or {}).get("message"),
             event["revision"],
         )
-        for event in answer.body["events"]
+        for event in response.body["events"]
     ] == [
         ("12:00:00", "attempt", "retry", "ingestion", "away", 1),
         ("12:01:00", "attempt", "failed", "ingestion", "away", 1),
@@ -372,10 +375,10 @@ def test_timeline_orders_attempts_failures_and_changes(
         ("12:03:00", "attempt", "failed", "ingestion", "timed out", 2),
         ("12:03:00", "dead_lettered", "max_retries_exceeded", "ingestion", "Reading timed out", 2),
     ]
-    first = answer.body["events"][0]
+    first = response.body["events"][0]
     assert (first["started_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
-    assert answer.body["events"][3]["detail"] == {"revision": 2}
-    assert [event["log"] for event in answer.body["events"] if event["kind"] != "attempt"] == [None] * 3
+    assert response.body["events"][3]["detail"] == {"revision": 2}
+    assert [event["log"] for event in response.body["events"] if event["kind"] != "attempt"] == [None] * 3
     assert first["log"] == {
         "group": "/aws/lambda/counterfoil-ingestion",
         "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
@@ -383,8 +386,8 @@ def test_timeline_orders_attempts_failures_and_changes(
         "until": "2026-03-02T12:01:00Z",
         "url": None,
     }
-    assert [event["trace_id"] for event in answer.body["events"]] == [TRACE, None, None, None, None, None]
-    assert {event["trace_url"] for event in answer.body["events"]} == {None}  # no region, no console
+    assert [event["trace_id"] for event in response.body["events"]] == [TRACE, None, None, None, None, None]
+    assert {event["trace_url"] for event in response.body["events"]} == {None}  # no region, no console
 
 
 def test_attempts_link_to_log_and_trace(
@@ -397,12 +400,12 @@ def test_attempts_link_to_log_and_trace(
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
-    first, death = get(call_api, f"/{job_id}/timeline").body["events"]
+    first, failure = get(call_api, f"/{job_id}/timeline").body["events"]
 
     console_url = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
     assert first["log"]["url"].startswith(f"{console_url}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
     assert first["trace_url"] == f"{console_url}xray:traces/{TRACE}"
-    assert (death["log"], death["trace_url"]) == (None, None)
+    assert (failure["log"], failure["trace_url"]) == (None, None)
 
 
 def test_timeline_is_limited_to_the_last_events(
@@ -418,18 +421,18 @@ def test_timeline_is_limited_to_the_last_events(
     for revision in range(1, LAST_EVENTS + 3):
         job_id = add_dead_letter("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
 
-    timeline, letter = get(call_api, f"/{job_id}/timeline"), get(call_api, f"/{job_id}")
+    timeline, details = get(call_api, f"/{job_id}/timeline"), get(call_api, f"/{job_id}")
 
     numbers = [event["attempt"] for event in timeline.body["events"] if event["kind"] == "attempt"]
     assert numbers == list(range(1501 - LAST_EVENTS, 1501))
     assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "dead_lettered"] == list(
         range(3, LAST_EVENTS + 3)
     )
-    assert [death["revision"] for death in letter.body["previous_failures"]] == list(
+    assert [failure["revision"] for failure in details.body["previous_failures"]] == list(
         range(LAST_EVENTS + 2 - LAST_DEATHS, LAST_EVENTS + 2)
     )
-    for answer in (timeline, letter):
-        assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
+    for response in (timeline, details):
+        assert len(json.dumps({"body": response.text})) < 6 * 1024 * 1024
 
 
 # Permissions
@@ -514,5 +517,5 @@ def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: Die, a
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/7", "/7/timeline"])
 def test_other_methods_are_not_allowed(path: str, call_api: CallApi) -> None:
-    refused = call_api("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
-    assert (refused.status, "GET" in refused.headers["Allow"]) == (405, True)
+    response = call_api("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
+    assert (response.status, "GET" in response.headers["Allow"]) == (405, True)

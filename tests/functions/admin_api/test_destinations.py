@@ -17,18 +17,20 @@ URL = "https://hooks.example.com/results"
 
 
 def webhook(
-    call_api: CallApi, name: str = "office", address: str = URL, groups: str = ADMIN, **more: object
+    call_api: CallApi, name: str = "office", address: str = URL, groups: str = ADMIN, **fields: object
 ) -> ApiResponse:
-    return call_api({"name": name, "kind": "webhook", "address": address, **more}, path=PATH, groups=groups)
+    return call_api({"name": name, "kind": "webhook", "address": address, **fields}, path=PATH, groups=groups)
 
 
-def export(call_api: CallApi, name: str = "erp", prefix: str = "erp/in", **more: object) -> ApiResponse:
-    return call_api({"name": name, "kind": "s3", "address": prefix, **more}, path=PATH, groups=ADMIN)
+def export(call_api: CallApi, name: str = "erp", prefix: str = "erp/in", **fields: object) -> ApiResponse:
+    return call_api({"name": name, "kind": "s3", "address": prefix, **fields}, path=PATH, groups=ADMIN)
 
 
-def listed(call_api: CallApi, path: str = PATH) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = call_api("", method="GET", path=path, groups=PLATFORM_ADMIN).body["destinations"]
-    return found
+def list_destinations(call_api: CallApi, path: str = PATH) -> list[dict[str, object]]:
+    destinations_: list[dict[str, object]] = call_api("", method="GET", path=path, groups=PLATFORM_ADMIN).body[
+        "destinations"
+    ]
+    return destinations_
 
 
 def remove(call_api: CallApi, name: str) -> ApiResponse:
@@ -46,7 +48,7 @@ def test_secret_of_a_webhook_is_shown_once(call_api: CallApi, acme: UUID, admin:
     assert added.body == {**expected, "secret": rows(admin, "destination_secret")[0]["secret"]}
     assert added.body["secret"].startswith("whsec_")
     assert len(added.body["secret"]) >= 40
-    assert listed(call_api) == [expected]
+    assert list_destinations(call_api) == [expected]
 
 
 def test_export_is_added_without_a_secret(call_api: CallApi, acme: UUID) -> None:
@@ -81,10 +83,10 @@ def test_both_secrets_are_active_after_a_rotation(call_api: CallApi, acme: UUID,
 def test_name_of_a_removed_destination_is_reusable(call_api: CallApi, acme: UUID, admin: Connection) -> None:
     webhook(call_api)
     assert remove(call_api, "office").status == 204
-    assert (listed(call_api), rows(admin, "destination_secret")) == ([], [])
+    assert (list_destinations(call_api), rows(admin, "destination_secret")) == ([], [])
     assert remove(call_api, "office").status == 404
     assert export(call_api, "office").status == 201
-    assert [item["kind"] for item in listed(call_api)] == ["s3"]
+    assert [item["kind"] for item in list_destinations(call_api)] == ["s3"]
     assert len(rows(admin, "destination")) == 2
 
 
@@ -99,8 +101,8 @@ def test_name_of_a_removed_destination_is_reusable(call_api: CallApi, acme: UUID
 def test_forbidden_address_is_refused(
     call_api: CallApi, acme: UUID, address: str, reason: str, admin: Connection
 ) -> None:
-    refused = webhook(call_api, address=address)
-    assert (refused.status, reason in refused.body["detail"]) == (422, True)
+    response = webhook(call_api, address=address)
+    assert (response.status, reason in response.body["detail"]) == (422, True)
     assert rows(admin, "destination") == []
 
 
@@ -127,19 +129,19 @@ def test_only_platform_admins_add_internal_addresses(
 ) -> None:
     monkeypatch.setenv("WEBHOOK_ALLOWLIST", '["127.0.0.0/8"]')
     settings.cache_clear()
-    here = "http://127.0.0.1:8099/"
+    internal_url = "http://127.0.0.1:8099/"
 
-    assert webhook(call_api, address=here).status == 422
-    assert webhook(call_api, "internal", here, PLATFORM_ADMIN).status == 201
+    assert webhook(call_api, address=internal_url).status == 422
+    assert webhook(call_api, "internal", internal_url, PLATFORM_ADMIN).status == 201
     assert webhook(call_api, "public").status == 201
-    found = admin.execute("SELECT name, allows_internal FROM destination ORDER BY name").fetchall()
-    assert found == [("internal", True), ("public", False)]
+    stored = admin.execute("SELECT name, allows_internal FROM destination ORDER BY name").fetchall()
+    assert stored == [("internal", True), ("public", False)]
 
 
 def test_destinations_belong_to_one_tenant(call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("zenith")
     webhook(call_api)
-    assert listed(call_api, PATH.replace("acme", "zenith")) == []
+    assert list_destinations(call_api, PATH.replace("acme", "zenith")) == []
 
 
 def test_new_tenant_has_its_destinations(call_api: CallApi, admin: Connection) -> None:

@@ -48,11 +48,11 @@ def test_confirmed_document_is_erased(call_api: CallApi, harness: TenantHarness)
     assert (preview.status, preview.body["documents"], preview.body["confirm"]) == (200, 1, slug(harness))
     assert documents(harness) == {order_id, invoice_id}
 
-    done = erase(
+    response = erase(
         call_api, harness, invoice_id, if_match=preview.headers["ETag"], confirm=slug(harness), reason="art. 17"
     )
 
-    assert (done.status, done.body["documents"], done.body["rematched"]) == (200, [str(invoice_id)], 1)
+    assert (response.status, response.body["documents"], response.body["rematched"]) == (200, [str(invoice_id)], 1)
     assert documents(harness) == {order_id}
     (entry,) = rows(harness.admin, "audit_entry")
     assert (entry["action"], entry["targets"], entry["note_hash"] is None) == (
@@ -76,9 +76,9 @@ def test_confirmed_document_is_erased(call_api: CallApi, harness: TenantHarness)
 def test_unconfirmed_document_is_not_erased(
     call_api: CallApi, harness: TenantHarness, query: dict[str, str], if_match: str | None, status: int
 ) -> None:
-    sent = {name: slug(harness) if value == "SLUG" else value for name, value in query.items()}
+    parameters = {name: slug(harness) if value == "SLUG" else value for name, value in query.items()}
 
-    assert erase(call_api, harness, harness.ids[1], if_match=if_match, **sent).status == status
+    assert erase(call_api, harness, harness.ids[1], if_match=if_match, **parameters).status == status
 
     assert documents(harness) == {*harness.ids}
     assert rows(harness.admin, "audit_entry") == []
@@ -92,9 +92,9 @@ def test_operator_cannot_erase(call_api: CallApi, harness: TenantHarness) -> Non
 
 
 def test_document_of_another_tenant_is_not_found(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
-    other = TenantHarness(database, harness.admin, [invoice()])
+    other_tenant = TenantHarness(database, harness.admin, [invoice()])
 
-    for id_ in (other.ids[0], uuid4()):
-        assert erase(call_api, harness, id_, if_match='"1"', confirm=slug(other)).status == 404
+    for id_ in (other_tenant.ids[0], uuid4()):
+        assert erase(call_api, harness, id_, if_match='"1"', confirm=slug(other_tenant)).status == 404
 
-    assert other.ids[0] in documents(harness)
+    assert other_tenant.ids[0] in documents(harness)

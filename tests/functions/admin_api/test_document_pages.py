@@ -65,8 +65,8 @@ def test_unchanged_page_returns_304_without_reading_the_file(
     tags = [get(call_api, f"/{document_id}/pages/{number}").headers["ETag"] for number in (1, 2)]
     store.clear()
 
-    same = get(call_api, f"/{document_id}/pages/1", etag=tags[0])
-    assert (same.status, same.text) == (304, "")
+    unchanged = get(call_api, f"/{document_id}/pages/1", etag=tags[0])
+    assert (unchanged.status, unchanged.text) == (304, "")
     assert get(call_api, f"/{document_id}/pages/1", etag=tags[1]).status == 404
 
 

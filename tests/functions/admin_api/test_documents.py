@@ -133,21 +133,21 @@ def test_pages_have_no_gap(
         )
     expected = listed_ids(get(call_api, **query, limit="100"))
     with_all = admin.execute("SELECT count(*) FROM document WHERE type = 'invoice'").fetchone()
-    seen: list[str] = []
+    listed: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(30):
         page = get(call_api, **query, limit="2", **cursor)
-        seen += listed_ids(page)
+        listed += listed_ids(page)
         assert len(page.body["documents"]) <= 2
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
 
-    assert len(seen) == len(set(seen))
-    assert set(expected) <= set(seen)
+    assert len(listed) == len(set(listed))
+    assert set(expected) <= set(listed)
     if query == {"type": "invoice"}:
         assert with_all is not None
-        assert len(seen) == with_all[0]
+        assert len(listed) == with_all[0]
 
 
 @pytest.fixture
@@ -221,18 +221,18 @@ def test_pages_with_failed_files_have_no_gap(
     call_api: CallApi, harness: TenantHarness, failed_file: Callable[..., str]
 ) -> None:
     files = [failed_file(f"{days}.xml", at=NOW + timedelta(days=days)) for days in range(0, 60, 6)]
-    seen: list[str] = []
+    listed: list[str] = []
     cursor: dict[str, str] = {}
     while True:
         page = get(call_api, limit="3", **cursor)
-        seen += listed_ids(page)
+        listed += listed_ids(page)
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
 
-    assert len(seen) == len(set(seen))
-    assert set(seen) == {*files, *(str(id_) for id_ in harness.ids)}
-    assert seen == listed_ids(get(call_api, limit="100"))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {*files, *(str(id_) for id_ in harness.ids)}
+    assert listed == listed_ids(get(call_api, limit="100"))
 
 
 def test_state_filter_applies_to_one_stage(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
@@ -316,15 +316,15 @@ def test_invalid_list_parameter_is_rejected(query: dict[str, str], call_api: Cal
 def test_document_of_another_tenant_is_not_found(
     path: str, call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
+    foreign = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
 
-    for id_ in (theirs, uuid4(), "no-id"):
+    for id_ in (foreign, uuid4(), "no-id"):
         response = get(call_api, f"/{id_}{path}")
         assert (response.status, response.body["detail"]) == (404, "There is no such document.")
-    assert str(theirs) not in listed_ids(get(call_api)) + listed_ids(get(call_api, text="R-81")) + listed_ids(
-        get(call_api, text=str(theirs))
+    assert str(foreign) not in listed_ids(get(call_api)) + listed_ids(get(call_api, text="R-81")) + listed_ids(
+        get(call_api, text=str(foreign))
     )
-    assert listed_ids(get(call_api, groups="[viewer tenant:*]", tenant="beta")) == [str(theirs)]
+    assert listed_ids(get(call_api, groups="[viewer tenant:*]", tenant="beta")) == [str(foreign)]
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer]", "[viewer tenant:beta]", "[admin tenant:beta]", ""])
@@ -394,38 +394,38 @@ def test_document_shows_its_matches_and_evidence(call_api: CallApi, harness: Ten
 
 def test_document_lists_its_dead_letters(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
     add_dead_letter, document_id = dying(database, harness.tenant_id), harness.ids[INVOICE]
-    letters = [str(add_dead_letter(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
+    expected = [str(add_dead_letter(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
     add_dead_letter(worker="ingestion")
 
     dead_letters = get(call_api, f"/{document_id}").body["dead_letters"]
 
     assert (
-        {letter["job_id"] for letter in dead_letters}
-        == set(letters)
+        {dead_letter["job_id"] for dead_letter in dead_letters}
+        == set(expected)
         == {str(WORK_KINDS[w].job_id(document_id)) for w in ("ingestion", "matching")}
     )
-    assert {letter["status"] for letter in dead_letters} == {"pending"}
+    assert {dead_letter["status"] for dead_letter in dead_letters} == {"pending"}
 
 
 def test_document_lists_its_split_parts(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
-    whole = harness.ids[OTHER_ORDER]
-    part = make_document(admin, harness.tenant_id, parent_id=whole, first_page=3, last_page=4)
+    bundle_id = harness.ids[OTHER_ORDER]
+    part = make_document(admin, harness.tenant_id, parent_id=bundle_id, first_page=3, last_page=4)
 
-    assert get(call_api, f"/{whole}").body["parts"] == [{"id": str(part), "first_page": 3, "last_page": 4}]
+    assert get(call_api, f"/{bundle_id}").body["parts"] == [{"id": str(part), "first_page": 3, "last_page": 4}]
     body = get(call_api, f"/{part}").body
-    assert (body["parent_id"], body["first_page"], body["last_page"]) == (str(whole), 3, 4)
+    assert (body["parent_id"], body["first_page"], body["last_page"]) == (str(bundle_id), 3, 4)
     assert (body["type"], body["number"], body["total"], body["fields"]) == (None, None, None, [])
 
 
 def test_unchanged_document_returns_304(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
     (document_id,) = ids(harness, INVOICE)
     first = get(call_api, f"/{document_id}")
-    same = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
+    unchanged = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
     admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [document_id])
-    other = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
+    changed = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
 
-    assert (same.status, same.text, same.headers["ETag"]) == (304, "", first.headers["ETag"])
-    assert other.status == 200
+    assert (unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (304, "", first.headers["ETag"])
+    assert changed.status == 200
 
 
 # Timeline
@@ -464,12 +464,12 @@ def test_timeline_has_all_events_in_order(
         ("result", "exception", "diagnostics"),
         ("running", "in-progress", "matching"),
     }
-    (tried,) = [event for event in events if event["kind"] == "attempt"]
-    assert (tried["started_at"], tried["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
-    assert (tried["error_type"], tried["error"], tried["attempt"]) == ("TimeoutError", "Too slow", 1)
+    (attempt,) = [event for event in events if event["kind"] == "attempt"]
+    assert (attempt["started_at"], attempt["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
+    assert (attempt["error_type"], attempt["error"], attempt["attempt"]) == ("TimeoutError", "Too slow", 1)
     assert events[-1]["kind"] == "running"
-    (decided,) = [event for event in events if event["kind"] == "decision"]
-    assert decided["other"] == str(harness.ids[CREDIT])
+    (decision,) = [event for event in events if event["kind"] == "decision"]
+    assert decision["other"] == str(harness.ids[CREDIT])
 
 
 # Plans

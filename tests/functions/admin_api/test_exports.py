@@ -52,9 +52,9 @@ def test_json_lines_match_the_api(export: Export, add_dead_letter: Die, call_api
 
     response = export()
 
-    assert [letter["job_id"] for letter in exported(response)] == job_ids
-    shown = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
-    assert shown == get(call_api, f"/{job_ids[0]}").body
+    assert [dead_letter["job_id"] for dead_letter in exported(response)] == job_ids
+    exported_item = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
+    assert exported_item == get(call_api, f"/{job_ids[0]}").body
     assert response.headers["Content-Type"] == "application/x-ndjson"
     assert response.headers["Content-Disposition"].startswith('attachment; filename="dead-letters-acme-2')
     assert response.headers["Content-Disposition"].endswith('Z.jsonl"')
@@ -92,8 +92,11 @@ def test_export_filters_like_the_list(
         {"tenant": "acme"},
     ]
     for parameters in filters:
-        listed = [letter["job_id"] for letter in get(call_api, **parameters).body["dead_letters"]]
-        assert (parameters, [letter["job_id"] for letter in exported(export(**parameters))]) == (parameters, listed)
+        listed = [dead_letter["job_id"] for dead_letter in get(call_api, **parameters).body["dead_letters"]]
+        assert (parameters, [dead_letter["job_id"] for dead_letter in exported(export(**parameters))]) == (
+            parameters,
+            listed,
+        )
     assert str(third) in export().text
 
 
@@ -299,7 +302,7 @@ def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, ac
 def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: Die) -> None:
     add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]
-    assert [export(text=word).status for word in ("timed", "reading", "after")] == [202, 202, 409]
+    assert [export(text=search).status for search in ("timed", "reading", "after")] == [202, 202, 409]
     assert export(text="timed").status == 202
 
 

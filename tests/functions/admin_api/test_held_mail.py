@@ -16,12 +16,12 @@ VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"
 PATH = "/api/admin/mail"
 
 
-def decide(call_api: CallApi, mail: UUID, word: str, groups: str = OPERATOR, body: object = "") -> ApiResponse:
-    return call_api(body, method="POST", path=f"{PATH}/{mail}/{word}", groups=groups)
+def decide(call_api: CallApi, mail: UUID, action: str, groups: str = OPERATOR, body: object = "") -> ApiResponse:
+    return call_api(body, method="POST", path=f"{PATH}/{mail}/{action}", groups=groups)
 
 
 def test_held_mail_is_listed_newest_first(call_api: CallApi, admin: Connection, acme: UUID) -> None:
-    made = [make_held_mail(admin, acme, received_at=NOW + timedelta(hours=hour)) for hour in range(3)]
+    created = [make_held_mail(admin, acme, received_at=NOW + timedelta(hours=hour)) for hour in range(3)]
     make_held_mail(admin, acme, hold="rejected")
 
     first = call_api("", method="GET", path=PATH, query={"limit": "2"}, groups=VIEWER).body
@@ -29,7 +29,7 @@ def test_held_mail_is_listed_newest_first(call_api: CallApi, admin: Connection, 
         "", method="GET", path=PATH, query={"limit": "2", "cursor": first["next_cursor"]}, groups=VIEWER
     ).body
 
-    assert [UUID(item["id"]) for item in first["mails"] + second["mails"]] == made[::-1]
+    assert [UUID(item["id"]) for item in first["mails"] + second["mails"]] == created[::-1]
     assert second["next_cursor"] is None
     item = first["mails"][0]
     assert (item["sender"], item["spf"], item["dkim"], item["dmarc"], item["hold"]) == (
@@ -37,22 +37,22 @@ def test_held_mail_is_listed_newest_first(call_api: CallApi, admin: Connection, 
     )
 
 
-@pytest.mark.parametrize(("word", "hold", "outbox_rows"), [("release", "released", 1), ("reject", "rejected", 0)])
+@pytest.mark.parametrize(("action", "hold", "outbox_rows"), [("release", "released", 1), ("reject", "rejected", 0)])
 def test_decision_ends_the_hold_once(
-    call_api: CallApi, admin: Connection, acme: UUID, word: str, hold: str, outbox_rows: int
+    call_api: CallApi, admin: Connection, acme: UUID, action: str, hold: str, outbox_rows: int
 ) -> None:
     mail = make_held_mail(admin, acme)
 
-    done = decide(call_api, mail, word, body={"reason": "We called the supplier."})
+    decision = decide(call_api, mail, action, body={"reason": "We called the supplier."})
 
-    assert (done.status, done.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
-    again = decide(call_api, mail, "release")
+    assert (decision.status, decision.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
+    repeated = decide(call_api, mail, "release")
     detail = "The mail is no longer on hold: it was already released or rejected."
-    assert (again.status, again.body["detail"]) == (409, detail)
+    assert (repeated.status, repeated.body["detail"]) == (409, detail)
     assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (outbox_rows,)
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [(f"mail {hold}",)]
-    shown = call_api("", method="GET", path=PATH, query={"hold": hold}, groups=VIEWER).body["mails"]
-    assert [UUID(item["id"]) for item in shown] == [mail]
+    listed = call_api("", method="GET", path=PATH, query={"hold": hold}, groups=VIEWER).body["mails"]
+    assert [UUID(item["id"]) for item in listed] == [mail]
 
 
 def test_release_sends_the_message_immediately(
@@ -80,10 +80,10 @@ def test_admin_changes_the_policy_of_their_tenant(
     make_tenant("other")
 
     assert call_api("", method="GET", path=POLICY, groups=VIEWER).body == {"tenant": "acme", "dmarc_policy": "hold"}
-    done = set_policy(call_api, "reject", "hold")
+    response = set_policy(call_api, "reject", "hold")
 
-    assert (done.status, done.body) == (200, {"tenant": "acme", "dmarc_policy": "reject"})
-    assert call_api("", method="GET", path=POLICY, groups=VIEWER).body == done.body
+    assert (response.status, response.body) == (200, {"tenant": "acme", "dmarc_policy": "reject"})
+    assert call_api("", method="GET", path=POLICY, groups=VIEWER).body == response.body
     assert admin.execute("SELECT slug, dmarc_policy FROM tenant ORDER BY slug").fetchall() == [
         ("acme", "reject"),
         ("other", "hold"),
@@ -96,9 +96,9 @@ def test_admin_changes_the_policy_of_their_tenant(
 def test_stale_change_of_the_policy_is_a_conflict(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     set_policy(call_api, "reject", "hold")
 
-    late = set_policy(call_api, "accept", "hold")
+    stale = set_policy(call_api, "accept", "hold")
 
-    assert (late.status, late.body["detail"]) == (
+    assert (stale.status, stale.body["detail"]) == (
         409,
         "Someone else changed the policy first. Read it again, then decide.",
     )
@@ -132,9 +132,9 @@ def test_viewer_cannot_decide(call_api: CallApi, admin: Connection, acme: UUID) 
 def test_mail_of_another_tenant_is_not_found(
     call_api: CallApi, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_held_mail(admin, make_tenant("other"))
+    foreign_mail = make_held_mail(admin, make_tenant("other"))
 
-    foreign, unknown = (decide(call_api, mail, "release") for mail in (theirs, uuid4()))
+    foreign, unknown = (decide(call_api, mail, "release") for mail in (foreign_mail, uuid4()))
 
     assert (foreign.status, foreign.body) == (404, unknown.body)
     assert call_api("", method="GET", path=PATH, groups=VIEWER).body["mails"] == []

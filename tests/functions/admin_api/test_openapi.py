@@ -90,7 +90,9 @@ def described_api() -> Iterator["BaseSchema"]:
 
 
 @pytest.fixture
-def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> TenantHarness:
+def prepared_tenant(
+    call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> TenantHarness:
     """A tenant with all kinds of resources and without rate limits."""
     monkeypatch.setenv("RATE_LIMIT_BURST", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
@@ -110,12 +112,12 @@ def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch:
         )
     sessions = [begin_session(admin) for _ in range(2)]
     work_id, add_dead_letter = uuid4(), dying(database, harness.tenant_id)
-    letters = [
+    dead_letter_ids = [
         add_dead_letter(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)
     ]
-    letters.append(add_dead_letter(f"Bearer {work_id.hex} was refused"))
+    dead_letter_ids.append(add_dead_letter(f"Bearer {work_id.hex} was refused"))
     _known["worker"], _known["tenant"] = ["tasks"], ["acme"]
-    _known["dead_letter"] = [str(job_id) for job_id in letters]
+    _known["dead_letter"] = [str(job_id) for job_id in dead_letter_ids]
     _known["operation_id"] = [str(bulk_operation(harness)), str(purge_of(harness))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in harness.ids]})
     _known["cluster_id"] = _known["document_id"]
@@ -157,16 +159,16 @@ def _task(text: str, payload: Any) -> dict[str, Any]:
 def _cursor(text: str) -> str:
     """Return a cursor with a recent or extreme time, and a known or unknown id."""
     number = _number(text)
-    at = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
+    time = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
     known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["dead_letter"]]
     id_ = (known[number // 3 % len(known)], str(UUID(int=number % 2**128)))[number // 2 % 2]
-    return encode_cursor((at, id_)) or ""
+    return encode_cursor((time, id_)) or ""
 
 
-def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def _parameters(query: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     replacements: dict[str, Callable[[str], str]] = {"task_type": _task_type, "cursor": _cursor}
     return {
-        name: replacements[name](str(text)) if name in replacements else ours.get(name, text)
+        name: replacements[name](str(text)) if name in replacements else own.get(name, text)
         for name, text in query.items()
     }
 
@@ -178,7 +180,7 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE:
         return
     documents = _known["document_id"]
-    ours: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
+    own: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
         if name == "number":  # page number; the file has two pages
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
@@ -189,11 +191,11 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
         if ids and isinstance(text, str) and len(text) == UUID_LENGTH and text[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(text[0], 16) % len(ids)]
     if isinstance(case.query, dict):
-        case.query.update(_parameters(case.query, ours))
+        case.query.update(_parameters(case.query, own))
     if "If-Match" in case.headers:
         case.headers["If-Match"] = '"1"'
     if isinstance(case.body, dict):
-        case.body.update({name: value for name, value in ours.items() if isinstance(case.body.get(name), str)})
+        case.body.update({name: value for name, value in own.items() if isinstance(case.body.get(name), str)})
         if case.operation.label == "POST /api/tasks":
             case.body |= _task(str(case.body["task_type"]), case.body["payload"])
         if isinstance(case.body.get("documents"), list):
@@ -208,7 +210,7 @@ OPERATIONS = [
 
 
 def test_reads_match_the_description(
-    described_api: "BaseSchema", world: TenantHarness, subtests: pytest.Subtests
+    described_api: "BaseSchema", prepared_tenant: TenantHarness, subtests: pytest.Subtests
 ) -> None:
     for label, matches in checked(described_api.include(method="GET")):
         with subtests.test(operation=label):
@@ -217,7 +219,7 @@ def test_reads_match_the_description(
 
 
 @pytest.mark.parametrize("label", [label for label, _ in OPERATIONS if not label.startswith("GET ")])
-def test_changes_match_the_description(label: str, described_api: "BaseSchema", world: TenantHarness) -> None:
+def test_changes_match_the_description(label: str, described_api: "BaseSchema", prepared_tenant: TenantHarness) -> None:
     """Each operation starts with resources that no other operation has changed."""
     method, path = label.split(" ")
     ((_, matches),) = checked(described_api.include(method=method, path=path))
@@ -289,22 +291,22 @@ def validate_response(case: "Case[Any]") -> None:
 @pytest.mark.parametrize(("label", "operation"), OPERATIONS, ids=[label for label, _ in OPERATIONS])
 def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[str, Any]) -> None:
     """Errors of the gateway itself have the format of an AWS HTTP API."""
-    forms = {
+    content_types = {
         status: {
             media_type: form["schema"].get("$ref", "").rpartition("/")[2]
-            for media_type, form in answer["content"].items()
+            for media_type, form in response["content"].items()
         }
-        for status, answer in operation["responses"].items()
+        for status, response in operation["responses"].items()
         if int(status) >= 400
     }
-    ours, theirs = {"application/problem+json": "Problem"}, {"application/json": "GatewayError"}
-    both = ours | theirs
+    api_errors, gateway_errors = {"application/problem+json": "Problem"}, {"application/json": "GatewayError"}
+    expected = api_errors | gateway_errors
 
-    assert forms.pop("504") == theirs
-    assert [forms.pop(status) for status in ("401", "403", "500", "503")] == [both] * 4
+    assert content_types.pop("504") == gateway_errors
+    assert [content_types.pop(status) for status in ("401", "403", "500", "503")] == [expected] * 4
     changing = not label.startswith("GET ")
-    assert [forms.pop(status) for status in ("413", "429")] == [both if changing else theirs] * 2
-    assert all(form == ours for form in forms.values())
+    assert [content_types.pop(status) for status in ("413", "429")] == [expected if changing else gateway_errors] * 2
+    assert all(form == api_errors for form in content_types.values())
     form = document()["components"]["schemas"]["GatewayError"]
     assert (form["required"], form["properties"]["message"]["type"]) == (["message"], "string")
 

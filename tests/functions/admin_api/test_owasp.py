@@ -21,7 +21,7 @@ from tests.functions.admin_api.permissions import (
     PERMISSIONS,
     ApiRequest,
     Resources,
-    World,
+    SampleTenant,
     method_and_path,
     operations_by_route,
     set_up_environment,
@@ -34,17 +34,19 @@ WITH_BODY = sorted(operation for operation, spec in OPERATIONS.items() if "reque
 
 
 @pytest.fixture
-def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def sample_tenant(
+    call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> SampleTenant:
     set_up_environment(monkeypatch)
-    return World(database, admin, "acme")
+    return SampleTenant(database, admin, "acme")
 
 
 @pytest.fixture
-def resources(world: World) -> Resources:
-    return world.resources()
+def resources(sample_tenant: SampleTenant) -> Resources:
+    return sample_tenant.resources()
 
 
-def send(call_api: CallApi, operation: str, request: ApiRequest, **changed: Any) -> ApiResponse:
+def send(call_api: CallApi, operation: str, request: ApiRequest, **overrides: Any) -> ApiResponse:
     method, _ = method_and_path(operation)
     options: dict[str, Any] = {
         "method": method,
@@ -52,7 +54,7 @@ def send(call_api: CallApi, operation: str, request: ApiRequest, **changed: Any)
         "query": dict(request.query),
         "groups": PLATFORM_ADMIN,
         "headers": IF_MATCH,
-        **changed,
+        **overrides,
     }
     return call_api(options.pop("body", request.body), **options)
 
@@ -71,9 +73,9 @@ INJECTED = (
 )
 
 
-def parameters(operation: str, where: str) -> list[str]:
+def parameters(operation: str, location: str) -> list[str]:
     specs = OPERATIONS[operation].get("parameters", ())
-    return [parameter["name"] for parameter in specs if parameter["in"] == where]
+    return [parameter["name"] for parameter in specs if parameter["in"] == location]
 
 
 def is_harmless(response: ApiResponse, *, of_a_filter: bool) -> bool:
@@ -90,8 +92,8 @@ def is_harmless(response: ApiResponse, *, of_a_filter: bool) -> bool:
 
 def test_query_parameters_are_not_executed_as_sql(call_api: CallApi, resources: Resources, admin: Connection) -> None:
     before = tables(admin)
-    for operation, right in PERMISSIONS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for name in parameters(operation, "query"):
             for text in INJECTED:
                 response = send(call_api, operation, request, query={**request.query, name: text})
@@ -101,15 +103,17 @@ def test_query_parameters_are_not_executed_as_sql(call_api: CallApi, resources: 
 
 
 def test_ids_and_headers_are_not_executed_as_sql(call_api: CallApi, resources: Resources) -> None:
-    for operation, right in PERMISSIONS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for name in parameters(operation, "path"):
             for text in INJECTED:
                 path = method_and_path(operation)[1].replace(f"{{{name}}}", text)
                 assert send(call_api, operation, request, path=path).status in {404, 422}, (operation, name, text)
         for name in parameters(operation, "header"):
             for text in INJECTED:
-                response = send(call_api, operation, right.request(Resources.missing()), headers={name.lower(): text})
+                response = send(
+                    call_api, operation, permission.request(Resources.missing()), headers={name.lower(): text}
+                )
                 assert response.status < 500, (operation, name, text)
 
 
@@ -131,15 +135,15 @@ def put(body: Any, path: tuple[Any, ...], text: str) -> Any:
     return body
 
 
-def test_body_texts_are_not_executed_as_sql(call_api: CallApi, world: World, admin: Connection) -> None:
-    resources = world.resources()
+def test_body_texts_are_not_executed_as_sql(call_api: CallApi, sample_tenant: SampleTenant, admin: Connection) -> None:
+    resources = sample_tenant.resources()
     before = tables(admin)
     for operation in WITH_BODY:
         request = PERMISSIONS[operation].request(resources)
-        for place in texts(request.body):
+        for position in texts(request.body):
             for text in INJECTED:
-                response = send(call_api, operation, request, body=put(request.body, place, text))
-                assert is_harmless(response, of_a_filter=False), (operation, place, text, response.status)
+                response = send(call_api, operation, request, body=put(request.body, position, text))
+                assert is_harmless(response, of_a_filter=False), (operation, position, text, response.status)
 
     assert tables(admin) == before
 
@@ -170,8 +174,8 @@ EXTRA_FIELDS: dict[str, object] = {
 }
 
 
-def test_unknown_body_fields_are_rejected(call_api: CallApi, world: World, admin: Connection) -> None:
-    resources = world.resources()
+def test_unknown_body_fields_are_rejected(call_api: CallApi, sample_tenant: SampleTenant, admin: Connection) -> None:
+    resources = sample_tenant.resources()
     for operation in WITH_BODY:
         request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict), operation
@@ -187,8 +191,8 @@ def test_unknown_body_fields_are_rejected(call_api: CallApi, world: World, admin
 def schema_names(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the schemas that a body may have."""
     for name in ("anyOf", "oneOf", "allOf"):
-        for one in schema.get(name, ()):
-            yield from schema_names(one)
+        for schema_ in schema.get(name, ()):
+            yield from schema_names(schema_)
     if "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2]
 
@@ -203,9 +207,9 @@ def test_body_schemas_forbid_additional_properties() -> None:
     schemas = document()["components"]["schemas"]
     for operation in WITH_BODY:
         content = OPERATIONS[operation]["requestBody"]["content"]
-        named = [*schema_names(content["application/json"]["schema"])]
-        assert named, operation
-        for name in named:
+        names = [*schema_names(content["application/json"]["schema"])]
+        assert names, operation
+        for name in names:
             assert schemas[name]["additionalProperties"] is False, (operation, name)
 
 
@@ -218,16 +222,16 @@ TRAVERSALS = (
 
 
 def test_path_traversal_in_ids_is_rejected(call_api: CallApi, resources: Resources) -> None:
-    for operation, right in PERMISSIONS.items():
+    for operation, permission in PERMISSIONS.items():
         for name in parameters(operation, "path"):
             for text in TRAVERSALS:
                 path = method_and_path(operation)[1].replace(f"{{{name}}}", text)
-                response = send(call_api, operation, right.request(resources), path=path)
+                response = send(call_api, operation, permission.request(resources), path=path)
                 assert response.status in {404, 405, 422}, (operation, text, response.status)
                 assert text not in response.text or text in {".", "0", " "}, (operation, text)
 
 
-def test_paths_are_not_normalized(call_api: CallApi, world: World) -> None:
+def test_paths_are_not_normalized(call_api: CallApi, sample_tenant: SampleTenant) -> None:
     for path in ("/api//tasks", "/api/tasks/", "/API/TASKS", "/api/./tasks", "/api/x/../tasks", "/api/tasks;x", "/"):
         response = call_api("", method="GET", path=path, groups=PLATFORM_ADMIN, query={"tenant": "acme"})
         assert response.status in {404, 405}, path
@@ -240,8 +244,8 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", 
 
 def test_unsupported_method_returns_405_with_allow(call_api: CallApi, resources: Resources) -> None:
     templates = document()["paths"]
-    for operation, right in PERMISSIONS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         has = {method.upper() for method in templates[method_and_path(operation)[1]]}
         as_an_id = {  # methods of routes that read the last segment as an id
             method.upper()
@@ -303,9 +307,9 @@ def test_cookies_are_neither_accepted_nor_set(call_api: CallApi, resources: Reso
     del event["requestContext"]["authorizer"]
     assert handler.handle(event, Context())["statusCode"] == 401
 
-    for operation, right in PERMISSIONS.items():
+    for operation, permission in PERMISSIONS.items():
         method, _ = method_and_path(operation)
-        request = right.request(resources)
+        request = permission.request(resources)
         event = conftest.event()
         event["rawPath"] = event["requestContext"]["http"]["path"] = request.path
         event["requestContext"]["http"]["method"] = method
@@ -315,10 +319,10 @@ def test_cookies_are_neither_accepted_nor_set(call_api: CallApi, resources: Reso
 
 
 def test_cors_preflight_is_refused(call_api: CallApi, resources: Resources) -> None:
-    for operation, right in PERMISSIONS.items():
+    for operation, permission in PERMISSIONS.items():
         method, _ = method_and_path(operation)
         preflight = {"origin": "https://evil.example", "access-control-request-method": method}
-        response = send(call_api, operation, right.request(resources), method="OPTIONS", headers=preflight)
+        response = send(call_api, operation, permission.request(resources), method="OPTIONS", headers=preflight)
         assert response.status == 405, operation
         assert not [name for name in response.headers if name.lower().startswith("access-control-")], operation
 
@@ -329,8 +333,8 @@ BREAKS = ("x\r\nSet-Cookie: a=b", "x\nLocation: https://evil.example", "x\r\n\r\
 
 
 def test_request_text_never_reaches_response_headers(call_api: CallApi, resources: Resources) -> None:
-    for operation, right in PERMISSIONS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for text in BREAKS:
             responses = [
                 send(call_api, operation, request, headers={"if-none-match": text, "if-match": text, "host": text}),
@@ -368,18 +372,18 @@ def test_duplicate_json_names_are_rejected(call_api: CallApi, resources: Resourc
     for operation in WITH_BODY:
         request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict)
-        twice = json.dumps({**request.body, "notes": "x"}).removesuffix("}") + ', "notes": "y"}'
-        inside = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
-        for body in (twice, inside):
+        duplicate_body = json.dumps({**request.body, "notes": "x"}).removesuffix("}") + ', "notes": "y"}'
+        nested_duplicate = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
+        for body in (duplicate_body, nested_duplicate):
             response = send(call_api, operation, request, body=body)
             error = "The body must be a JSON object with unique field names."
             assert (operation, response.status, response.body["detail"]) == (operation, 400, error)
 
 
-def test_repeated_parameter_is_rejected(call_api: CallApi, world: World) -> None:
-    for operation, right in PERMISSIONS.items():
-        if right.reach == "tenant" and "tenant" in parameters(operation, "query"):
-            request = right.request(world.resources())
+def test_repeated_parameter_is_rejected(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    for operation, permission in PERMISSIONS.items():
+        if permission.reach == "tenant" and "tenant" in parameters(operation, "query"):
+            request = permission.request(sample_tenant.resources())
             response = send(call_api, operation, request, query={**request.query, "tenant": "acme,acme"})
             assert response.status == 422, operation
 
@@ -392,12 +396,12 @@ SIMILAR_NAMES = (
 )
 
 
-def test_similar_tenant_name_grants_no_access(call_api: CallApi, world: World) -> None:
-    resources = world.resources()
-    for operation, right in PERMISSIONS.items():
-        if right.reach != "tenant":
+def test_similar_tenant_name_grants_no_access(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    resources = sample_tenant.resources()
+    for operation, permission in PERMISSIONS.items():
+        if permission.reach != "tenant":
             continue
-        request = right.request(resources)
+        request = permission.request(resources)
         for name in SIMILAR_NAMES:
             if "{tenant}" in operation:
                 if name == "acme\n":  # the router drops a line break at the end of a path
@@ -412,8 +416,8 @@ def test_similar_tenant_name_grants_no_access(call_api: CallApi, world: World) -
             assert response.status in {403, 404, 405, 422}, (operation, name, response.status)
 
 
-def test_similar_group_name_grants_no_access(call_api: CallApi, world: World) -> None:
-    request = PERMISSIONS["GET /api/admin/dlq"].request(world.resources())
+def test_similar_group_name_grants_no_access(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    request = PERMISSIONS["GET /api/admin/dlq"].request(sample_tenant.resources())
     for name in SIMILAR_NAMES:
         if name != "*":
             response = send(call_api, "GET /api/admin/dlq", request, groups=["viewer", f"tenant:{name}"])

@@ -27,8 +27,8 @@ def pool(
     return pool
 
 
-def add(call_api: CallApi, groups: str = ADMIN, email: str = "ann@acme.example", **more: object) -> ApiResponse:
-    return call_api({"email": email, "role": "operator", "tenants": ["acme"], **more}, path=PATH, groups=groups)
+def add(call_api: CallApi, groups: str = ADMIN, email: str = "ann@acme.example", **fields: object) -> ApiResponse:
+    return call_api({"email": email, "role": "operator", "tenants": ["acme"], **fields}, path=PATH, groups=groups)
 
 
 def change(call_api: CallApi, id_: str, groups: str = ADMIN, **body: object) -> ApiResponse:
@@ -44,12 +44,16 @@ def emails(call_api: CallApi, groups: str = ADMIN, **query: str) -> list[str]:
 def test_admin_invites_a_person_to_their_tenant(
     call_api: CallApi, pool: FakeUserPool, admin: Connection, acme: UUID
 ) -> None:
-    done = add(call_api, email="Ann@acme.example", edits_payloads=True)
+    response = add(call_api, email="Ann@acme.example", edits_payloads=True)
 
-    assert done.status == 201
-    id_ = done.body["id"]
+    assert response.status == 201
+    id_ = response.body["id"]
     assert pool.groups_of(id_) == {"operator", "tenant:acme", "edit-payloads"}
-    assert (done.body["email"], done.body["role"], done.body["tenants"]) == ("ann@acme.example", "operator", ["acme"])
+    assert (response.body["email"], response.body["role"], response.body["tenants"]) == (
+        "ann@acme.example",
+        "operator",
+        ["acme"],
+    )
     assert recorded(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
     assert add(call_api).status == 409
     assert emails(call_api) == emails(call_api, tenant="acme") == ["ann@acme.example"]
@@ -62,8 +66,8 @@ def test_tenant_admin_cannot_invite_to_other_tenants(call_api: CallApi, pool: Fa
 
 
 def test_platform_admin_invites_for_all_tenants(call_api: CallApi, pool: FakeUserPool, admin: Connection) -> None:
-    done = add(call_api, PLATFORM_ADMIN, tenants=["*"], role="admin")
-    assert (done.status, done.body["tenants"]) == (201, ["*"])
+    response = add(call_api, PLATFORM_ADMIN, tenants=["*"], role="admin")
+    assert (response.status, response.body["tenants"]) == (201, ["*"])
     assert admin.execute("SELECT tenant_id, action FROM audit_entry").fetchall() == [(None, "person added")]
 
 
@@ -87,8 +91,8 @@ def test_role_and_tenants_are_changed(call_api: CallApi, pool: FakeUserPool, adm
     assert change(call_api, id_, role="admin").body["role"] == "admin"
     assert pool.groups_of(id_) == {"admin", "tenant:acme"}
     assert change(call_api, id_, tenants=["acme", "zenith"]).status == 403
-    moved = change(call_api, id_, PLATFORM_ADMIN, tenants=["zenith"])
-    assert (moved.body["tenants"], pool.groups_of(id_)) == (["zenith"], {"admin", "tenant:zenith"})
+    response = change(call_api, id_, PLATFORM_ADMIN, tenants=["zenith"])
+    assert (response.body["tenants"], pool.groups_of(id_)) == (["zenith"], {"admin", "tenant:zenith"})
     assert recorded(admin, acme) == [(CLAIMS["sub"], "person changed", [id_])] * 2
 
 
@@ -100,16 +104,16 @@ def test_disabled_person_is_signed_out(call_api: CallApi, pool: FakeUserPool) ->
 
 
 def test_shared_person_is_managed_by_platform_admins(call_api: CallApi, pool: FakeUserPool) -> None:
-    both = pool.add("bob@example.com", "viewer", "tenant:acme", "tenant:zenith")
+    shared = pool.add("bob@example.com", "viewer", "tenant:acme", "tenant:zenith")
     everywhere = pool.add("kim@example.com", "admin", "tenant:*")
-    theirs = pool.add("zoe@zenith.example", "viewer", "tenant:zenith")
+    foreign = pool.add("zoe@zenith.example", "viewer", "tenant:zenith")
 
-    assert change(call_api, both, role="admin").status == 403
+    assert change(call_api, shared, role="admin").status == 403
     unknown = change(call_api, str(uuid4()), role="viewer")
-    for hidden in (everywhere, theirs):
+    for hidden in (everywhere, foreign):
         response = change(call_api, hidden, role="viewer")
         assert (response.status, response.body) == (404, unknown.body)
-    assert change(call_api, both, PLATFORM_ADMIN, role="operator").status == 200
+    assert change(call_api, shared, PLATFORM_ADMIN, role="operator").status == 200
 
 
 def test_person_is_removed(call_api: CallApi, pool: FakeUserPool, admin: Connection, acme: UUID) -> None:
@@ -123,8 +127,8 @@ def test_person_is_removed(call_api: CallApi, pool: FakeUserPool, admin: Connect
 def test_people_of_other_issuers_are_managed_elsewhere(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN | {"pool": None}))
     settings.cache_clear()
-    refused = add(call_api)
-    assert (refused.status, refused.body["detail"]) == (
+    response = add(call_api)
+    assert (response.status, response.body["detail"]) == (
         409,
         "People are managed at the token issuer of this deployment, not here.",
     )

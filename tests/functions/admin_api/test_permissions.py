@@ -16,8 +16,8 @@ from tests.functions.admin_api.permissions import (
     ApiRequest,
     Permission,
     Resources,
+    SampleTenant,
     Tenancy,
-    World,
     method_and_path,
     operations_by_route,
     set_up_environment,
@@ -42,11 +42,13 @@ TENANTS: dict[str, tuple[Tenancy, str]] = {
 
 
 @pytest.fixture
-def world(call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def sample_tenant(
+    call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> SampleTenant:
     """Create tenants `acme` and `other`. Requests are about acme."""
     set_up_environment(monkeypatch)
-    World(database, admin, "other")
-    return World(database, admin, "acme")
+    SampleTenant(database, admin, "other")
+    return SampleTenant(database, admin, "acme")
 
 
 def send(
@@ -69,27 +71,31 @@ def test_table_has_every_route() -> None:
     assert PERMISSIONS.keys() == operations_by_route(document()).keys()
 
 
-def test_routes_admit_exactly_the_permitted_callers(call_api: CallApi, world: World, admin: Connection) -> None:
-    wrong: list[tuple[object, ...]] = []
-    done: set[str] = set()
-    shared = world.resources()
+def test_routes_admit_exactly_the_permitted_callers(
+    call_api: CallApi, sample_tenant: SampleTenant, admin: Connection
+) -> None:
+    mismatches: list[tuple[object, ...]] = []
+    succeeded: set[str] = set()
+    shared = sample_tenant.resources()
     before: object = None  # reread after each request that may change it
-    for (operation, right), role, tenant in product(PERMISSIONS.items(), ROLES, TENANTS):
+    for (operation, permission), role, tenant in product(PERMISSIONS.items(), ROLES, TENANTS):
         (rank, groups), (tenancy, tenant_group) = ROLES[role], TENANTS[tenant]
-        is_allowed = right.allows(rank, tenancy, edits="edit-payloads" in groups)
-        expected = right.statuses if is_allowed else {right.refusal(rank, tenancy)}
-        resources = world.resources() if is_allowed and not operation.startswith("GET ") else shared
+        is_allowed = permission.allows(rank, tenancy, edits="edit-payloads" in groups)
+        expected = permission.statuses if is_allowed else {permission.refusal(rank, tenancy)}
+        resources = sample_tenant.resources() if is_allowed and not operation.startswith("GET ") else shared
         before = None if is_allowed else before or state(admin)
-        response = send(call_api, operation, right.request(resources), f"{groups} {tenant_group}".strip())
+        response = send(call_api, operation, permission.request(resources), f"{groups} {tenant_group}".strip())
         if response.status < 300:
-            done.add(operation)
+            succeeded.add(operation)
         if response.status not in expected:
-            wrong.append((operation, role, tenant, response.status, sorted(expected), response.body))
+            mismatches.append((operation, role, tenant, response.status, sorted(expected), response.body))
         if before is not None and state(admin) != before:
-            wrong.append((operation, role, tenant, "something was changed"))
+            mismatches.append((operation, role, tenant, "something was changed"))
 
-    assert wrong == []
-    assert done >= {operation for operation, right in PERMISSIONS.items() if not {404, 409, 412} & right.statuses}
+    assert mismatches == []
+    assert succeeded >= {
+        operation for operation, permission in PERMISSIONS.items() if not {404, 409, 412} & permission.statuses
+    }
 
 
 _STATE = """
@@ -127,28 +133,30 @@ TOKENS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_invalid_token_is_rejected_by_every_route(call_api: CallApi, world: World, admin: Connection) -> None:
-    resources = world.resources()
+def test_invalid_token_is_rejected_by_every_route(
+    call_api: CallApi, sample_tenant: SampleTenant, admin: Connection
+) -> None:
+    resources = sample_tenant.resources()
     before = state(admin)
-    wrong = []
-    for (operation, right), token in product(PERMISSIONS.items(), TOKENS):
-        for request in (right.request(resources), right.request(Resources.missing())):
+    mismatches = []
+    for (operation, permission), token in product(PERMISSIONS.items(), TOKENS):
+        for request in (permission.request(resources), permission.request(Resources.missing())):
             response = send(call_api, operation, request, "admin tenant:*", TOKENS[token])
             if (response.status, "WWW-Authenticate" in response.headers) != (401, True):
-                wrong.append((operation, token, response.status))
+                mismatches.append((operation, token, response.status))
 
-    assert wrong == []
+    assert mismatches == []
     assert state(admin) == before
 
 
 @pytest.mark.parametrize("groups", [None, "", "[]", "admin", "[admin]", "[tenant:acme]", "[ADMIN tenant:acme]", "{}"])
-def test_unknown_groups_grant_nothing(groups: str | None, call_api: CallApi, world: World) -> None:
-    resources = world.resources()
-    for operation, right in PERMISSIONS.items():
-        request = right.request(resources)
+def test_unknown_groups_grant_nothing(groups: str | None, call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    resources = sample_tenant.resources()
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         method, _ = method_and_path(operation)
         response = call_api(request.body, method=method, path=request.path, query=dict(request.query), groups=groups)
-        expected = right.statuses if right.reach == "public" else {403, 404}
+        expected = permission.statuses if permission.reach == "public" else {403, 404}
         assert response.status in expected, (operation, response.status)
 
 
@@ -173,16 +181,18 @@ def comparable(response: ApiResponse, request: ApiRequest, resources: Resources)
 
 @pytest.mark.parametrize("role", ["viewer", "operator edit-payloads", "admin"])
 @pytest.mark.parametrize("tenant", ["tenant:other", ""])
-def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, call_api: CallApi, world: World) -> None:
-    existing, missing = world.resources(), Resources.missing()
+def test_foreign_resources_look_like_missing_ones(
+    role: str, tenant: str, call_api: CallApi, sample_tenant: SampleTenant
+) -> None:
+    existing, missing = sample_tenant.resources(), Resources.missing()
     differ = []
-    for operation, right in PERMISSIONS.items():
-        if right.reach not in {"resource", "tenant"}:
+    for operation, permission in PERMISSIONS.items():
+        if permission.reach not in {"resource", "tenant"}:
             continue
         responses = [
             comparable(
-                send(call_api, operation, right.request(resources), f"{role} {tenant}".strip()),
-                right.request(resources),
+                send(call_api, operation, permission.request(resources), f"{role} {tenant}".strip()),
+                permission.request(resources),
                 resources,
             )
             for resources in (existing, missing)
@@ -194,27 +204,27 @@ def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, call_a
 
 
 def test_foreign_document_in_body_looks_missing(
-    call_api: CallApi, world: World, database: Database, admin: Connection
+    call_api: CallApi, sample_tenant: SampleTenant, database: Database, admin: Connection
 ) -> None:
-    mine, theirs = world.resources(), World(database, admin, "third").resources()
-    third = mine.documents[2]
-    for other in (theirs.documents[0], str(uuid4())):
+    own, foreign = sample_tenant.resources(), SampleTenant(database, admin, "third").resources()
+    third = own.documents[2]
+    for document_id in (foreign.documents[0], str(uuid4())):
         for path, body in (
-            (f"{third}/confirm", {"document": other}),
-            (f"{third}/reject", {"documents": [other]}),
-            ("merge", {"documents": [third, other]}),
-            ("merge", {"documents": [other, third]}),
+            (f"{third}/confirm", {"document": document_id}),
+            (f"{third}/reject", {"documents": [document_id]}),
+            ("merge", {"documents": [third, document_id]}),
+            ("merge", {"documents": [document_id, third]}),
         ):
             response = call_api(body, path=f"/api/admin/reviews/{path}", groups="[operator tenant:acme]")
             assert (path, response.status) == (path, 404)
-            assert response.text.replace(other, "it") == response.text
+            assert response.text.replace(document_id, "it") == response.text
 
 
-def test_responses_are_private_with_security_headers(call_api: CallApi, world: World) -> None:
-    resources = world.resources()
-    for operation, right in PERMISSIONS.items():
+def test_responses_are_private_with_security_headers(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    resources = sample_tenant.resources()
+    for operation, permission in PERMISSIONS.items():
         for groups in ("admin tenant:acme", "viewer tenant:other"):
-            response = send(call_api, operation, right.request(resources), groups)
+            response = send(call_api, operation, permission.request(resources), groups)
             cached = response.headers["Cache-Control"]
             assert "no-store" in cached or "private" in cached, operation
             assert "public" not in cached

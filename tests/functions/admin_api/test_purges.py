@@ -58,7 +58,7 @@ def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 
 @pytest.fixture
-def letters(add_dead_letter: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
+def dead_letter_ids(add_dead_letter: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
     """Dead letters in each status. The last one is pending."""
     job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
@@ -82,7 +82,7 @@ def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]
 
 
 def test_preview_counts_dead_letters_without_purging(
-    purge: Purge, letters: list[UUID], call_api: CallApi, admin: Connection
+    purge: Purge, dead_letter_ids: list[UUID], call_api: CallApi, admin: Connection
 ) -> None:
     response = purge(None)
 
@@ -100,7 +100,7 @@ def test_preview_counts_dead_letters_without_purging(
 
 
 def test_purge_hides_the_previewed_dead_letters(
-    purge: Purge, letters: list[UUID], call_api: CallApi, admin: Connection
+    purge: Purge, dead_letter_ids: list[UUID], call_api: CallApi, admin: Connection
 ) -> None:
     query = {"status": "resolved,ignored", "before_date": (NOON + timedelta(minutes=2)).isoformat()}
     assert purge(None, **query).body["count"] == 1
@@ -108,14 +108,14 @@ def test_purge_hides_the_previewed_dead_letters(
     response = purge(**query)
 
     assert (response.status, response.body["succeeded"], response.body["state"]) == (200, 1, "done")
-    assert set(listed_ids(get(call_api))) == {*ids(letters)} - {str(letters[1])}
+    assert set(listed_ids(get(call_api))) == {*ids(dead_letter_ids)} - {str(dead_letter_ids[1])}
     detail = {"failed_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
     assert actions(admin) == [(USER, "purged", [response.body["operation_id"]], detail)]
 
 
 @pytest.mark.parametrize("if_match", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
 def test_purge_requires_the_etag_of_the_preview(
-    if_match: str, purge: Purge, letters: list[UUID], admin: Connection
+    if_match: str, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     response = purge(if_match=if_match)
 
@@ -124,12 +124,12 @@ def test_purge_requires_the_etag_of_the_preview(
 
 
 def test_changed_count_after_preview_rejects_the_purge(
-    purge: Purge, letters: list[UUID], set_status: Callable[[UUID, str], None], call_api: CallApi
+    purge: Purge, dead_letter_ids: list[UUID], set_status: Callable[[UUID, str], None], call_api: CallApi
 ) -> None:
-    shown = purge(None).headers["ETag"]
-    set_status(letters[3], "ignored")
+    etag = purge(None).headers["ETag"]
+    set_status(dead_letter_ids[3], "ignored")
 
-    response = purge(if_match=shown)
+    response = purge(if_match=etag)
 
     message = "Nothing was purged: the preview showed 3 dead letters, and there are now 4."
     assert (response.status, response.body["detail"]) == (412, message)
@@ -138,7 +138,9 @@ def test_changed_count_after_preview_rejects_the_purge(
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
-def test_wrong_confirmation_purges_nothing(confirm: str, purge: Purge, letters: list[UUID], admin: Connection) -> None:
+def test_wrong_confirmation_purges_nothing(
+    confirm: str, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
+) -> None:
     response = purge(confirm)
     assert response.status == 422
     assert "confirm" in response.body["detail"]
@@ -146,7 +148,7 @@ def test_wrong_confirmation_purges_nothing(confirm: str, purge: Purge, letters: 
 
 
 @pytest.mark.parametrize("status", ["pending", "resolved,pending", "", "all"])
-def test_pending_dead_letters_cannot_be_purged(status: str, purge: Purge, letters: list[UUID]) -> None:
+def test_pending_dead_letters_cannot_be_purged(status: str, purge: Purge, dead_letter_ids: list[UUID]) -> None:
     assert purge(status=status).status == 422
 
 
@@ -156,26 +158,28 @@ def test_purge_requires_a_date(call_api: CallApi, acme: UUID) -> None:
     assert (response.status, "before_date" in response.body["detail"]) == (422, True)
 
 
-def test_default_statuses_are_resolved_and_ignored(call_api: CallApi, letters: list[UUID]) -> None:
+def test_default_statuses_are_resolved_and_ignored(call_api: CallApi, dead_letter_ids: list[UUID]) -> None:
     query = {"before_date": "2026-03-03"}  # the day after the failures
-    plan, done = (
+    plan, purged = (
         call_api(
             "",
             method="DELETE",
             path=f"{PATH}/purge",
             groups=ADMIN,
-            query={**query, **more},
+            query={**query, **confirmation},
             headers={"if-match": '"2"'},
         )
-        for more in ({}, {"confirm": "acme"})
+        for confirmation in ({}, {"confirm": "acme"})
     )
 
     assert (plan.status, plan.body["statuses"], plan.body["count"]) == (200, ["resolved", "ignored"], 2), plan.body
-    assert (done.status, done.body["filter"]["to_date"]) == (200, "2026-03-03T00:00:00Z")
-    assert set(listed_ids(get(call_api))) == {str(letters[0]), str(letters[3])}
+    assert (purged.status, purged.body["filter"]["to_date"]) == (200, "2026-03-03T00:00:00Z")
+    assert set(listed_ids(get(call_api))) == {str(dead_letter_ids[0]), str(dead_letter_ids[3])}
 
 
-def test_purge_excludes_failures_after_the_request(purge: Purge, letters: list[UUID], admin: Connection) -> None:
+def test_purge_excludes_failures_after_the_request(
+    purge: Purge, dead_letter_ids: list[UUID], admin: Connection
+) -> None:
     purge(before_date="9999-12-31T00:00:00Z")
     (row,) = rows(admin, "operation")
     assert datetime.fromisoformat(row["filter"]["to_date"]) == datetime.fromisoformat(row["requested_at"])
@@ -195,19 +199,19 @@ def test_purge_excludes_failures_after_the_request(purge: Purge, letters: list[U
     ],
 )
 def test_purge_requires_admin_of_the_tenant(
-    confirm: str | None, groups: str, status: int, purge: Purge, letters: list[UUID], admin: Connection
+    confirm: str | None, groups: str, status: int, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     assert purge(confirm, groups=groups, tenant="acme").status == status
     assert bool(rows(admin, "operation")) == (status == 200 and confirm is not None)
 
 
-def test_platform_admin_must_name_the_tenant(purge: Purge, letters: list[UUID]) -> None:
+def test_platform_admin_must_name_the_tenant(purge: Purge, dead_letter_ids: list[UUID]) -> None:
     assert purge(groups="[admin tenant:*]").status == 422
     assert purge(groups="[admin tenant:*]", tenant="nobody", confirm="nobody").status == 404
 
 
 def test_large_purge_continues_after_the_request(
-    purge: Purge, letters: list[UUID], call_api: CallApi, database: Database, monkeypatch: pytest.MonkeyPatch
+    purge: Purge, dead_letter_ids: list[UUID], call_api: CallApi, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PurgeSteps, "at_once", 2)
 
@@ -215,11 +219,11 @@ def test_large_purge_continues_after_the_request(
 
     assert (response.status, response.body["succeeded"], response.body["state"]) == (202, 2, "running")
     assert run_step(database, response.body)
-    assert listed_ids(get(call_api)) == [str(letters[3])]
+    assert listed_ids(get(call_api)) == [str(dead_letter_ids[3])]
 
 
 def test_failed_step_is_left_to_the_watchdog(
-    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
+    purge: Purge, dead_letter_ids: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
     def unavailable(*_: object) -> engine.Step:
         raise DatabaseUnavailableError("PostgreSQL is not available")
@@ -230,11 +234,11 @@ def test_failed_step_is_left_to_the_watchdog(
         assert response.status == 202
 
     assert run_step(database, response.body)
-    assert listed_ids(get(call_api)) == [str(letters[3])]
+    assert listed_ids(get(call_api)) == [str(dead_letter_ids[3])]
 
 
 def test_undo_restores_dead_letters_once(
-    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], call_api: CallApi, admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], call_api: CallApi, admin: Connection
 ) -> None:
     before = get(call_api).body["dead_letters"]
     purge_id = purge().body["operation_id"]
@@ -251,23 +255,23 @@ def test_undo_restores_dead_letters_once(
     after = get(call_api).body["dead_letters"]
     assert [item | {"version": 0} for item in after] == [item | {"version": 0} for item in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
-    again = undo(purge_id, if_match='"2"')
-    assert (again.status, again.body["detail"]) == (409, "The purge was already undone.")
+    second_undo = undo(purge_id, if_match='"2"')
+    assert (second_undo.status, second_undo.body["detail"]) == (409, "The purge was already undone.")
     assert len(actions(admin)) == 2
 
 
 def test_purge_shows_its_current_version(
-    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], call_api: CallApi
+    purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], call_api: CallApi
 ) -> None:
-    done = purge()
-    path = f"/operations/{done.body['operation_id']}"
-    shown = operation(call_api, path)
-    assert (shown.status, shown.headers["ETag"], shown.body) == (200, '"1"', done.body)
-    assert (done.headers["ETag"], done.body["version"], done.body["succeeded"]) == ('"1"', 1, 3)
+    purged = purge()
+    path = f"/operations/{purged.body['operation_id']}"
+    details = operation(call_api, path)
+    assert (details.status, details.headers["ETag"], details.body) == (200, '"1"', purged.body)
+    assert (purged.headers["ETag"], purged.body["version"], purged.body["succeeded"]) == ('"1"', 1, 3)
 
-    assert done.body["restorable_until"] is not None
+    assert purged.body["restorable_until"] is not None
 
-    undo(done.body["operation_id"])
+    undo(purged.body["operation_id"])
 
     after = operation(call_api, path)
     assert (after.headers["ETag"], after.body["restorable_until"]) == ('"2"', None)
@@ -275,15 +279,15 @@ def test_purge_shows_its_current_version(
 
 
 def test_purge_step_does_not_change_the_version(
-    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], database: Database, call_api: CallApi
+    purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], database: Database, call_api: CallApi
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PurgeSteps, "at_once", 2)
-        begun = purge()
-    assert run_step(database, begun.body)
+        started = purge()
+    assert run_step(database, started.body)
 
-    assert operation(call_api, f"/operations/{begun.body['operation_id']}").body["succeeded"] == 3
-    assert undo(begun.body["operation_id"], if_match=begun.headers["ETag"]).status == 200
+    assert operation(call_api, f"/operations/{started.body['operation_id']}").body["succeeded"] == 3
+    assert undo(started.body["operation_id"], if_match=started.headers["ETag"]).status == 200
 
 
 @pytest.mark.parametrize(
@@ -294,7 +298,7 @@ def test_undo_requires_the_current_version(
     status: int,
     purge: Purge,
     undo: Callable[..., ApiResponse],
-    letters: list[UUID],
+    dead_letter_ids: list[UUID],
     admin: Connection,
 ) -> None:
     response = undo(purge().body["operation_id"], if_match=if_match)
@@ -304,19 +308,19 @@ def test_undo_requires_the_current_version(
 
 
 def test_second_undo_at_old_version_is_rejected(
-    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     purge_id = purge().body["operation_id"]
     undo(purge_id)
 
-    late = undo(purge_id)
+    stale = undo(purge_id)
 
-    assert (late.status, late.body["detail"]) == (412, "The purge has changed: it is at version 2.")
+    assert (stale.status, stale.body["detail"]) == (412, "The purge has changed: it is at version 2.")
     assert len(actions(admin)) == 2
 
 
 def test_purge_cannot_be_undone_after_seven_days(
-    purge: Purge, undo: Callable[..., ApiResponse], letters: list[UUID], admin: Connection
+    purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     body = purge().body
     times = [datetime.fromisoformat(body[name]) for name in ("requested_at", "restorable_until")]
@@ -337,13 +341,13 @@ def test_purge_of_another_tenant_is_not_found(
     status: int,
     purge: Purge,
     undo: Callable[..., ApiResponse],
-    letters: list[UUID],
+    dead_letter_ids: list[UUID],
     admin: Connection,
     call_api: CallApi,
 ) -> None:
     purge_id = purge().body["operation_id"]
-    shown = {404: 404}.get(status, 200)
-    assert operation(call_api, f"/operations/{purge_id}", groups=groups).status == shown
+    expected = {404: 404}.get(status, 200)
+    assert operation(call_api, f"/operations/{purge_id}", groups=groups).status == expected
     assert undo(purge_id, groups=groups).status == status
     assert (len(rows(admin, "operation")) == 1) == (status != 200)
 
@@ -359,14 +363,14 @@ def test_purges_are_paged_newest_first(
     purge: Purge, call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
-    made = [purge(status=status).body["operation_id"] for status in ("resolved", "ignored", "retried")]
+    operation_ids = [purge(status=status).body["operation_id"] for status in ("resolved", "ignored", "retried")]
     purge("other", groups="[admin tenant:other]")
 
     first = operation(call_api, "/operations", limit="2")
     second = operation(call_api, "/operations", limit="2", cursor=first.body["next_cursor"])
 
     listed = [item["operation_id"] for page in (first, second) for item in page.body["operations"]]
-    assert listed == made[::-1]
+    assert listed == operation_ids[::-1]
     assert second.body["next_cursor"] is None
     assert first.body["operations"][0]["filter"]["status"] == ["retried"]
     assert operation(call_api, "/operations", groups="[viewer tenant:other]").body["operations"][0]["tenant"] == "other"

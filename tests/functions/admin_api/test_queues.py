@@ -58,7 +58,7 @@ def cloudwatch() -> FakeCloudWatch:
 
 
 @pytest.fixture(autouse=True)
-def world(
+def configure_queues(
     call_api: CallApi, queue: FakeSqs, lambda_: FakeLambda, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """The queues of two workers."""
@@ -78,8 +78,10 @@ def clear_caches() -> None:
 
 
 @pytest.fixture
-def look(call_api: CallApi) -> Callable[..., ApiResponse]:
-    def look(groups: str = VIEWER, path: str = "", tenant: str | None = None, etag: str | None = None) -> ApiResponse:
+def get_queues(call_api: CallApi) -> Callable[..., ApiResponse]:
+    def get_queues(
+        groups: str = VIEWER, path: str = "", tenant: str | None = None, etag: str | None = None
+    ) -> ApiResponse:
         return call_api(
             "",
             method="GET",
@@ -89,7 +91,7 @@ def look(call_api: CallApi) -> Callable[..., ApiResponse]:
             headers={} if etag is None else {"if-none-match": etag},
         )
 
-    return look
+    return get_queues
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def queue_status(response: ApiResponse, worker: str = "tasks") -> dict[str, Any]
 
 
 def test_viewer_of_all_tenants_sees_full_status(
-    look: Callable[..., ApiResponse],
+    get_queues: Callable[..., ApiResponse],
     queue: FakeSqs,
     cloudwatch: FakeCloudWatch,
     admin: Connection,
@@ -155,7 +157,7 @@ def test_viewer_of_all_tenants_sees_full_status(
     )
     watchdog()
 
-    response = look()
+    response = get_queues()
 
     tasks = queue_status(response)
     assert (tasks["running"], tasks["concurrency_limit"], tasks["pending"], tasks["dead_letters"]) == (2, 24, 1, 0)
@@ -174,22 +176,22 @@ def test_viewer_of_all_tenants_sees_full_status(
 
 
 def test_tenant_viewer_sees_only_own_counts(
-    look: Callable[..., ApiResponse],
+    get_queues: Callable[..., ApiResponse],
     switch: Switch,
     admin: Connection,
     acme: UUID,
     make_tenant: Callable[..., UUID],
     watchdog: Callable[[], datetime],
 ) -> None:
-    other = make_tenant("other")
-    for tenant, times in ((acme, 2), (other, 3)):
-        for _ in range(times):
+    other_tenant = make_tenant("other")
+    for tenant, count in ((acme, 2), (other_tenant, 3)):
+        for _ in range(count):
             make_task(admin, tenant, status="in-progress")
             make_task(admin, tenant)
     watchdog()
     switch()
 
-    for response in (look("[viewer tenant:acme]"), look(VIEWER, tenant="acme")):
+    for response in (get_queues("[viewer tenant:acme]"), get_queues(VIEWER, tenant="acme")):
         tasks = queue_status(response)
         assert (tasks["running"], tasks["pending"], tasks["is_paused"]) == (2, 2, True)
         hidden = ("paused", "concurrency_limit", "version", "is_applied", "approximate_visible")
@@ -201,27 +203,27 @@ def test_tenant_viewer_sees_only_own_counts(
 
 
 @pytest.mark.usefixtures("acme")
-def test_status_requires_viewer_of_the_tenant(look: Callable[..., ApiResponse]) -> None:
-    assert look("[viewer tenant:other]", tenant="acme").status == 403
-    assert look("[viewer tenant:acme tenant:other]").status == 422
-    assert look("[tenant:*]").status in {403, 422}
-    assert look("[tenant:*]", path="/paused").status == 403
-    assert look("[viewer]", path="/paused").status == 403
+def test_status_requires_viewer_of_the_tenant(get_queues: Callable[..., ApiResponse]) -> None:
+    assert get_queues("[viewer tenant:other]", tenant="acme").status == 403
+    assert get_queues("[viewer tenant:acme tenant:other]").status == 422
+    assert get_queues("[tenant:*]").status in {403, 422}
+    assert get_queues("[tenant:*]", path="/paused").status == 403
+    assert get_queues("[viewer]", path="/paused").status == 403
 
 
-def test_unchanged_status_returns_304(look: Callable[..., ApiResponse], switch: Switch) -> None:
-    first = look()
-    again = look(etag=first.headers["ETag"])
-    assert (again.status, again.body) == (304, None)
+def test_unchanged_status_returns_304(get_queues: Callable[..., ApiResponse], switch: Switch) -> None:
+    first = get_queues()
+    repeated = get_queues(etag=first.headers["ETag"])
+    assert (repeated.status, repeated.body) == (304, None)
     switch()
-    assert look(etag=first.headers["ETag"]).status == 200
-    banner = look(path="/paused")
-    assert look(path="/paused", etag=banner.headers["ETag"]).status == 304
+    assert get_queues(etag=first.headers["ETag"]).status == 200
+    banner = get_queues(path="/paused")
+    assert get_queues(path="/paused", etag=banner.headers["ETag"]).status == 304
 
 
-def test_aws_responses_are_cached(look: Callable[..., ApiResponse], cloudwatch: FakeCloudWatch) -> None:
+def test_aws_responses_are_cached(get_queues: Callable[..., ApiResponse], cloudwatch: FakeCloudWatch) -> None:
     for _ in range(5):
-        look()
+        get_queues()
     assert cloudwatch.calls == 1
 
 
@@ -234,7 +236,7 @@ def test_cached_value_expires() -> None:
 
 
 def test_failed_aws_call_leaves_values_unknown(
-    look: Callable[..., ApiResponse], queue: FakeSqs, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
+    get_queues: Callable[..., ApiResponse], queue: FakeSqs, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unavailable(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         if QueueUrl == "q/tasks-retry":
@@ -244,7 +246,7 @@ def test_failed_aws_call_leaves_values_unknown(
     monkeypatch.setattr(queue, "get_queue_attributes", unavailable)
     cloudwatch.is_unavailable = True
 
-    response = look()
+    response = get_queues()
 
     assert response.body["alarms"] is None
     assert queue_status(response)["approximate_visible"] is None  # a partial sum is unknown
@@ -264,7 +266,7 @@ def test_slow_aws_call_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_oldest_age_comes_from_the_last_watchdog_run(
-    look: Callable[..., ApiResponse], watchdog: Callable[[], datetime], admin: Connection, acme: UUID
+    get_queues: Callable[..., ApiResponse], watchdog: Callable[[], datetime], admin: Connection, acme: UUID
 ) -> None:
     task = make_task(admin, acme)
     admin.execute(
@@ -273,14 +275,14 @@ def test_oldest_age_comes_from_the_last_watchdog_run(
         [acme, task, datetime.now(UTC) - timedelta(seconds=500)],
     )
     watchdog()
-    assert 500 <= queue_status(look())["oldest_seconds"] < 560
+    assert 500 <= queue_status(get_queues())["oldest_seconds"] < 560
 
 
 # -- pausing and resuming
 
 
 def test_platform_admin_pauses_a_queue_with_a_reason(
-    switch: Switch, look: Callable[..., ApiResponse], lambda_: FakeLambda, admin: Connection
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda, admin: Connection
 ) -> None:
     response = switch()
 
@@ -288,16 +290,18 @@ def test_platform_admin_pauses_a_queue_with_a_reason(
     assert (response.body["is_paused"], response.body["is_applied"], response.body["version"]) == (True, True, 1)
     assert response.headers["ETag"] == '"1"'
     assert lambda_.calls == [(MAPPING, False), (OTHER, False)]
-    tasks = queue_status(look())
+    tasks = queue_status(get_queues())
     assert (tasks["is_paused"], tasks["version"]) == (True, 1)
     assert (tasks["paused"]["by"], tasks["paused"]["reason"]) == (USER, "The model is being exchanged")
-    assert not queue_status(look(), "matching")["is_paused"]
+    assert not queue_status(get_queues(), "matching")["is_paused"]
     assert admin.execute("SELECT tenant_id, actor, action, targets FROM audit_entry").fetchall() == [
         (None, USER, "queue-paused", ["tasks"])
     ]
 
 
-def test_platform_admin_resumes_a_queue(switch: Switch, look: Callable[..., ApiResponse], lambda_: FakeLambda) -> None:
+def test_platform_admin_resumes_a_queue(
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
+) -> None:
     switch()
     lambda_.settle()
     response = switch("resume", if_match='"1"')
@@ -309,18 +313,22 @@ def test_platform_admin_resumes_a_queue(switch: Switch, look: Callable[..., ApiR
         2,
     )
     assert set(lambda_.states.values()) == {"Enabled"}
-    assert not queue_status(look())["is_paused"]
+    assert not queue_status(get_queues())["is_paused"]
 
 
-def test_only_platform_viewers_see_author_of_pause(switch: Switch, look: Callable[..., ApiResponse]) -> None:
-    assert look(path="/paused").body == {"queues": []}
+def test_only_platform_viewers_see_author_of_pause(switch: Switch, get_queues: Callable[..., ApiResponse]) -> None:
+    assert get_queues(path="/paused").body == {"queues": []}
     switch()
-    response = look("[viewer tenant:acme]", "/paused")
-    (ours,) = response.body["queues"]
-    assert (ours["worker"], ours["reason"], ours["paused"]) == ("tasks", "The model is being exchanged", None)
+    response = get_queues("[viewer tenant:acme]", "/paused")
+    (own_queue,) = response.body["queues"]
+    assert (own_queue["worker"], own_queue["reason"], own_queue["paused"]) == (
+        "tasks",
+        "The model is being exchanged",
+        None,
+    )
     assert USER not in response.text
-    (all_,) = look(path="/paused").body["queues"]
-    assert (all_["paused"]["by"], all_["since"]) == (USER, ours["since"])
+    (queue_,) = get_queues(path="/paused").body["queues"]
+    assert (queue_["paused"]["by"], queue_["since"]) == (USER, own_queue["since"])
 
 
 @pytest.mark.parametrize("groups", [OPERATOR, VIEWER, OURS, "[]", "[admin]", "[tenant:*]", "[operator tenant:acme]"])
@@ -341,9 +349,9 @@ def test_token_without_subject_cannot_pause(switch: Switch) -> None:
 def test_repeated_pause_is_only_applied_again(switch: Switch, lambda_: FakeLambda, admin: Connection) -> None:
     first = switch()
     lambda_.settle()
-    again = switch(body={"reason": "Once more"})
-    assert (again.status, again.body["version"]) == (200, 1)
-    assert again.body["paused"] == first.body["paused"]
+    repeated = switch(body={"reason": "Once more"})
+    assert (repeated.status, repeated.body["version"]) == (200, 1)
+    assert repeated.body["paused"] == first.body["paused"]
     assert len(lambda_.calls) == 4
     assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (1,)
 
@@ -364,8 +372,8 @@ def test_change_requires_the_current_version(if_match: str | None, status: int, 
 def test_change_of_outdated_version_is_rejected(switch: Switch) -> None:
     switch()
     switch("resume", if_match='"1"')
-    late = switch(if_match='"1"')
-    assert (late.status, late.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
+    stale = switch(if_match='"1"')
+    assert (stale.status, stale.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
 
 
 @pytest.mark.parametrize(
@@ -383,11 +391,11 @@ def test_unknown_queue_returns_404(worker: str, switch: Switch) -> None:
 
 
 def test_pause_refused_by_lambda_stays_pending(
-    switch: Switch, look: Callable[..., ApiResponse], lambda_: FakeLambda
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
 ) -> None:
     lambda_.states[OTHER] = "Updating"
     response = switch()
     assert (response.status, response.body["is_paused"], response.body["is_applied"]) == (200, True, False)
-    assert queue_status(look())["is_applied"] is False
+    assert queue_status(get_queues())["is_applied"] is False
     lambda_.settle()
     assert switch().body["is_applied"] is True

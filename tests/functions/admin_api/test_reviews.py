@@ -43,7 +43,7 @@ def slug(harness: TenantHarness) -> str:
     return str(row[0])
 
 
-def listed(call_api: CallApi, groups: str = PLATFORM_OPERATOR, **query: str) -> ApiResponse:
+def list_reviews(call_api: CallApi, groups: str = PLATFORM_OPERATOR, **query: str) -> ApiResponse:
     return call_api("", method="GET", path=PATH, groups=groups, query=query)
 
 
@@ -51,16 +51,16 @@ def listed(call_api: CallApi, groups: str = PLATFORM_OPERATOR, **query: str) -> 
 
 
 def test_review_shows_candidates_and_evidence(call_api: CallApi, harness: TenantHarness) -> None:
-    (review,) = listed(call_api).body["reviews"]
+    (review,) = list_reviews(call_api).body["reviews"]
 
     assert (review["id"], review["tenant"], review["state"]) == (str(harness.ids[2]), slug(harness), "open")
     assert review["document"] | {"number": "R-81", "date": "2026-03-12", "seller": "Tarnow Schrauben AG"} == {
         **review["document"]
     }
-    ((doubt,), probability) = (review["ambiguous_matches"], review["probability"])
-    assert [item["document"]["number"] for item in doubt["candidates"]] == ["4711", "4711"]
-    assert probability == max(item["probability"] for item in doubt["candidates"])
-    for candidate in doubt["candidates"]:
+    ((ambiguous_match,), probability) = (review["ambiguous_matches"], review["probability"])
+    assert [item["document"]["number"] for item in ambiguous_match["candidates"]] == ["4711", "4711"]
+    assert probability == max(item["probability"] for item in ambiguous_match["candidates"])
+    for candidate in ambiguous_match["candidates"]:
         assert candidate["evidence"][-1]["total"] == pytest.approx(candidate["weight_bits"], abs=0.02)
     assert call_api("", method="GET", path=f"{PATH}/{harness.ids[2]}", groups=PLATFORM_OPERATOR).body == review
 
@@ -69,31 +69,36 @@ def test_missing_facts_are_named(call_api: CallApi, harness: TenantHarness) -> N
     harness.admin.execute(
         "UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [harness.ids[2]]
     )
-    (review,) = listed(call_api).body["reviews"]
+    (review,) = list_reviews(call_api).body["reviews"]
     assert review["document"]["missing"] == ["supplier"]
     assert {*map(str, (item["document"]["missing"] for item in review["ambiguous_matches"][0]["candidates"]))} == {"[]"}
 
 
 def test_pages_have_no_gap(call_api: CallApi, database: Database, admin: Connection) -> None:
     expected = [str(ambiguous(database, admin).ids[2]) for _ in range(5)]
-    seen, query = [], {"limit": "2"}
+    ids, query = [], {"limit": "2"}
     for _ in range(3):
-        page = listed(call_api, **query).body
-        seen += [item["id"] for item in page["reviews"]]
+        page = list_reviews(call_api, **query).body
+        ids += [item["id"] for item in page["reviews"]]
         query["cursor"] = page["next_cursor"]
 
-    assert (seen, page["next_cursor"]) == (expected, None)
+    assert (ids, page["next_cursor"]) == (expected, None)
 
 
 def test_the_queue_is_filtered(
     call_api: CallApi, database: Database, admin: Connection, harness: TenantHarness
 ) -> None:
-    other = ambiguous(database, admin)
+    other_tenant = ambiguous(database, admin)
 
     def count(**query: str) -> int:
-        return len(listed(call_api, **query).body["reviews"])
+        return len(list_reviews(call_api, **query).body["reviews"])
 
-    assert (count(), count(tenant=slug(other)), count(document_type="invoice"), count(document_type="credit_note")) == (
+    assert (
+        count(),
+        count(tenant=slug(other_tenant)),
+        count(document_type="invoice"),
+        count(document_type="credit_note"),
+    ) == (
         2,
         1,
         2,
@@ -118,7 +123,7 @@ def test_the_queue_is_filtered(
     ],
 )
 def test_invalid_query_is_rejected_with_a_reason(call_api: CallApi, query: dict[str, str], message: str) -> None:
-    response = listed(call_api, **query)
+    response = list_reviews(call_api, **query)
 
     assert (response.status, message in response.body["detail"]) == (422, True)
 
@@ -126,16 +131,16 @@ def test_invalid_query_is_rejected_with_a_reason(call_api: CallApi, query: dict[
 def test_viewers_see_only_their_tenants(
     call_api: CallApi, database: Database, admin: Connection, harness: TenantHarness
 ) -> None:
-    other = ambiguous(database, admin)
-    mine = f"[viewer tenant:{slug(harness)}]"
+    other_tenant = ambiguous(database, admin)
+    viewer = f"[viewer tenant:{slug(harness)}]"
 
-    assert [item["tenant"] for item in listed(call_api, mine).body["reviews"]] == [slug(harness)]
-    assert listed(call_api, mine, tenant=slug(other)).status == 403
-    assert listed(call_api, "[viewer]").status == 403
-    assert listed(call_api, f"[tenant:{slug(harness)}]").status == 403
-    theirs = call_api("", method="GET", path=f"{PATH}/{other.ids[2]}", groups=mine)
-    unknown = call_api("", method="GET", path=f"{PATH}/{uuid4()}", groups=mine)
-    assert (theirs.status, theirs.body) == (unknown.status, unknown.body) == (404, theirs.body)
+    assert [item["tenant"] for item in list_reviews(call_api, viewer).body["reviews"]] == [slug(harness)]
+    assert list_reviews(call_api, viewer, tenant=slug(other_tenant)).status == 403
+    assert list_reviews(call_api, "[viewer]").status == 403
+    assert list_reviews(call_api, f"[tenant:{slug(harness)}]").status == 403
+    foreign = call_api("", method="GET", path=f"{PATH}/{other_tenant.ids[2]}", groups=viewer)
+    unknown = call_api("", method="GET", path=f"{PATH}/{uuid4()}", groups=viewer)
+    assert (foreign.status, foreign.body) == (unknown.status, unknown.body) == (404, foreign.body)
 
 
 def test_unambiguous_document_returns_404(call_api: CallApi, harness: TenantHarness) -> None:
@@ -152,8 +157,8 @@ def test_operator_confirms_a_candidate(call_api: CallApi, harness: TenantHarness
     response = call_api(body, path=f"{PATH}/{harness.ids[2]}/confirm", groups=PLATFORM_OPERATOR)
 
     assert (response.status, response.body["verdict"], harness.links()) == (200, "confirmed", {(1, 2)})
-    shown = call_api("", method="GET", path=f"{PATH}/{harness.ids[2]}", groups=PLATFORM_OPERATOR).body
-    ((decision,), state) = (shown["decisions"], shown["state"])
+    details = call_api("", method="GET", path=f"{PATH}/{harness.ids[2]}", groups=PLATFORM_OPERATOR).body
+    ((decision,), state) = (details["decisions"], details["state"])
     assert (state, decision["verdict"], decision["reason"]) == ("decided", "confirmed", body["reason"])
     assert decision["by"] == "b1a2c3d4-0000-4000-8000-1234567890ab"
 
@@ -167,14 +172,16 @@ def test_conflicting_decision_must_supersede_the_first(call_api: CallApi, harnes
     path, body = f"{PATH}/{harness.ids[2]}", {"document": str(harness.ids[1])}
     call_api(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR)
 
-    late = {"documents": [str(harness.ids[1])]}
-    response = call_api(late, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
+    conflicting = {"documents": [str(harness.ids[1])]}
+    response = call_api(conflicting, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
     assert (response.status, harness.links()) == (409, {(1, 2)})
     assert "confirmed this pair" in response.body["detail"]
     assert call_api(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR).status == 409
 
     (decision,) = call_api("", method="GET", path=path, groups=PLATFORM_OPERATOR).body["decisions"]
-    superseding = call_api(late | {"overrides": [decision["id"]]}, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
+    superseding = call_api(
+        conflicting | {"overrides": [decision["id"]]}, path=f"{path}/reject", groups=PLATFORM_OPERATOR
+    )
     assert (superseding.status, harness.links()) == (200, {(0, 2)})
 
 
@@ -192,9 +199,9 @@ def test_clusters_are_merged_and_split(call_api: CallApi, harness: TenantHarness
     assert harness.clusters() == [0, 1, 0]
     assert call_api(merged, path=f"{PATH}/merge", groups=PLATFORM_OPERATOR).status == 409
     decision_ids = [id_ for (id_,) in harness.admin.execute("SELECT id FROM match_decision").fetchall()]
-    alone = {"document": str(harness.ids[2]), "overrides": decision_ids}
+    split_body = {"document": str(harness.ids[2]), "overrides": decision_ids}
     assert call_api({"document": str(harness.ids[2])}, path=f"{PATH}/split", groups=PLATFORM_OPERATOR).status == 409
-    assert call_api(alone, path=f"{PATH}/split", groups=PLATFORM_OPERATOR).status == 200
+    assert call_api(split_body, path=f"{PATH}/split", groups=PLATFORM_OPERATOR).status == 200
     assert harness.clusters()[0] == 0 != harness.clusters()[2]
 
 
@@ -247,7 +254,7 @@ def test_decision_must_be_a_json_object(call_api: CallApi, harness: TenantHarnes
 
 
 @pytest.fixture
-def billed(database: Database, admin: Connection) -> TenantHarness:
+def price_difference(database: Database, admin: Connection) -> TenantHarness:
     """A tenant with a price difference of 1.5 percent."""
     documents = [
         order(lines=[line("A-1", price="100.00")]),
@@ -259,79 +266,88 @@ def billed(database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def difference(harness: TenantHarness, **changed: object) -> str:
+def difference(harness: TenantHarness, **overrides: object) -> str:
     """Return the body of a decision about the price difference."""
     ids = {"cluster": str(harness.ids[0]), "document": str(harness.ids[1])}
     figures = {"code": "price_mismatch", "line": "1", "expected": "100.00", "actual": "101.5", "reason": "freight"}
-    return json.dumps(ids | figures | changed)
+    return json.dumps(ids | figures | overrides)
 
 
-def decide(call_api: CallApi, word: str, body: str, groups: str = PLATFORM_OPERATOR) -> ApiResponse:
-    return call_api(body, path=f"/api/admin/variances/{word}", groups=groups)
+def decide(call_api: CallApi, action: str, body: str, groups: str = PLATFORM_OPERATOR) -> ApiResponse:
+    return call_api(body, path=f"/api/admin/variances/{action}", groups=groups)
 
 
-def test_price_difference_is_accepted_with_current_figures(call_api: CallApi, billed: TenantHarness) -> None:
-    response = decide(call_api, "accept", difference(billed))
+def test_price_difference_is_accepted_with_current_figures(call_api: CallApi, price_difference: TenantHarness) -> None:
+    response = decide(call_api, "accept", difference(price_difference))
     assert (response.status, response.body["verdict"]) == (200, "accepted")
     assert response.body["differences"][0].startswith("Invoice R-81, line 1: 'Bolt A-1' is billed at 101.50 EUR")
-    (price,) = [item for item in compute(billed)["variances"] if item["code"] == "price_mismatch"]
+    (price,) = [item for item in compute(price_difference)["variances"] if item["code"] == "price_mismatch"]
     assert price["decided_by"].endswith(": freight.")
 
 
-@pytest.mark.parametrize("word", ["accept", "dispute"])
+@pytest.mark.parametrize("action", ["accept", "dispute"])
 def test_variance_decision_sends_the_diagnostics_message(
-    call_api: CallApi, queue: FakeSqs, billed: TenantHarness, word: str
+    call_api: CallApi, queue: FakeSqs, price_difference: TenantHarness, action: str
 ) -> None:
-    assert decide(call_api, word, difference(billed)).status == 200
+    assert decide(call_api, action, difference(price_difference)).status == 200
 
     assert list(queue.sent) == ["counterfoil-diagnostics"]
-    assert rows(billed.admin, "outbox")[-1]["sent_at"] is not None
+    assert rows(price_difference.admin, "outbox")[-1]["sent_at"] is not None
 
 
 @pytest.mark.parametrize(
-    "changed", [{"actual": "101.6"}, {"expected": "99"}, {"line": None}, {"code": "total_mismatch"}]
+    "overrides", [{"actual": "101.6"}, {"expected": "99"}, {"line": None}, {"code": "total_mismatch"}]
 )
-def test_outdated_figures_are_a_conflict(call_api: CallApi, billed: TenantHarness, changed: dict[str, object]) -> None:
-    response = decide(call_api, "accept", difference(billed, **changed))
+def test_outdated_figures_are_a_conflict(
+    call_api: CallApi, price_difference: TenantHarness, overrides: dict[str, object]
+) -> None:
+    response = decide(call_api, "accept", difference(price_difference, **overrides))
     assert (response.status, response.body["detail"]) == (409, "The cluster has no such difference.")
 
 
-def test_second_variance_decision_must_supersede_the_first(call_api: CallApi, billed: TenantHarness) -> None:
-    decide(call_api, "accept", difference(billed))
-    refused = decide(call_api, "dispute", difference(billed))
-    assert refused.status == 409
-    number = int(refused.body["detail"].partition("(decision ")[2].partition(")")[0])
-    assert decide(call_api, "dispute", difference(billed, overrides=[number])).body["verdict"] == "disputed"
+def test_second_variance_decision_must_supersede_the_first(call_api: CallApi, price_difference: TenantHarness) -> None:
+    decide(call_api, "accept", difference(price_difference))
+    response = decide(call_api, "dispute", difference(price_difference))
+    assert response.status == 409
+    number = int(response.body["detail"].partition("(decision ")[2].partition(")")[0])
+    assert decide(call_api, "dispute", difference(price_difference, overrides=[number])).body["verdict"] == "disputed"
 
 
-def test_open_differences_of_a_cluster_are_accepted_together(call_api: CallApi, billed: TenantHarness) -> None:
+def test_open_differences_of_a_cluster_are_accepted_together(
+    call_api: CallApi, price_difference: TenantHarness
+) -> None:
     every = {"document": None, "code": None, "line": None, "expected": None, "actual": None}
-    response = decide(call_api, "accept", difference(billed, **every))
+    response = decide(call_api, "accept", difference(price_difference, **every))
     assert (response.status, len(response.body["differences"])) == (200, 1)
     assert "there is no delivery note or receipt" in response.body["open"][0]
-    refused = decide(call_api, "dispute", difference(billed, **every))
-    assert refused.status == 409
-    assert decide(call_api, "dispute", difference(billed, **every, overrides=None)).body["verdict"] == "disputed"
+    rejection = decide(call_api, "dispute", difference(price_difference, **every))
+    assert rejection.status == 409
+    assert (
+        decide(call_api, "dispute", difference(price_difference, **every, overrides=None)).body["verdict"] == "disputed"
+    )
 
 
-def test_variance_decisions_require_operator_of_the_tenant(call_api: CallApi, billed: TenantHarness) -> None:
-    assert decide(call_api, "accept", difference(billed), f"[viewer tenant:{slug(billed)}]").status == 403
-    assert decide(call_api, "accept", difference(billed), "[operator tenant:other]").status == 404
-    assert billed.admin.execute("SELECT count(*) FROM variance_decision").fetchone() == (0,)
+def test_variance_decisions_require_operator_of_the_tenant(call_api: CallApi, price_difference: TenantHarness) -> None:
+    assert (
+        decide(call_api, "accept", difference(price_difference), f"[viewer tenant:{slug(price_difference)}]").status
+        == 403
+    )
+    assert decide(call_api, "accept", difference(price_difference), "[operator tenant:other]").status == 404
+    assert price_difference.admin.execute("SELECT count(*) FROM variance_decision").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "overrides",
     [{"code": "prices"}, {"actual": "NaN"}, {"actual": None}, {"actual": "1e999999"}, {"reason": "a\nb"}, {"more": 1}],
 )
 def test_invalid_variance_decision_is_rejected(
-    call_api: CallApi, billed: TenantHarness, changed: dict[str, object]
+    call_api: CallApi, price_difference: TenantHarness, overrides: dict[str, object]
 ) -> None:
-    response = decide(call_api, "accept", difference(billed, **changed))
+    response = decide(call_api, "accept", difference(price_difference, **overrides))
     assert response.status == 422
     assert "\\x" not in response.body["detail"]
 
 
 def test_invalid_tenant_is_rejected(call_api: CallApi, harness: TenantHarness) -> None:
     assert harness.ids
-    assert listed(call_api, tenant="\x00").status == 422
+    assert list_reviews(call_api, tenant="\x00").status == 422

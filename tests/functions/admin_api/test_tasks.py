@@ -76,9 +76,9 @@ def test_accepted_character_reaches_the_message(
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "a\ud800b", "\udc00\ud800"])
-@pytest.mark.parametrize("place", ["task_type", "payload", "name", "idempotency_key", "tenant", "message", "session"])
+@pytest.mark.parametrize("field", ["task_type", "payload", "name", "idempotency_key", "tenant", "message", "session"])
 def test_unstorable_character_is_rejected(
-    text: str, place: str, call_api: CallApi, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    text: str, field: str, call_api: CallApi, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     settings.cache_clear()
@@ -89,7 +89,7 @@ def test_unstorable_character_is_rejected(
         "message": chat | {"payload": {"message": f"Hello{text}"}},
         "session": chat | {"payload": {"message": "Hello", "session_id": text}},
     }
-    task_input = ECHO | orders.get(place, {place: text})
+    task_input = ECHO | orders.get(field, {field: text})
 
     assert submit(call_api, task_input).status in {400, 422}
     assert submit(call_api, json.dumps(task_input, ensure_ascii=False).encode(errors="surrogatepass")).status in {
@@ -149,10 +149,10 @@ def test_repeated_key_returns_first_task_and_result(call_api: CallApi, queue: Fa
     first = submit(call_api, task_input)
     admin.execute("UPDATE task SET status = 'succeeded', result = '{\"said\": 1}', ended_at = %s", [NOW])
 
-    again = submit(call_api, task_input)
+    repeated = submit(call_api, task_input)
 
-    assert (first.status, again.status) == (202, 200)
-    assert (again.body["job_id"], again.body["status"], again.body["result"]) == (
+    assert (first.status, repeated.status) == (202, 200)
+    assert (repeated.body["job_id"], repeated.body["status"], repeated.body["result"]) == (
         *(first.body["job_id"], "succeeded", {"said": 1}),
     )
     assert len(queue.sent["counterfoil-tasks"]) == 1
@@ -161,9 +161,9 @@ def test_repeated_key_returns_first_task_and_result(call_api: CallApi, queue: Fa
 def test_generated_key_is_returned_and_finds_the_task(call_api: CallApi, queue: FakeSqs) -> None:
     first = submit(call_api, ECHO)
 
-    again = submit(call_api, ECHO | {"idempotency_key": first.body["idempotency_key"]})
+    repeated = submit(call_api, ECHO | {"idempotency_key": first.body["idempotency_key"]})
 
-    assert (first.status, again.status, again.body["job_id"]) == (202, 200, first.body["job_id"])
+    assert (first.status, repeated.status, repeated.body["job_id"]) == (202, 200, first.body["job_id"])
     assert get(call_api, f"/{first.body['job_id']}").body["idempotency_key"] == first.body["idempotency_key"]
 
 
@@ -352,13 +352,13 @@ def test_users_manage_own_tasks_and_admins_all(call_api: CallApi, make_tenant: C
     ("task_type", "expected"), [("echo", {"a": 1}), ("chat_completion", None), ("taken-away", None)]
 )
 def test_chat_result_is_visible_only_to_its_user(task_type: str, expected: object) -> None:
-    own, other = (
+    own, foreign = (
         Caller.from_claims({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
     )
     task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
     assert tasks._visible(task, own).result == {"a": 1}
-    assert tasks._visible(task, other).result == expected
+    assert tasks._visible(task, foreign).result == expected
 
 
 def test_unknown_task_is_not_found(call_api: CallApi) -> None:
@@ -367,15 +367,15 @@ def test_unknown_task_is_not_found(call_api: CallApi) -> None:
 
 
 def test_pages_have_no_gap(call_api: CallApi) -> None:
-    made = [submit(call_api).body["job_id"] for _ in range(5)]
-    seen: list[str] = []
+    job_ids = [submit(call_api).body["job_id"] for _ in range(5)]
+    listed: list[str] = []
     query = {"limit": "2"}
     for _ in range(3):
         page = get(call_api, query=query).body
-        seen += [item["job_id"] for item in page["tasks"]]
+        listed += [item["job_id"] for item in page["tasks"]]
         query["cursor"] = page["next_cursor"]
 
-    assert (seen, page["next_cursor"]) == (made[::-1], None)
+    assert (listed, page["next_cursor"]) == (job_ids[::-1], None)
 
 
 def test_list_is_filtered(call_api: CallApi, admin: Connection) -> None:
@@ -411,11 +411,11 @@ def test_invalid_query_is_rejected(call_api: CallApi, query: dict[str, str], mes
 
 
 def test_failed_task_names_its_dead_letter(call_api: CallApi, acme: UUID, database: Database) -> None:
-    failed, pending = (UUID(submit(call_api).body["job_id"]) for _ in range(2))
-    job_id = dying(database, acme)(worker="tasks", work_id=failed)
+    failed_task, pending_task = (UUID(submit(call_api).body["job_id"]) for _ in range(2))
+    job_id = dying(database, acme)(worker="tasks", work_id=failed_task)
 
-    assert get(call_api, f"/{failed}").body["dead_letter"] == str(job_id)
-    assert get(call_api, f"/{pending}").body["dead_letter"] is None
+    assert get(call_api, f"/{failed_task}").body["dead_letter"] == str(job_id)
+    assert get(call_api, f"/{pending_task}").body["dead_letter"] is None
 
 
 # Cancellation

@@ -24,25 +24,25 @@ def slugs(response: ApiResponse) -> list[str]:
     return [tenant["slug"] for tenant in response.body["tenants"]]
 
 
-def add(call_api: CallApi, slug: str, **more: object) -> ApiResponse:
-    return call_api({"slug": slug, **more}, path=PATH, groups=PLATFORM_ADMIN)
+def add(call_api: CallApi, slug: str, **fields: object) -> ApiResponse:
+    return call_api({"slug": slug, **fields}, path=PATH, groups=PLATFORM_ADMIN)
 
 
 def change(call_api: CallApi, suffix: str, body: object, groups: str = ADMIN, slug: str = "acme") -> ApiResponse:
     return call_api(body, method="PATCH", path=f"{PATH}/{slug}{suffix}", groups=groups)
 
 
-def show(call_api: CallApi, slug: str = "acme") -> ApiResponse:
+def get_tenant(call_api: CallApi, slug: str = "acme") -> ApiResponse:
     return call_api("", method="GET", path=f"{PATH}/{slug}", groups=PLATFORM_ADMIN)
 
 
 def test_viewer_lists_their_tenants(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
     for slug in ("zenith", "acme", "midas"):
         make_tenant(slug)
-    everything = tenants(call_api, PLATFORM_VIEWER)
-    assert (slugs(everything), everything.body["unassigned"]) == (["acme", "midas", "zenith"], True)
-    few = tenants(call_api, "[viewer tenant:zenith tenant:gone]")
-    assert few.body == {
+    all_tenants = tenants(call_api, PLATFORM_VIEWER)
+    assert (slugs(all_tenants), all_tenants.body["unassigned"]) == (["acme", "midas", "zenith"], True)
+    own_tenants = tenants(call_api, "[viewer tenant:zenith tenant:gone]")
+    assert own_tenants.body == {
         "tenants": [{"slug": "zenith", "name": "zenith", "disabled_at": None}],
         "unassigned": False,
         "next_cursor": None,
@@ -57,13 +57,13 @@ def test_viewer_lists_their_tenants(call_api: CallApi, make_tenant: Callable[...
 def test_new_tenant_has_all_of_its_setup(call_api: CallApi, admin: Connection) -> None:
     body = {"name": "Globex GmbH", "addresses": ["In@globex.example"], "admins": ["kim@globex.example"]}
 
-    done = add(call_api, "globex", organization="Globex", **body)
+    response = add(call_api, "globex", organization="Globex", **body)
 
-    assert done.status == 201
-    assert done.body == {**show(call_api, "globex").body, "is_new": True, "destinations": []}
-    assert (done.body["name"], done.body["organization"]) == ("Globex GmbH", "Globex")
-    assert (done.body["addresses"], done.body["admins"]) == (["in@globex.example"], ["kim@globex.example"])
-    tenant = UUID(done.body["id"])
+    assert response.status == 201
+    assert response.body == {**get_tenant(call_api, "globex").body, "is_new": True, "destinations": []}
+    assert (response.body["name"], response.body["organization"]) == ("Globex GmbH", "Globex")
+    assert (response.body["addresses"], response.body["admins"]) == (["in@globex.example"], ["kim@globex.example"])
+    tenant = UUID(response.body["id"])
     assert recorded(admin, tenant) == [
         (SUBJECT, action, [str(tenant)]) for action in ("tenant added", "mail addresses changed", "admins changed")
     ]
@@ -71,9 +71,9 @@ def test_new_tenant_has_all_of_its_setup(call_api: CallApi, admin: Connection) -
 
 
 def test_existing_tenant_gets_the_missing_setup(call_api: CallApi, acme: UUID) -> None:
-    done = add(call_api, "acme", name="Another name", admins=["ann@acme.example"])
-    assert (done.status, done.body["is_new"], done.body["id"]) == (200, False, str(acme))
-    assert (done.body["name"], done.body["admins"]) == ("acme", ["ann@acme.example"])
+    response = add(call_api, "acme", name="Another name", admins=["ann@acme.example"])
+    assert (response.status, response.body["is_new"], response.body["id"]) == (200, False, str(acme))
+    assert (response.body["name"], response.body["admins"]) == ("acme", ["ann@acme.example"])
 
 
 def test_invalid_setup_adds_no_tenant(call_api: CallApi, admin: Connection) -> None:
@@ -95,14 +95,14 @@ def test_slug_of_an_erased_tenant_is_refused(call_api: CallApi, acme: UUID) -> N
     assert erased.status == 202
 
     assert slugs(tenants(call_api, PLATFORM_VIEWER)) == []
-    again = add(call_api, "acme")
-    assert again.status == 422
-    assert "was deleted" in again.body["detail"]
+    repeated = add(call_api, "acme")
+    assert repeated.status == 422
+    assert "was deleted" in repeated.body["detail"]
 
 
 def test_tenant_is_renamed(call_api: CallApi, admin: Connection, acme: UUID) -> None:
-    done = change(call_api, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
-    assert (done.status, done.body["name"], show(call_api).body["name"]) == (200, "Acme AG", "Acme AG")
+    response = change(call_api, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
+    assert (response.status, response.body["name"], get_tenant(call_api).body["name"]) == (200, "Acme AG", "Acme AG")
     change(call_api, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
     assert recorded(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
 
@@ -113,11 +113,11 @@ def test_disabled_tenant_takes_no_new_work(
     change(call_api, "/addresses", {"added": ["in@acme.example"]})
     upload = {"tenant": "acme", "file_name": "a.pdf"}
 
-    done = change(call_api, "", {"is_disabled": True}, PLATFORM_ADMIN)
+    disabled = change(call_api, "", {"is_disabled": True}, PLATFORM_ADMIN)
 
-    assert done.body["disabled_at"] is not None
-    refused = call_api(upload, groups="[operator tenant:acme]")
-    assert (refused.status, refused.body["detail"]) == (
+    assert disabled.body["disabled_at"] is not None
+    response = call_api(upload, groups="[operator tenant:acme]")
+    assert (response.status, response.body["detail"]) == (
         403,
         "This tenant is disabled. An admin for all tenants can enable it.",
     )
@@ -134,14 +134,14 @@ def test_disabled_tenant_takes_no_new_work(
 
 @pytest.mark.parametrize("kind", ["addresses", "admins"])
 def test_address_is_added_once_and_removed(call_api: CallApi, acme: UUID, kind: str) -> None:
-    both = {"added": ["Ann@Acme.example", "bob@acme.example"]}
-    added = change(call_api, f"/{kind}", both)
+    addresses = {"added": ["Ann@Acme.example", "bob@acme.example"]}
+    added = change(call_api, f"/{kind}", addresses)
     assert added.body == {"tenant": "acme", "addresses": ["ann@acme.example", "bob@acme.example"]}
     change(call_api, f"/{kind}", {"added": ["ann@acme.example"]})
-    left = change(call_api, f"/{kind}", {"removed": ["BOB@acme.example"]})
-    assert left.body["addresses"] == show(call_api).body[kind] == ["ann@acme.example"]
-    gone = change(call_api, f"/{kind}", {"added": ["kim@acme.example"], "removed": ["bob@acme.example"]})
-    assert (gone.status, show(call_api).body[kind]) == (422, ["ann@acme.example"])
+    removal = change(call_api, f"/{kind}", {"removed": ["BOB@acme.example"]})
+    assert removal.body["addresses"] == get_tenant(call_api).body[kind] == ["ann@acme.example"]
+    invalid_change = change(call_api, f"/{kind}", {"added": ["kim@acme.example"], "removed": ["bob@acme.example"]})
+    assert (invalid_change.status, get_tenant(call_api).body[kind]) == (422, ["ann@acme.example"])
 
 
 @pytest.mark.parametrize(
@@ -154,16 +154,16 @@ def test_address_is_added_once_and_removed(call_api: CallApi, acme: UUID, kind: 
 @pytest.mark.parametrize("kind", ["addresses", "admins"])
 def test_invalid_address_changes_nothing(call_api: CallApi, acme: UUID, kind: str, address: str) -> None:
     assert change(call_api, f"/{kind}", {"added": ["good@example.com", address]}).status == 422
-    assert show(call_api).body[kind] == []
+    assert get_tenant(call_api).body[kind] == []
 
 
 @pytest.mark.parametrize(
     "address", ["<in@acme.example>", "in@acme.example,", "a,b@acme.example", '"in"@acme.example', "in@acme_1.example"]
 )
 def test_unusable_mail_address_is_rejected(call_api: CallApi, acme: UUID, address: str) -> None:
-    refused = change(call_api, "/addresses", {"added": [address]})
-    assert (refused.status, show(call_api).body["addresses"]) == (422, [])
-    assert "would not be recognized" in refused.body["detail"]
+    response = change(call_api, "/addresses", {"added": [address]})
+    assert (response.status, get_tenant(call_api).body["addresses"]) == (422, [])
+    assert "would not be recognized" in response.body["detail"]
 
 
 def test_mail_address_belongs_to_one_tenant(call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
@@ -172,13 +172,13 @@ def test_mail_address_belongs_to_one_tenant(call_api: CallApi, acme: UUID, make_
     change(call_api, "/addresses", {"added": ["in@acme.example"]})
 
     body = {"added": ["z@zenith.example", "IN@acme.example"]}
-    refused = change(call_api, "/addresses", body, of_zenith, "zenith")
+    response = change(call_api, "/addresses", body, of_zenith, "zenith")
 
-    assert (refused.status, refused.body["detail"]) == (
+    assert (response.status, response.body["detail"]) == (
         422,
         "'IN@acme.example' belongs to another tenant: remove it there first.",
     )
-    assert show(call_api, "zenith").body["addresses"] == []
+    assert get_tenant(call_api, "zenith").body["addresses"] == []
     change(call_api, "/addresses", {"removed": ["in@acme.example"]})
     assert change(call_api, "/addresses", body, of_zenith, "zenith").status == 200
 

@@ -168,17 +168,17 @@ def test_replacement_is_stored_with_its_form(
     make_tenant: Callable[..., UUID],
     admin: Connection,
 ) -> None:
-    ours, theirs = make_document(acme), make_document(make_tenant("other"))
-    response = call_api(UPLOAD | {"replaces": str(ours), "reason": "Wrong page"}, subject="ann")
+    own, foreign = make_document(acme), make_document(make_tenant("other"))
+    response = call_api(UPLOAD | {"replaces": str(own), "reason": "Wrong page"}, subject="ann")
     (stored,) = rows(admin, "document_replacement")
     assert (stored["bucket"], stored["key"]) == (BUCKET, response.body["key"])
-    assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(ours), "ann", "Wrong page")
-    assert call_api(UPLOAD | {"replaces": str(theirs)}).status == 404
-    assert call_api({"file_name": "a.eml", "replaces": str(ours)}, groups="[operator tenant:*]").status == 422
+    assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(own), "ann", "Wrong page")
+    assert call_api(UPLOAD | {"replaces": str(foreign)}).status == 404
+    assert call_api({"file_name": "a.eml", "replaces": str(own)}, groups="[operator tenant:*]").status == 422
     assert len(rows(admin, "document_replacement")) == 1
 
 
-def listed(call_api: CallApi, groups: str = "[viewer tenant:acme]", **query: str) -> ApiResponse:
+def list_uploads(call_api: CallApi, groups: str = "[viewer tenant:acme]", **query: str) -> ApiResponse:
     return call_api("", method="GET", query=query, groups=groups)
 
 
@@ -187,14 +187,14 @@ def test_uploads_are_listed_by_page(
 ) -> None:
     first, second = upload(admin, acme), upload(admin, acme, status="failed", error="The file is empty.")
     upload(admin, make_tenant("other"))
-    page = listed(call_api, limit="1").body
-    rest = listed(call_api, limit="1", cursor=page["next_cursor"]).body
-    assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *rest["uploads"])} == {
+    page = list_uploads(call_api, limit="1").body
+    second_page = list_uploads(call_api, limit="1", cursor=page["next_cursor"]).body
+    assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *second_page["uploads"])} == {
         (str(first), "waiting", None),
         (str(second), "failed", "The file is empty."),
     }
-    assert rest["next_cursor"] is None
-    assert listed(call_api, tenant="other").status == 403
+    assert second_page["next_cursor"] is None
+    assert list_uploads(call_api, tenant="other").status == 403
 
 
 def test_key_finds_uploads_of_visible_tenants(
@@ -205,16 +205,16 @@ def test_key_finds_uploads_of_visible_tenants(
         upload(admin, tenant, bucket=BUCKET, key=key)
 
     def tenants(groups: str) -> list[str | None]:
-        return [item["tenant"] for item in listed(call_api, groups, key=key).body["uploads"]]
+        return [item["tenant"] for item in list_uploads(call_api, groups, key=key).body["uploads"]]
 
     assert tenants("[viewer tenant:acme]") == ["acme"]
     assert tenants("[viewer tenant:*]") == ["acme", "other", None]
-    assert listed(call_api, key=key, tenant="acme").status == 422
-    assert listed(call_api, key="inbox/1/other.eml").body == {"uploads": [], "next_cursor": None}
+    assert list_uploads(call_api, key=key, tenant="acme").status == 422
+    assert list_uploads(call_api, key="inbox/1/other.eml").body == {"uploads": [], "next_cursor": None}
 
 
 def test_unassigned_uploads_require_all_tenants(call_api: CallApi, admin: Connection) -> None:
     upload(admin, None, status="failed", error="The key names no tenant.")
-    assert listed(call_api, tenant="-").status == 403
-    (item,) = listed(call_api, "[viewer tenant:*]", tenant="-").body["uploads"]
+    assert list_uploads(call_api, tenant="-").status == 403
+    (item,) = list_uploads(call_api, "[viewer tenant:*]", tenant="-").body["uploads"]
     assert (item["tenant"], item["note"]) == (None, "The key names no tenant.")
