@@ -77,27 +77,27 @@ class FakeLambda:
         self._switch(mapping, on, "operator")
         self.settle()
 
-    def _switch(self, mapping: UUID, on: bool, by: str) -> None:
-        wanted = "Enabled" if on else "Disabled"
-        if self.states[mapping] == wanted:
+    def _switch(self, mapping: UUID, on: bool, principal: str) -> None:
+        target = "Enabled" if on else "Disabled"
+        if self.states[mapping] == target:
             return
         self.states[mapping] = "Enabling" if on else "Disabling"
         if on:
             self.disabled_by.pop(mapping, None)
         else:
-            self.disabled_by[mapping] = by
+            self.disabled_by[mapping] = principal
 
     def settle(self) -> None:
         """Apply every pending change."""
-        ended = {"Enabling": "Enabled", "Updating": "Enabled", "Disabling": "Disabled"}
-        self.states = {mapping: ended.get(state, state) for mapping, state in self.states.items()}
+        settled_states = {"Enabling": "Enabled", "Updating": "Enabled", "Disabling": "Disabled"}
+        self.states = {mapping: settled_states.get(state, state) for mapping, state in self.states.items()}
 
 
 _uuid = UUID
 
 
 @dataclass
-class World:
+class WatchdogHarness:
     """A watchdog with its breakers, its clock and fake mappings."""
 
     pauses: Pauses
@@ -134,14 +134,14 @@ class World:
         return self.lambda_.states[mapping]
 
 
-def paused(world: World) -> World:
-    """Pause the queue through an outage of several minutes. Return the world."""
-    world.service_fails()
-    assert world.minute().paused == ["matching"]
-    world.minute()
-    world.minute()
-    assert world.state() == "Disabled"
-    return world
+def pause_matching_queue(watchdog: WatchdogHarness) -> WatchdogHarness:
+    """Pause the queue through an outage of several minutes. Return the harness."""
+    watchdog.service_fails()
+    assert watchdog.minute().paused == ["matching"]
+    watchdog.minute()
+    watchdog.minute()
+    assert watchdog.state() == "Disabled"
+    return watchdog
 
 
 def status(admin: Connection) -> str | None:

@@ -53,8 +53,10 @@ class Ingestion:
         """Return a client. Replaces `aws.client`."""
         if service == "textract" and self._textract is None:
             made: Any = boto3.client
-            once = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
-            self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url, config=once)
+            single_attempt = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
+            self._textract = made(
+                "textract", region_name="us-east-1", endpoint_url=self.textract.url, config=single_attempt
+            )
         return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]
 
     def file(self, content: bytes, name: str = "a.pdf") -> UUID:
@@ -73,17 +75,17 @@ class Ingestion:
             "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)",
             [document_id, self.tenant_id, self.clock()],
         )
-        (due,) = start_revision(self.admin, "ingestion", [document_id], self.clock())
-        self.sqs.sent["ingestion"].append({"MessageBody": due.message.model_dump_json()})
+        (outbox_message,) = start_revision(self.admin, "ingestion", [document_id], self.clock())
+        self.sqs.sent["ingestion"].append({"MessageBody": outbox_message.message.model_dump_json()})
         return document_id
 
     def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None, permits: int = 1) -> Any:
         """Process every pending message."""
-        chosen = settings(
+        worker_settings = settings(
             worker={"name": "ingestion", "timeout": 300, "permits": permits, "start_margin": 30}, queue_urls=QUEUES
         )
         consumer = Consumer(
-            chosen,
+            worker_settings,
             partial(ingest, language_model=self._llm if model else None, ocr=self._ocr if ocr else None),
             database=self.database,
             outbox=Outbox(self.database, QUEUES, clock=self.clock),
@@ -96,13 +98,13 @@ class Ingestion:
 
     def document(self, id_: UUID) -> dict[str, Any]:
         """Return the row of a document."""
-        (found,) = [row for row in rows(self.admin, "document") if row["id"] == str(id_)]
-        return found
+        (document_row,) = [row for row in rows(self.admin, "document") if row["id"] == str(id_)]
+        return document_row
 
     def job(self, id_: UUID) -> dict[str, Any]:
         """Return the ingestion job of a document."""
-        (found,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
-        return found
+        (job_row,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
+        return job_row
 
     def redeliver(self, id_: UUID) -> None:
         """Make pending work due and send its message again."""
@@ -112,7 +114,7 @@ class Ingestion:
         self.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
 
     def _llm(self, database: Database) -> Llm:
-        chosen = Settings.from_environment(
+        llm_settings = Settings.from_environment(
             {
                 "LLM_PROVIDER": "openai",
                 "LLM_MODEL": self.model_name,
@@ -121,17 +123,17 @@ class Ingestion:
                 "LLM_CALLS_PER_DAY": str(self.questions_per_day),
             }
         )
-        found = Llm.from_settings(chosen, database, self.breakers)
-        assert found is not None
-        found._wait = self.waits.wait
-        return found
+        llm = Llm.from_settings(llm_settings, database, self.breakers)
+        assert llm is not None
+        llm._wait = self.waits.wait
+        return llm
 
     def _ocr(self, _: Database) -> Textract:
         return Textract(self.breakers)
 
 
 @pytest.fixture
-def desk(
+def ingestion(
     database: Database,
     database_url: str,
     admin: Connection,
@@ -143,10 +145,10 @@ def desk(
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
-        desk = Ingestion(database, database_url, admin, make_tenant("acme"), clock)
-        monkeypatch.setattr(aws, "client", desk.client)
-        with desk.model, desk.textract:
-            yield desk
+        ingestion = Ingestion(database, database_url, admin, make_tenant("acme"), clock)
+        monkeypatch.setattr(aws, "client", ingestion.client)
+        with ingestion.model, ingestion.textract:
+            yield ingestion
 
 
 def requested_document(request: Any) -> dict[str, Any]:

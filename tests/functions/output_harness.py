@@ -39,7 +39,7 @@ class Resolver:
         return self.answers
 
 
-class World:
+class OutputHarness:
     """The output worker with its dependencies, and helpers that enqueue deliveries."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
@@ -51,9 +51,11 @@ class World:
 
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
         """Add a webhook for a local server. Return its secret."""
-        at = f"{url.replace('127.0.0.1', NAME)}{path}"
-        new = NewDestination(name, "webhook", at, ["cluster"])
-        secret = destinations.add(self.admin, self.change(), new, ["127.0.0.0/8", f"{NAME}:{urlsplit(at).port}"])
+        address = f"{url.replace('127.0.0.1', NAME)}{path}"
+        destination = NewDestination(name, "webhook", address, ["cluster"])
+        secret = destinations.add(
+            self.admin, self.change(), destination, ["127.0.0.0/8", f"{NAME}:{urlsplit(address).port}"]
+        )
         assert secret is not None
         return secret
 
@@ -83,22 +85,25 @@ class World:
 
     def due_messages(self) -> list[Message]:
         """Return the due messages."""
-        found = self.admin.execute(
+        outbox_rows = self.admin.execute(
             """SELECT o.work_id, o.revision, o.send_number FROM output_job j JOIN outbox o
                ON o.work_id = j.id AND o.revision = j.revision AND o.send_number = j.send_number
                WHERE j.status IN ('pending', 'in-progress') AND coalesce(j.next_attempt_at, %(now)s) <= %(now)s
                ORDER BY o.created_at, o.id""",
             {"now": self.clock()},
         ).fetchall()
-        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
+        return [
+            Message(work_id=id_, revision=revision, send_number=send_number)
+            for id_, revision, send_number in outbox_rows
+        ]
 
-    def run(self, *messages: Message, receives: int = 1, work: Any = None, left: float = 120) -> Any:
+    def run(self, *messages: Message, receives: int = 1, work: Any = None, seconds_left: float = 120) -> Any:
         """Process messages in one batch, by default all due messages. An empty batch is not processed."""
         batch = [record(message, receives=receives) for message in messages or self.due_messages()]
         if not batch:
             return {"batchItemFailures": []}
         consumer = make_consumer(self.database, work or self.deliver, self.clock, worker=WORKER, queue_urls=QUEUES)
-        return consumer.handle(event(*batch), Context(left))
+        return consumer.handle(event(*batch), Context(seconds_left))
 
     def deliver(self, attempt: TenantAttempt) -> Outcome:
         return deliver(attempt, self.dependencies)

@@ -23,7 +23,7 @@ Measure = Callable[[], dict[Metric, float]]
 
 
 @pytest.fixture
-def measured(maintenance_database: Database, clock: Clock) -> Measure:
+def measure_matching(maintenance_database: Database, clock: Clock) -> Measure:
     """Return the current measurements of matching."""
 
     def measure_matching() -> dict[Metric, float]:
@@ -38,59 +38,70 @@ def work(admin: Connection, message: Message, **columns: Any) -> None:
         admin.execute(f"UPDATE document SET matching_{name} = %s WHERE id = %s".encode(), [value, message.work_id])
 
 
-def test_idle_system_measures_zero(measured: Measure) -> None:
-    assert set(measured().values()) == {0}
+def test_idle_system_measures_zero(measure_matching: Measure) -> None:
+    assert set(measure_matching().values()) == {0}
 
 
 def test_stuck_work_is_old_and_without_a_lease(
-    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+    measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    begun, over = clock() - timedelta(minutes=10), clock()
-    work(admin, pending(status="in-progress"), claimed_at=begun, lease_expires_at=over)
-    assert measured()[Metric.STUCK_IN_PROGRESS] == 1
+    claimed_at, expired_at = clock() - timedelta(minutes=10), clock()
+    work(admin, pending(status="in-progress"), claimed_at=claimed_at, lease_expires_at=expired_at)
+    assert measure_matching()[Metric.STUCK_IN_PROGRESS] == 1
 
-    work(admin, pending(status="in-progress"), claimed_at=begun, lease_expires_at=over + timedelta(seconds=1))
-    work(admin, pending(status="in-progress"), claimed_at=begun + timedelta(seconds=1), lease_expires_at=over)
-    work(admin, pending(status="succeeded"), claimed_at=begun, lease_expires_at=over)
+    work(
+        admin, pending(status="in-progress"), claimed_at=claimed_at, lease_expires_at=expired_at + timedelta(seconds=1)
+    )
+    work(
+        admin, pending(status="in-progress"), claimed_at=claimed_at + timedelta(seconds=1), lease_expires_at=expired_at
+    )
+    work(admin, pending(status="succeeded"), claimed_at=claimed_at, lease_expires_at=expired_at)
 
-    assert measured()[Metric.STUCK_IN_PROGRESS] == 1
+    assert measure_matching()[Metric.STUCK_IN_PROGRESS] == 1
 
 
 def test_pending_work_after_an_attempt_awaits_a_retry(
-    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+    measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     pending()
     pending(status="failed", attempts=3)
     pending(attempts=1, next_attempt_at=clock() + timedelta(minutes=30))
     pending(attempts=2)
 
-    assert measured()[Metric.WAITING_FOR_RETRY] == 2
+    assert measure_matching()[Metric.WAITING_FOR_RETRY] == 2
 
 
 def test_oldest_pending_work_is_due_for_longest(
-    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+    measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(seconds=100)
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(seconds=20)
 
-    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 120
+    assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 120
 
 
-def test_scheduled_work_is_not_due(measured: Measure, admin: Connection, clock: Clock, pending: Pending) -> None:
+def test_scheduled_work_is_not_due(
+    measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
     message = pending()
     start_revision(admin, "matching", [message.work_id], clock())
     work(admin, message, next_attempt_at=clock() + timedelta(seconds=300))
 
     clock.pass_(seconds=299)
-    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 0
+    assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 0
     clock.pass_(seconds=11)
-    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 10
+    assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 10
 
 
 def test_resend_does_not_reset_the_age(
-    measured: Measure, maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    measure_matching: Measure,
+    maintenance_database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
 ) -> None:
     chosen = settings()
     watchdog = Watchdog(
@@ -102,25 +113,29 @@ def test_resend_does_not_reset_the_age(
     clock.pass_(minutes=20)
     assert watchdog.run().resent == {"matching": 1}
 
-    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
+    assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
 
 
 def test_overdue_message_counts_as_unsent_after_a_margin(
-    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+    measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     (send,) = start_revision(admin, "matching", [pending().work_id], clock())
-    later = pending()
+    second_message = pending()
     assert send.tenant_id is not None
     enqueue(
-        admin, WORK_KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock()
+        admin,
+        WORK_KINDS["matching"],
+        [(second_message.work_id, send.tenant_id, 1, 0)],
+        clock() + timedelta(hours=1),
+        clock(),
     )
 
     clock.pass_(seconds=59)
-    assert measured()[Metric.OUTBOX_OVERDUE] == 0
+    assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
     clock.pass_(seconds=1)
-    assert measured()[Metric.OUTBOX_OVERDUE] == 1
+    assert measure_matching()[Metric.OUTBOX_OVERDUE] == 1
     admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), send.id])
-    assert measured()[Metric.OUTBOX_OVERDUE] == 0
+    assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
 
 
 def add_dead_letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, status: str = "pending") -> None:
@@ -135,7 +150,7 @@ def add_dead_letter(admin: Connection, tenant_id: UUID, worker: str, *, at: obje
 
 
 def test_dead_letters_count_while_they_are_pending(
-    measured: Measure, admin: Connection, clock: Clock, tenant: UUID
+    measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID
 ) -> None:
     for _ in range(2):
         add_dead_letter(admin, tenant, "matching", at=clock())
@@ -143,29 +158,29 @@ def test_dead_letters_count_while_they_are_pending(
         add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
     add_dead_letter(admin, tenant, "ingestion", at=clock())
 
-    assert measured()[Metric.PENDING_DEAD_LETTERS] == 2
+    assert measure_matching()[Metric.PENDING_DEAD_LETTERS] == 2
 
 
 def test_dead_letters_of_a_missed_minute_are_measured(
-    measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
+    measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the previous one, 1 too old
         add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
 
-    measured()
+    measure_matching()
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "DeadLettersPerMinute" in line]
     assert [line["DeadLettersPerMinute"] for line in lines] == [[3.0]]
 
 
 def test_dead_letter_rate_covers_five_minutes(
-    measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
+    measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for status in ("pending", "retried", "ignored"):
         add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=299), status=status)
     add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(minutes=5))
 
-    measured()
+    measure_matching()
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "DeadLetterRate" in line]
     assert [line["DeadLetterRate"] for line in lines] == [[0.01]]
@@ -184,13 +199,13 @@ def test_kinds_of_work_are_measured_separately(
         {"at": clock() - timedelta(hours=1)},
     )
 
-    found = measure(maintenance_database, list(WORK_KINDS), now=clock(), unsent_after=timedelta(0))
+    measurements = measure(maintenance_database, list(WORK_KINDS), now=clock(), unsent_after=timedelta(0))
 
-    assert set(found) == set(WORK_KINDS)
-    assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in found.items()} == dict.fromkeys(
+    assert set(measurements) == set(WORK_KINDS)
+    assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in measurements.items()} == dict.fromkeys(
         WORK_KINDS, 0
     ) | {"ingestion": 1}
-    stuck = {worker: values[Metric.STUCK_IN_PROGRESS] for worker, values in found.items()}
+    stuck = {worker: values[Metric.STUCK_IN_PROGRESS] for worker, values in measurements.items()}
     assert stuck == dict.fromkeys(WORK_KINDS, 0) | {"acquisition": 1}
 
 
@@ -198,13 +213,13 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Sequence[dict[str, Any]]:
     return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
 
 
-def test_measurements_are_emitted_to_cloudwatch(measured: Measure, capsys: pytest.CaptureFixture[str]) -> None:
-    found = measured()
+def test_measurements_are_emitted_to_cloudwatch(measure_matching: Measure, capsys: pytest.CaptureFixture[str]) -> None:
+    measurements = measure_matching()
 
     rate, line = lines(capsys)
     assert rate["DeadLetterRate"] == [0.0]
     assert line["worker"] == "matching"
-    assert {name: line[name] for name in found} == {name: [value] for name, value in found.items()}
+    assert {name: line[name] for name in measurements} == {name: [value] for name, value in measurements.items()}
 
 
 def test_orphaned_messages_require_both_queues_to_be_empty(

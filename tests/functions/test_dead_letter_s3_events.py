@@ -29,12 +29,12 @@ def test_unattempted_upload_is_returned_by_its_decoded_key(
     archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     tenant_id = make_tenant("acme")
-    written, meant = bodies.KEYS[name]
+    encoded_key, decoded_key = bodies.KEYS[name]
 
-    archiver.process("acquisition", dlq_record(s3_event(created(written))))
+    archiver.process("acquisition", dlq_record(s3_event(created(encoded_key))))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["key"], job["tenant_id"], job["send_number"]) == (meant, str(tenant_id), 1)
+    assert (job["key"], job["tenant_id"], job["send_number"]) == (decoded_key, str(tenant_id), 1)
 
 
 @pytest.mark.parametrize("name", bodies.NO_TENANT)
@@ -62,9 +62,9 @@ def test_event_of_several_uploads_settles_each_once(
     admin.execute(running, [lease, "uploads/acme/4.xml"])
     admin.execute("DELETE FROM outbox")
 
-    waiting = archiver.process("acquisition", batch)  # 3 has an outdated send number, 4 is running
+    retained = archiver.process("acquisition", batch)  # 3 has an outdated send number, 4 is running
 
-    assert waiting == RetryAfter(61)
+    assert retained == RetryAfter(61)
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 0}
     clock.pass_(seconds=61)
@@ -73,9 +73,9 @@ def test_event_of_several_uploads_settles_each_once(
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
 
 
-@pytest.mark.parametrize("ours", [False, True])
+@pytest.mark.parametrize("is_own_tenant", [False, True])
 def test_upload_before_its_tenant_is_returned_to_it(
-    archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], ours: bool
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], is_own_tenant: bool
 ) -> None:
     arrival = dlq_record(s3_event(created("uploads/acme/a.xml")))
     archiver.process("acquisition", arrival)
@@ -84,7 +84,7 @@ def test_upload_before_its_tenant_is_returned_to_it(
     (job,) = rows(admin, "acquisition_job")
 
     archiver.process(
-        "acquisition", dlq_record(Message(work_id=job["id"], revision=1, send_number=0)) if ours else arrival
+        "acquisition", dlq_record(Message(work_id=job["id"], revision=1, send_number=0)) if is_own_tenant else arrival
     )
 
     (job,) = rows(admin, "acquisition_job")

@@ -427,14 +427,14 @@ def test_returned_work_waits_for_the_retry_delay(
 def test_returned_work_keeps_its_later_due_time(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    due = clock.now + timedelta(seconds=1500)
-    message = pending(attempts=2, next_attempt_at=due)
+    due_at = clock.now + timedelta(seconds=1500)
+    message = pending(attempts=2, next_attempt_at=due_at)
 
     archiver.process("matching", dlq_record(message))
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["dlq_returns"]) == ("pending", 1)
-    assert row["next_attempt_at"] >= due
+    assert row["next_attempt_at"] >= due_at
 
 
 def test_closed_dead_letter_stays_closed(archiver: Archiver, admin: Connection, pending: Pending) -> None:

@@ -74,13 +74,13 @@ def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock)
 
 
 @pytest.fixture
-def papers(
+def make_sample(
     make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
 ) -> Callable[[SampleDocument], tuple[UUID, Message]]:
     """`papers(paper)` stores a document that awaits matching, and returns it with its message."""
 
-    def make(paper: SampleDocument) -> tuple[UUID, Message]:
-        id_ = make_document(tenant_id, paper.data, type=paper.kind, matching_status="pending", matching_revision=1)
+    def make(sample: SampleDocument) -> tuple[UUID, Message]:
+        id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
         return id_, Message(work_id=id_, revision=1, send_number=0)
 
     return make
@@ -88,10 +88,10 @@ def papers(
 
 @pytest.mark.usefixtures("pipeline")
 def test_document_removed_during_its_match_leaves_no_trace(
-    papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    make_sample: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
-    (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
+    (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.meanwhile.append(lambda: remove(database, tenant_id, second, clock))
     assert len(worker.handle(second_message)) == 1  # reported: the newer claim may have this message
@@ -103,10 +103,10 @@ def test_document_removed_during_its_match_leaves_no_trace(
 
 @pytest.mark.usefixtures("pipeline")
 def test_partner_removed_during_a_match_is_not_linked(
-    papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    make_sample: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
-    (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
+    (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.meanwhile.append(lambda: remove(database, tenant_id, first, clock))
     assert worker.handle(second_message) == []
@@ -135,12 +135,12 @@ def test_removed_part_is_not_restored_by_reprocessing(
     message = take_message(pipeline, "ingestion")
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
     pipeline.ingest()
-    (gone, *kept) = [row["id"] for row in rows(admin, "document") if row["parent_id"]]
-    remove(database, tenant_id, UUID(gone), clock)
+    (removed_id, *remaining_ids) = [row["id"] for row in rows(admin, "document") if row["parent_id"]]
+    remove(database, tenant_id, UUID(removed_id), clock)
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE id = %s", [message.work_id])
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
     assert pipeline.ingest() == DONE
-    assert sorted(row["id"] for row in rows(admin, "document") if row["parent_id"]) == sorted(kept)
+    assert sorted(row["id"] for row in rows(admin, "document") if row["parent_id"]) == sorted(remaining_ids)
 
 
 def test_removed_file_uploaded_again_is_a_new_document(
@@ -161,7 +161,7 @@ CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in deals(2, 1)
 
 
 @pytest.fixture
-def both(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, UUID]:
+def overlapping_bundles(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, UUID]:
     """BUNDLE with three parts, then CORRECTED with one additional part."""
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
@@ -169,15 +169,17 @@ def both(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, 
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
-    wholes = [row for row in rows(admin, "document") if row["parent_id"] is None and row["tenant_id"] == str(tenant_id)]
-    found = {row["file_name"]: UUID(row["id"]) for row in wholes}
-    return found["bundle.pdf"], found["corrected.pdf"]
+    bundles = [
+        row for row in rows(admin, "document") if row["parent_id"] is None and row["tenant_id"] == str(tenant_id)
+    ]
+    ids_by_name = {row["file_name"]: UUID(row["id"]) for row in bundles}
+    return ids_by_name["bundle.pdf"], ids_by_name["corrected.pdf"]
 
 
-def parts(admin: Connection, whole: UUID) -> dict[int, str]:
+def parts(admin: Connection, bundle_id: UUID) -> dict[int, str]:
     """Return the parts of a file by page."""
-    found = [row for row in rows(admin, "document") if row["parent_id"] == str(whole)]
-    return {row["first_page"]: row["id"] for row in sorted(found, key=lambda row: int(row["first_page"]))}
+    children = [row for row in rows(admin, "document") if row["parent_id"] == str(bundle_id)]
+    return {row["first_page"]: row["id"] for row in sorted(children, key=lambda row: int(row["first_page"]))}
 
 
 def reprocess(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
@@ -187,16 +189,16 @@ def reprocess(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
 
 
 def test_shared_parts_pass_to_the_later_file(
-    both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    overlapping_bundles: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    old, corrected = both
-    before, own = parts(admin, old), parts(admin, corrected)
+    first_bundle, corrected = overlapping_bundles
+    before, own = parts(admin, first_bundle), parts(admin, corrected)
     assert (list(before), list(own)) == ([1, 2, 3], [3])
     with database.tenant(tenant_id) as connection:
-        removed = removal.delete_document(connection, tenant_id, old, clock(), by="ann")
+        removed = removal.delete_document(connection, tenant_id, first_bundle, clock(), by="ann")
     assert removed is not None
     assert (set(removed.documents), set(removed.kept)) == (
-        {old, UUID(before[3])},
+        {first_bundle, UUID(before[3])},
         {UUID(before[1]), UUID(before[2])},
     )
     assert parts(admin, corrected) == {1: before[1], 2: before[2], **own}
@@ -211,48 +213,48 @@ def test_shared_parts_pass_to_the_later_file(
 
 
 def test_parts_are_removed_with_their_last_file(
-    both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    overlapping_bundles: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    old, corrected = both
-    before = parts(admin, old)
+    first_bundle, corrected = overlapping_bundles
+    before = parts(admin, first_bundle)
     remove(database, tenant_id, corrected, clock)
-    assert parts(admin, old) == before
-    remove(database, tenant_id, old, clock)
+    assert parts(admin, first_bundle) == before
+    remove(database, tenant_id, first_bundle, clock)
     assert rows(admin, "document") == rows(admin, "document_duplicate_file") == []
 
 
 def test_reprocessed_file_finds_all_parts_without_duplicates(
     pipeline: Pipeline,
-    both: tuple[UUID, UUID],
+    overlapping_bundles: tuple[UUID, UUID],
     database: Database,
     admin: Connection,
     clock: Clock,
     tenant_id: UUID,
 ):
-    old, corrected = both
+    first_bundle, corrected = overlapping_bundles
     reprocess(pipeline, admin, corrected)
     assert sorted(row["duplicate_uploads"] for row in rows(admin, "document")) == [0, 0, 0, 0, 1, 1]
-    remove(database, tenant_id, old, clock)
-    held = parts(admin, corrected)
+    remove(database, tenant_id, first_bundle, clock)
+    remaining_parts = parts(admin, corrected)
     reprocess(pipeline, admin, corrected)
-    assert parts(admin, corrected) == held
-    assert len(held) == 3
+    assert parts(admin, corrected) == remaining_parts
+    assert len(remaining_parts) == 3
 
 
 def test_removed_part_is_not_restored_by_any_file(
     pipeline: Pipeline,
-    both: tuple[UUID, UUID],
+    overlapping_bundles: tuple[UUID, UUID],
     database: Database,
     admin: Connection,
     clock: Clock,
     tenant_id: UUID,
 ):
-    old, corrected = both
-    gone = parts(admin, old)[1]
-    remove(database, tenant_id, UUID(gone), clock)
+    first_bundle, corrected = overlapping_bundles
+    removed_id = parts(admin, first_bundle)[1]
+    remove(database, tenant_id, UUID(removed_id), clock)
     reprocess(pipeline, admin, corrected)
-    reprocess(pipeline, admin, old)
-    assert (list(parts(admin, old)), list(parts(admin, corrected))) == ([2, 3], [3])
+    reprocess(pipeline, admin, first_bundle)
+    assert (list(parts(admin, first_bundle)), list(parts(admin, corrected))) == ([2, 3], [3])
 
 
 def test_split_during_another_removal_has_its_parts(
@@ -260,12 +262,12 @@ def test_split_during_another_removal_has_its_parts(
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
-    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    (first_bundle,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
     pipeline.sqs.sent.pop("ingestion")
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
     message = take_message(pipeline, "ingestion")
     worker = Worker("ingestion", ingest, database, clock)
-    worker.meanwhile.append(lambda: remove(database, tenant_id, old, clock))
+    worker.meanwhile.append(lambda: remove(database, tenant_id, first_bundle, clock))
     assert worker.handle(message) == []
     assert list(parts(admin, message.work_id)) == [1, 2, 3]
 
@@ -275,8 +277,8 @@ def test_removal_waits_for_a_split_in_progress(
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
-    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
-    before = parts(admin, old)
+    (first_bundle,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    before = parts(admin, first_bundle)
     pipeline.sqs.sent.pop("ingestion")
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
     corrected = take_message(pipeline, "ingestion").work_id
@@ -284,12 +286,12 @@ def test_removal_waits_for_a_split_in_progress(
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(tenant_id) as connection:
             outcome.effects(connection)
-            removed = pool.submit(remove, database, tenant_id, old, clock)
+            removed = pool.submit(remove, database, tenant_id, first_bundle, clock)
             while admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchone() is None:
                 assert not removed.done()
         removed.result()
-    held = parts(admin, corrected)
-    assert (held[1], held[2], list(held)) == (before[1], before[2], [1, 2, 3])
+    remaining_parts = parts(admin, corrected)
+    assert (remaining_parts[1], remaining_parts[2], list(remaining_parts)) == (before[1], before[2], [1, 2, 3])
 
 
 def test_separately_uploaded_part_stays_an_upload(
@@ -297,11 +299,11 @@ def test_separately_uploaded_part_stays_an_upload(
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
-    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
-    part = next(row for row in rows(admin, "document") if row["first_page"] == 2)
-    file = aws.client("s3").get_object(Bucket=BUCKET, Key=part["key"])["Body"].read()
+    (first_bundle,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    uploaded_part = next(row for row in rows(admin, "document") if row["first_page"] == 2)
+    file = aws.client("s3").get_object(Bucket=BUCKET, Key=uploaded_part["key"])["Body"].read()
     pipeline.upload("uploads/acme/alone.pdf", file, sequencer="02")
-    remove(database, tenant_id, old, clock)
-    (left,) = rows(admin, "document")
-    assert (left["id"], left["parent_id"], left["first_page"]) == (part["id"], None, None)
-    assert (left["key"], left["file_name"]) == ("uploads/acme/alone.pdf", "alone.pdf")
+    remove(database, tenant_id, first_bundle, clock)
+    (remaining,) = rows(admin, "document")
+    assert (remaining["id"], remaining["parent_id"], remaining["first_page"]) == (uploaded_part["id"], None, None)
+    assert (remaining["key"], remaining["file_name"]) == ("uploads/acme/alone.pdf", "alone.pdf")

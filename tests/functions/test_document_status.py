@@ -20,7 +20,7 @@ from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.samples import invoice
 from tests.factories import make_destination
-from tests.functions.output_harness import World, receiving
+from tests.functions.output_harness import OutputHarness, receiving
 from tests.functions.test_document_removal import Worker, remove
 from tests.functions.test_documents import Pipeline, pipeline
 from tests.functions.test_split_documents import BUNDLE
@@ -41,8 +41,8 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 @pytest.fixture
 def queued(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
     """Message of an invoice that awaits matching."""
-    found = invoice()
-    id_ = make_document(tenant_id, found.data, type=found.kind, matching_status="pending", matching_revision=1)
+    sample = invoice()
+    id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
     return Message(work_id=id_, revision=1, send_number=0)
 
 
@@ -52,7 +52,10 @@ def status_events(admin: Connection) -> list[dict[str, Any]]:
 
 
 def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
-    return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in status_events(admin)]
+    return [
+        (status_event["stage"], status_event["state"], status_event["reason"], status_event["revision"])
+        for status_event in status_events(admin)
+    ]
 
 
 def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
@@ -77,10 +80,15 @@ def test_final_matching_status_is_delivered_with_reason(
     outcome: Any, state: str, reason: str, queued: Message, database: Database, admin: Connection, clock: Clock
 ):
     Worker("matching", returning(outcome), database, clock).handle(queued)
-    (one,) = status_events(admin)
-    assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(queued.work_id), state, "matching", reason)
-    assert (one["type"], one["structured_data"]["invoice_number"]) == ("invoice", "R-81")
-    assert one["received_at"].endswith("Z")
+    (event_,) = status_events(admin)
+    assert (event_["id"], event_["state"], event_["stage"], event_["reason"]) == (
+        str(queued.work_id),
+        state,
+        "matching",
+        reason,
+    )
+    assert (event_["type"], event_["structured_data"]["invoice_number"]) == ("invoice", "R-81")
+    assert event_["received_at"].endswith("Z")
     (owed_,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
     assert (owed_["revision"], owed_["send_number"], owed_["sent_at"]) == (1, 0, None)
 
@@ -178,12 +186,12 @@ def test_output_worker_delivers_the_document_status(
     queued: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
     clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
-    world, secrets = World(database, admin, clock, tenant_id), list[str]()
+    output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
     with receiving(secrets, clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         admin.execute("UPDATE destination SET events = '{document}'")
         Worker("matching", match, database, clock).handle(queued)
-        assert world.run() == {"batchItemFailures": []}
+        assert output.run() == {"batchItemFailures": []}
         (body,) = receiver.inbox.results()
     assert (body["event"], body["subject_id"]) == ("document", str(queued.work_id))
     assert body["data"]["state"] == "succeeded"
@@ -220,7 +228,7 @@ def test_newer_status_closes_the_dead_letter(
     )
     (job,) = rows(admin, "output_job")
     owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
-    World(database, admin, clock, tenant_id).run(owed_, work=returning(RejectedRequestError("HTTP 401")))
+    OutputHarness(database, admin, clock, tenant_id).run(owed_, work=returning(RejectedRequestError("HTTP 401")))
     with database.tenant(tenant_id) as connection:
         (again,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
     Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(again.message)

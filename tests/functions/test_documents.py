@@ -62,10 +62,10 @@ class Pipeline:
         return self.consumers["acquisition"].handle(event(record(body)), Context())
 
     def ingest(self) -> Any:
-        due = [
+        messages_ = [
             record(Message.model_validate_json(entry["MessageBody"])) for entry in self.sqs.sent.pop("ingestion", [])
         ]
-        return self.consumers["ingestion"].handle(event(*due), Context())
+        return self.consumers["ingestion"].handle(event(*messages_), Context())
 
 
 @pytest.fixture
@@ -193,16 +193,16 @@ def test_event_with_several_objects_is_split(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
-    both = json.loads(s3_event("uploads/acme/a.xml", "01"))
-    both["Records"] += json.loads(s3_event("uploads/acme/b.xml", "02"))["Records"]
+    event_ = json.loads(s3_event("uploads/acme/a.xml", "01"))
+    event_["Records"] += json.loads(s3_event("uploads/acme/b.xml", "02"))["Records"]
 
-    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
-    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
     assert len(pipeline.sqs.sent["acquisition"]) == 2
-    due = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
-    assert due == {job["id"] for job in rows(admin, "acquisition_job")}
+    work_ids = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
+    assert work_ids == {job["id"] for job in rows(admin, "acquisition_job")}
 
 
 def test_unsupported_file_type_is_skipped_with_reason(
@@ -240,14 +240,14 @@ def test_upload_before_its_tenant_is_acquired_on_retry(
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("failed", None)
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
 
     with maintenance_database.delivery() as connection:
         (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
     pipeline.acquire(due.message.model_dump_json())
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("succeeded", str(late))
+    assert (job["status"], job["tenant_id"]) == ("succeeded", str(late_tenant))
     assert len(rows(admin, "document")) == 1
 
 
@@ -273,19 +273,19 @@ def test_repeated_event_assigns_the_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
 
     pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it stays failed until it is retried
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # it stays failed until it is retried
 
 
 def test_second_failure_notifies_the_late_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
     (job,) = rows(admin, "acquisition_job")
     with maintenance_database.delivery() as connection:
         (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
@@ -294,6 +294,6 @@ def test_second_failure_notifies_the_late_tenant(
 
     (letter,) = rows(admin, "dead_letter")
     assert answer == {"batchItemFailures": []}
-    assert (letter["tenant_id"], letter["revision"]) == (str(late), 2)
+    assert (letter["tenant_id"], letter["revision"]) == (str(late_tenant), 2)
     assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
     assert [one["revision"] for one in letter["previous_failures"]] == [1]

@@ -50,8 +50,8 @@ class Mailbox:
         self.work()
 
     def work(self) -> None:
-        while due := self.pipeline.sqs.sent.pop("acquisition", []):
-            for entry in due:
+        while queued := self.pipeline.sqs.sent.pop("acquisition", []):
+            for entry in queued:
                 assert self.pipeline.acquire(entry["MessageBody"]) == ALL_ACKNOWLEDGED
 
     def retry_dead_letter(self, maintenance_database: Database) -> None:
@@ -74,8 +74,8 @@ class Mailbox:
 
     def objects(self) -> dict[str, bytes]:
         s3 = self.pipeline.s3
-        listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="attachments/").get("Contents", [])
-        return {one["Key"]: s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read() for one in listed}
+        listing = s3.list_objects_v2(Bucket=BUCKET, Prefix="attachments/").get("Contents", [])
+        return {entry["Key"]: s3.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for entry in listing}
 
 
 ALL_ACKNOWLEDGED: dict[str, Any] = {"batchItemFailures": []}
@@ -96,7 +96,7 @@ def files_of(admin: Connection, tenant_id: UUID) -> list[str]:
     return [name for (name,) in found]
 
 
-def packed(*files: tuple[str, bytes]) -> bytes:
+def zip_of(*files: tuple[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
         for name, content in files:
@@ -158,7 +158,7 @@ def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin:
 def test_mail_without_recipient_is_a_retryable_dead_letter(
     mailbox: Mailbox, admin: Connection, maintenance_database: Database
 ):
-    late = mailbox.tenant("late")
+    late_tenant = mailbox.tenant("late")
     content = received(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
 
     mailbox.receive(content)
@@ -172,7 +172,7 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
     (event,) = rows(admin, "failure_event")
     assert "late.example" not in event["payload"]["error"]
 
-    mailbox.write_to(late, "neu@late.example")
+    mailbox.write_to(late_tenant, "neu@late.example")
     with maintenance_database.delivery() as connection:
         (due,) = start_revision(
             connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
@@ -180,7 +180,7 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
     mailbox.pipeline.acquire(due.message.model_dump_json())
     mailbox.work()
 
-    assert files_of(admin, late) == ["a.pdf"]
+    assert files_of(admin, late_tenant) == ["a.pdf"]
 
 
 def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
@@ -211,9 +211,12 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
     assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
     assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
     assert notification["payload"]["error"] == str(OtherFilesError())
-    (later,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
-    assert later["rejection_reason"] == "duplicate"
-    assert [(part["name"], part["document"]) for part in later["attachments"]] == [("a.pdf", None), ("b.pdf", None)]
+    (second_source,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
+    assert second_source["rejection_reason"] == "duplicate"
+    assert [(part["name"], part["document"]) for part in second_source["attachments"]] == [
+        ("a.pdf", None),
+        ("b.pdf", None),
+    ]
 
 
 def test_mail_with_known_id_is_accepted_on_retry(
@@ -302,9 +305,9 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
     assert [row["duplicate_uploads"] for row in rows(admin, "document")] == [1, 1]
-    listed = [[part["document"] for part in row["attachments"]] for row in rows(admin, "source")]
+    attached_documents = [[part["document"] for part in row["attachments"]] for row in rows(admin, "source")]
     a, b = (row["id"] for row in rows(admin, "document"))
-    assert listed == [[a], [a, b], [b]]
+    assert attached_documents == [[a], [a, b], [b]]
 
 
 @pytest.mark.parametrize(
@@ -357,7 +360,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
 
 def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
     forwarded = mail((None, PDF), message_id="<inner@nordwind.example>")
-    outer = mail(("Rechnungen.zip", packed(("2026/a.xml", XML), ("b.zip", packed(("c.xml", INVOICE))))))
+    outer = mail(("Rechnungen.zip", zip_of(("2026/a.xml", XML), ("b.zip", zip_of(("c.xml", INVOICE))))))
     outer.add_attachment(forwarded)
 
     mailbox.receive(received(outer))
@@ -372,7 +375,7 @@ def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connectio
 @pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
 def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
     content = (
-        packed(("a.pdf", PDF), ("b.xml", XML))
+        zip_of(("a.pdf", PDF), ("b.xml", XML))
         if name == "upload.zip"
         else mail(("a.pdf", PDF), ("b.xml", XML)).as_bytes()
     )
@@ -385,7 +388,7 @@ def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection
 
 
 def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(packed(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
+    mailbox.receive(zip_of(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
 
     (document,) = rows(admin, "document")
     assert (document["key"], document["file_name"]) == ("uploads/acme/1/a.docx", "a.docx")
@@ -394,11 +397,11 @@ def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, ac
 @pytest.mark.parametrize(
     ("content", "status", "expected"),
     [
-        (packed(("a.txt", b"nothing")), None, "no file that could be a document"),
-        (packed(), None, "It contains no files."),
-        (packed(("a.pdf", PDF))[:-30], "failed", "damaged"),
-        (packed(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
-        (packed(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),
+        (zip_of(("a.txt", b"nothing")), None, "no file that could be a document"),
+        (zip_of(), None, "It contains no files."),
+        (zip_of(("a.pdf", PDF))[:-30], "failed", "damaged"),
+        (zip_of(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
+        (zip_of(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),
     ],
 )
 def test_archive_without_a_document_has_a_reason(

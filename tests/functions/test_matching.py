@@ -32,8 +32,8 @@ REFUSED = ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"
 
 @pytest.fixture
 def scripted() -> Iterator[Server]:
-    with Server() as server:
-        yield server
+    with Server() as model_api:
+        yield model_api
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def language_model(scripted: Server) -> Callable[[Database], Llm]:
         settings = Settings.from_environment(
             {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "LLM_API_KEY": "k"}
         )
-        found = Llm.from_settings(settings, database, Guards())
-        assert found is not None
-        found._wait = Time().wait
-        return found
+        llm_ = Llm.from_settings(settings, database, Guards())
+        assert llm_ is not None
+        llm_._wait = Time().wait
+        return llm_
 
     return make
 
@@ -57,8 +57,8 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def attempt(harness: TenantHarness, position: int, **more: Any) -> TenantAttempt:
-    return TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW, **more)
+def attempt(harness: TenantHarness, position: int, **options: Any) -> TenantAttempt:
+    return TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW, **options)
 
 
 def test_ambiguous_match_is_judged_before_the_write(
@@ -94,8 +94,8 @@ def test_canceled_attempt_calls_no_model(harness: TenantHarness, scripted: Serve
 
     def make(database: Database) -> Llm:
         canceled.set()
-        made: Llm = language_model(database)
-        return made
+        llm: Llm = language_model(database)
+        return llm
 
     with pytest.raises(CancelledError):
         match(attempt(harness, 2, deadline=Deadline(canceled=canceled)), make)
@@ -122,9 +122,9 @@ def test_superseded_attempt_stops_calling_the_model(harness: TenantHarness, scri
     superseded = Event()
 
     def make(database: Database) -> Llm:
-        made: Llm = language_model(database)
-        made._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
-        return made
+        llm: Llm = language_model(database)
+        llm._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
+        return llm
 
     scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
     with pytest.raises(StaleClaimError):
@@ -171,11 +171,11 @@ def test_missing_or_changed_key_is_read_again(
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    chosen = Settings.from_environment(
+    configured = Settings.from_environment(
         {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "SECRETS_ARN": "arn"}
     )
     manager = Mock()
-    monkeypatch.setattr(handler, "settings", lambda: chosen)
+    monkeypatch.setattr(handler, "settings", lambda: configured)
     monkeypatch.setattr(aws, "client", lambda _: manager)
     monkeypatch.setattr(aws, "_read", {})
     monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # always expired
@@ -196,8 +196,8 @@ def test_missing_or_changed_key_is_read_again(
 
 
 def test_missing_key_is_reported_with_the_remedy(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
-    chosen = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
-    monkeypatch.setattr(handler, "settings", lambda: chosen)
+    configured = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
+    monkeypatch.setattr(handler, "settings", lambda: configured)
     with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: add it to the secret"):
         match(attempt(harness, 2), handler.language_model)
 

@@ -24,7 +24,7 @@ from tests.offers.worker_harness import PEOPLE, Day, day, message
 __all__ = ["day"]
 
 
-def everything(admin: Connection) -> list[Any]:
+def all_rows(admin: Connection) -> list[Any]:
     return [
         sorted(map(str, rows(admin, table))) for table in ("matchmaking_jobs", "offers", "offer_shard", "output_job")
     ]
@@ -34,18 +34,18 @@ def test_users_get_the_five_best_others(day: Day, admin: Connection):
     assert day.deliver(*day.pin()) == []
 
     assert set(day.statuses().values()) == {"completed"}
-    found = offered(admin)
-    assert {len(set(some)) for some in found.values()} == {5}
-    assert all(who not in some for who, some in found.items())
+    offers_by_user = offered(admin)
+    assert {len(set(candidates)) for candidates in offers_by_user.values()} == {5}
+    assert all(user_id not in candidates for user_id, candidates in offers_by_user.items())
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
     external_ids = {str(row["user_id"]): str(row["external_id"]) for row in rows(admin, "profile")}
     for row in rows(admin, "matchmaking_jobs"):
         shown = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
-        kept = sorted(
+        expected_order = sorted(
             (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
         )
-        assert shown == [(external_ids[one["candidate_id"]], one["score"]) for one in kept]
-        assert [one["id"] for one in row["offers"]] == [one["id"] for one in kept]
+        assert shown == [(external_ids[one["candidate_id"]], one["score"]) for one in expected_order]
+        assert [one["id"] for one in row["offers"]] == [one["id"] for one in expected_order]
         assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
     assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
         ("0", "succeeded", 4, 0),
@@ -67,18 +67,18 @@ def test_result_is_independent_of_sharding(day: Day, admin: Connection):
 def test_duplicates_and_reordering_change_nothing(day: Day, admin: Connection, clock: Clock):
     first, second = day.pin()
     day.deliver(second, first)
-    before = everything(admin)
+    before = all_rows(admin)
     clock.pass_(minutes=1)
 
     assert day.deliver(first, second, first, message(first.work_id)) == []
 
-    assert everything(admin) == before
+    assert all_rows(admin) == before
 
 
 def test_blocked_users_are_not_offered(day: Day, admin: Connection, tenant: UUID):
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     day.deliver(*day.pin(1, 2, 3))
-    assert {who: set(some) for who, some in offered(admin).items()} == {
+    assert {user_id: set(candidates) for user_id, candidates in offered(admin).items()} == {
         user(1): {user(3)},
         user(2): {user(3)},
         user(3): {user(1), user(2)},
@@ -102,7 +102,7 @@ def test_broken_profile_fails_alone(day: Day, admin: Connection):
 
     assert day.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
     assert jobs(admin)[user(2)] == ("failed", None, "A trait of the profile is not a number.")
-    assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
+    assert user(2) not in {candidate for candidates in offered(admin).values() for candidate in candidates}
     row = day.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
@@ -161,7 +161,10 @@ def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant:
 
     day.deliver(message(shard))
 
-    assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
+    assert {user_id: set(offered(admin)[user_id]) for user_id in late[1:]} == {
+        user(6): {user(2)},
+        user(8): {user(1), user(2)},
+    }
 
 
 def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
@@ -198,11 +201,11 @@ def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: C
     waits, statuses = [], []
     for _ in range(4):
         assert day.deliver(*day.owed(), do=fail) == []
-        due = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
+        next_attempt_at = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
         statuses.append(set(day.statuses().values()))
-        if due and due[0]:
-            waits.append((due[0] - clock()).total_seconds())
-            clock.now = due[0]
+        if next_attempt_at and next_attempt_at[0]:
+            waits.append((next_attempt_at[0] - clock()).total_seconds())
+            clock.now = next_attempt_at[0]
 
     assert waits == [30, 120, 300]
     assert statuses == [{"pending"}] * 3 + [{"failed"}]
@@ -248,10 +251,10 @@ def test_crash_at_any_step_serves_each_user_once(
     messages = day.pin()
     failed: list[str] = []
 
-    def break_(do: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
-        found = do(*arguments) if is_done or failed else None
+    def break_(function: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
+        result = function(*arguments) if is_done or failed else None
         if failed:
-            return found
+            return result
         failed.append(step)
         raise error
 
@@ -259,8 +262,8 @@ def test_crash_at_any_step_serves_each_user_once(
         if step == "commit":
             _break_commits(patch, break_)
         else:
-            where, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
-            patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("unavailable")))
+            module, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
+            patch.setattr(module, name, partial(break_, getattr(module, name), DatabaseUnavailableError("unavailable")))
         for _ in range(3):
             assert day.deliver(*day.owed()) == []
             clock.pass_(minutes=6)
@@ -268,7 +271,7 @@ def test_crash_at_any_step_serves_each_user_once(
     assert failed
     assert set(day.statuses().values()) == {"completed"}
     assert day.deliver(*messages) == []
-    assert {len(some) for some in offered(admin).values()} == {5}
+    assert {len(candidates) for candidates in offered(admin).values()} == {5}
     assert len(rows(admin, "output_job")) == 2
 
 

@@ -29,32 +29,32 @@ def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Mes
     return message(shard)
 
 
-def most_offered(admin: Connection) -> int:
-    (found,) = admin.execute("SELECT max(n) FROM (SELECT count(*) AS n FROM offers GROUP BY candidate_id)").fetchall()
-    return int(found[0])
+def max_exposure(admin: Connection) -> int:
+    (maximum,) = admin.execute("SELECT max(n) FROM (SELECT count(*) AS n FROM offers GROUP BY candidate_id)").fetchall()
+    return int(maximum[0])
 
 
-def serve_before_write(day: Day, other: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+def serve_before_write(day: Day, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve another shard between computing and writing the next one."""
-    met: list[bool] = []
-    hold = store.reserve_exposure
+    has_run: list[bool] = []
+    reserve = store.reserve_exposure
 
     def serve_other_and_reserve(connection: Connection, *arguments: Any) -> None:
-        if not met:
-            met.append(True)
-            day.deliver(other)
-        hold(connection, *arguments)
+        if not has_run:
+            has_run.append(True)
+            day.deliver(other_message)
+        reserve(connection, *arguments)
 
     monkeypatch.setattr(store, "reserve_exposure", serve_other_and_reserve)
 
 
 def test_late_user_gets_candidates_below_their_cap(day: Day, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
 
     day.deliver(late_shard(admin, tenant, "late/9/0", 5, 6, 7))
 
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
     assert late == {5: [user(4)], 6: [user(4)], 7: None}  # not preferred by any of the first three
@@ -73,15 +73,15 @@ def test_concurrent_late_users_share_no_slot(
     day.clock.pass_(seconds=31)
     day.deliver(*[one for one in day.owed() if one.work_id == first.work_id])
 
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
     assert set(day.statuses().values()) == {"completed"}
 
 
 def test_capped_shards_are_independent_of_their_order(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
-    assert most_offered(admin) <= 4
-    assert {len(some) for some in offered(admin).values()} == {2}
+    assert max_exposure(admin) <= 4
+    assert {len(candidates) for candidates in offered(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
     day.pools = Pools()
 
@@ -97,7 +97,7 @@ def test_concurrent_shards_keep_their_slots(day: Day, admin: Connection, monkeyp
     day.deliver(first)
 
     assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
 
 
 def test_late_user_waits_for_earlier_users(day: Day, admin: Connection):
@@ -112,7 +112,7 @@ def test_late_user_waits_for_earlier_users(day: Day, admin: Connection):
     day.deliver(*day.owed())
 
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
 
 
 def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
@@ -120,13 +120,13 @@ def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
     day.deliver(first)
     admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
     day.deliver(late_shard(admin, day.tenant_id, "late/9/0", 5, 6, 7, 8))
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
     admin.execute("UPDATE offer_shard SET status = 'pending', revision = 2 WHERE name = '1'")
 
     day.deliver(Message(work_id=second.work_id, revision=2, send_number=0))
 
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    assert most_offered(admin) == 2
+    assert max_exposure(admin) == 2
 
 
 def test_capped_pools_of_two_zones_are_independent(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):

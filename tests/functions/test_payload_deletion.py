@@ -33,12 +33,14 @@ def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -
     def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
         echo = TYPES.get("echo")
         assert echo is not None
-        done = store.submit(database, tenant, store.build_request(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=BUCKET)
+        submission = store.submit(
+            database, tenant, store.build_request(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=BUCKET
+        )
         admin.execute(
             "UPDATE task SET status = %s, ended_at = %s, failed_at = %s WHERE id = %s",
-            [status, ended_at, failed_at, done.task.job_id],
+            [status, ended_at, failed_at, submission.task.job_id],
         )
-        ((key,),) = admin.execute("SELECT payload_s3_key FROM task WHERE id = %s", [done.task.job_id]).fetchall()
+        ((key,),) = admin.execute("SELECT payload_s3_key FROM task WHERE id = %s", [submission.task.job_id]).fetchall()
         assert key in s3.objects
         return str(key)
 
@@ -49,9 +51,9 @@ def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -
 def run(maintenance_database: Database) -> Run:
     """`run()` purges tasks and deletes payloads like the watchdog. Returns the number of objects."""
 
-    def run(**how: Any) -> int:
+    def run(**options: Any) -> int:
         purge(maintenance_database, lambda: NOW)
-        return delete_payloads(maintenance_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
+        return delete_payloads(maintenance_database, BUCKET, options.pop("time_left", lambda: 30.0), **options)
 
     return run
 
@@ -64,14 +66,14 @@ def pending_removals(admin: Connection) -> set[str]:
 def test_payload_is_deleted_with_its_task(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
-    gone = {make_task("succeeded", LONG_AGO), make_task(None, LONG_AGO)}
-    kept = {make_task("succeeded", NOW), make_task(None, NOW), make_task("pending"), make_task("in-progress")}
-    kept.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
-    assert set(s3.objects) == gone | kept
+    expired = {make_task("succeeded", LONG_AGO), make_task(None, LONG_AGO)}
+    retained = {make_task("succeeded", NOW), make_task(None, NOW), make_task("pending"), make_task("in-progress")}
+    retained.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
+    assert set(s3.objects) == expired | retained
 
-    assert run() == len(gone)
+    assert run() == len(expired)
 
-    assert set(s3.objects) == kept == {key for (key,) in admin.execute("SELECT payload_s3_key FROM task")}
+    assert set(s3.objects) == retained == {key for (key,) in admin.execute("SELECT payload_s3_key FROM task")}
     assert pending_removals(admin) == set()
 
 
@@ -135,8 +137,8 @@ def test_run_deletes_a_limited_number_oldest_first(
 ) -> None:
     keys = [make_task("succeeded", LONG_AGO) for _ in range(3)]
     run(at_once=0)
-    for age, key in enumerate(keys):
-        admin.execute("UPDATE payload_deletion SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
+    for days, key in enumerate(keys):
+        admin.execute("UPDATE payload_deletion SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=days), key])
 
     assert run(at_once=2) == 2
     assert set(s3.objects) == {keys[0]}

@@ -31,9 +31,9 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 def documents(admin: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the parent, and its children by page."""
-    found = sorted(rows(admin, "document"), key=lambda row: row["first_page"] or 0)
-    (parent,) = [row for row in found if row["parent_id"] is None]
-    return parent, [row for row in found if row["parent_id"] == parent["id"]]
+    document_rows = sorted(rows(admin, "document"), key=lambda row: row["first_page"] or 0)
+    (parent,) = [row for row in document_rows if row["parent_id"] is None]
+    return parent, [row for row in document_rows if row["parent_id"] == parent["id"]]
 
 
 def statuses(admin: Connection) -> list[str]:
@@ -85,12 +85,12 @@ def test_known_part_counts_as_a_duplicate_upload(pipeline: Pipeline, admin: Conn
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
-    more = write_bundle([INVOICES[0], *[invoice for _, invoice in deals(2, 1)]])
-    pipeline.upload("uploads/acme/two of them.pdf", more, sequencer="02")
+    second_bundle = write_bundle([INVOICES[0], *[invoice for _, invoice in deals(2, 1)]])
+    pipeline.upload("uploads/acme/two of them.pdf", second_bundle, sequencer="02")
     pipeline.ingest()
-    found = rows(admin, "document")
-    assert len(found) == 1 + 3 + 1 + 1
-    assert sum(row["duplicate_uploads"] for row in found) == 1
+    document_rows = rows(admin, "document")
+    assert len(document_rows) == 1 + 3 + 1 + 1
+    assert sum(row["duplicate_uploads"] for row in document_rows) == 1
 
 
 @pytest.mark.usefixtures("tenant_id")
@@ -140,8 +140,8 @@ def test_stored_files_match_their_rows(pipeline: Pipeline, admin: Connection):
     pipeline.ingest()
     _, children = documents(admin)
     stored = parts_in_s3([child["key"] for child in children])
-    assert [len(part) for part in stored] == [child["size"] for child in children]
-    assert all(part.startswith(b"%PDF-") for part in stored)
+    assert [len(content) for content in stored] == [child["size"] for child in children]
+    assert all(content.startswith(b"%PDF-") for content in stored)
 
 
 @pytest.mark.usefixtures("tenant_id")
@@ -175,7 +175,7 @@ def test_earlier_split_is_reused(pipeline: Pipeline, admin: Connection, monkeypa
     assert [(child["id"], child["key"]) for child in after] == [(child["id"], child["key"]) for child in before]
     assert "ingestion" not in pipeline.sqs.sent
     stored = parts_in_s3([child["key"] for child in after])
-    assert [len(part) for part in stored] == [child["size"] for child in after]
+    assert [len(content) for content in stored] == [child["size"] for child in after]
     reasons = [job["skip_reason"] for job in rows(admin, "ingestion_job") if job["status"] == "succeeded"]
     assert len(reasons) == 1
     assert reasons[0].startswith("The file was split before, and would be split differently now")

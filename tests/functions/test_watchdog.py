@@ -23,8 +23,10 @@ Pending = Callable[..., Message]
 
 @pytest.fixture
 def watchdog(maintenance_database: Database, clock: Clock, sqs: FakeSqs) -> Watchdog:
-    chosen = settings()
-    return Watchdog(chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock)
+    configured = settings()
+    return Watchdog(
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
+    )
 
 
 def test_unsent_message_of_a_crashed_writer_is_sent(
@@ -52,11 +54,11 @@ def test_message_beyond_the_sqs_delay_is_sent_later(
 ) -> None:
     message = pending()
     tenant_id = admin.execute("SELECT tenant_id FROM document WHERE id = %s", [message.work_id]).fetchall()[0][0]
-    due = clock() + timedelta(seconds=1800)
-    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
+    due_at = clock() + timedelta(seconds=1800)
+    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due_at, clock())
 
     assert watchdog.run().sent == 0
-    clock.now = due - MAX_DELAY
+    clock.now = due_at - MAX_DELAY
     assert watchdog.run().sent == 1
     (sent,) = sqs.sent[QUEUE_URL]
     assert sent["DelaySeconds"] == 900
@@ -87,7 +89,7 @@ def test_pending_work_with_an_empty_queue_is_resent(
     assert watchdog.run().resent == {"matching": 0}
 
 
-@pytest.mark.parametrize("busy", ["first", "retries"])
+@pytest.mark.parametrize("busy_queue", ["first", "retries"])
 def test_lost_message_is_resent_while_queue_is_busy(
     maintenance_database: Database,
     admin: Connection,
@@ -95,14 +97,14 @@ def test_lost_message_is_resent_while_queue_is_busy(
     sqs: FakeSqs,
     clock: Clock,
     capsys: pytest.CaptureFixture[str],
-    busy: str,
+    busy_queue: str,
 ) -> None:
-    chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
-    outbox = Outbox(maintenance_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
-    watchdog = Watchdog(chosen, maintenance_database, outbox, clock)
+    configured = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
+    outbox = Outbox(maintenance_database, configured.queue_urls, configured.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(configured, maintenance_database, outbox, clock)
     task_id = make_task(admin, tenant)
     outbox.send(start_revision(admin, "tasks", [task_id], clock()))
-    sqs.depths[busy] = 1  # another message, delayed or in flight; the task's own message is lost
+    sqs.depths[busy_queue] = 1  # another message, delayed or in flight; the task's own message is lost
     resent = []
     capsys.readouterr()
 
@@ -138,18 +140,18 @@ def test_each_resend_to_busy_queue_doubles_the_wait(
 def test_backlog_grows_by_a_hundred_resends_a_minute(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    works = [pending().work_id for _ in range(250)]
-    lost = works[-1]
-    start_revision(admin, "matching", works, clock())
+    work_ids = [pending().work_id for _ in range(250)]
+    lost_id = work_ids[-1]
+    start_revision(admin, "matching", work_ids, clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
-    admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost])
+    admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost_id])
     sqs.depths[QUEUE_URL] = 249
     clock.pass_(minutes=36)
 
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
     first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
-    assert lost in first  # the longest wait comes first
+    assert lost_id in first  # the longest wait comes first
 
 
 def test_work_without_outbox_row_is_resent(
@@ -201,9 +203,9 @@ def test_depth_requests_stop_at_the_time_limit(
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)
-    chosen = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
+    configured = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
     watchdog = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
 
     assert set(watchdog.run(lambda: left[0]).resent) == set(WORK_KINDS)

@@ -26,7 +26,7 @@ __all__ = ["s3", "tenant"]
 LONG_AGO = NOW - timedelta(days=1000)
 
 
-def failing(error: Exception) -> Callable[..., Any]:
+def raising(error: Exception) -> Callable[..., Any]:
     def fail(*_: object, **__: object) -> Any:
         raise error
 
@@ -78,14 +78,14 @@ def test_s3_failure_does_not_block_other_purges(
 
     assert row_counts(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_deletion": 1}
     logged = [vars(record) for record in caplog.records if "part" in vars(record)]
-    assert [(one["part"], one["error"]) for one in logged] == [
+    assert [(line["part"], line["error"]) for line in logged] == [
         ("payload", "S3 did not delete 1 of 1 payloads: InternalError")
     ] * 2
 
 
 @pytest.mark.usefixtures("everything_due", "s3")
 @pytest.mark.parametrize(
-    ("broken", "left"),
+    ("failing_step", "remaining_steps"),
     [
         ("purge", {"outbox", "llm_call"}),
         ("maintain_dead_letters", {"dead_letter"}),
@@ -94,18 +94,18 @@ def test_s3_failure_does_not_block_other_purges(
 )
 def test_failing_step_fails_the_run_after_the_others(
     handler: ModuleType,
-    broken: str,
-    left: set[str],
+    failing_step: str,
+    remaining_steps: set[str],
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(handler, broken, failing(ValueError("the value 4711 of some column")))
+    monkeypatch.setattr(handler, failing_step, raising(ValueError("the value 4711 of some column")))
 
     with pytest.raises(RuntimeError, match=r"run failed: purge$") as raised:
         handler.handle({}, Context())
 
-    assert {table for table, number in row_counts(admin, *DUE).items() if number} == left
+    assert {table for table, number in row_counts(admin, *DUE).items() if number} == remaining_steps
     assert raised.value.__context__ is None
     logged = [vars(record).get("error") for record in caplog.records if record.levelname == "ERROR"]
     assert len(logged) == 2
@@ -127,7 +127,7 @@ def test_failed_deletion_of_operations_blocks_no_other(
     maintenance_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due
-    monkeypatch.setattr(store, "delete_expired", failing(ConflictError("A deadlock")))
+    monkeypatch.setattr(store, "delete_expired", raising(ConflictError("A deadlock")))
 
     with pytest.raises(StepsFailedError, match=r"failed: operation$"):
         maintain_dead_letters(maintenance_database, lambda: NOW, timedelta(days=30))
@@ -140,16 +140,16 @@ def test_nested_steps_are_reported_together() -> None:
 
 
 def test_unavailable_database_stops_further_queries() -> None:
-    fail_unavailable = failing(DatabaseUnavailableError("PostgreSQL is not available"))
-    ran: list[str] = []
+    fail_unavailable = raising(DatabaseUnavailableError("PostgreSQL is not available"))
+    executed: list[str] = []
 
     def runs() -> int:
-        ran.append("once more")
+        executed.append("once more")
         return 1
 
     with pytest.raises(StepsFailedError, match=r"failed: a, c$"):  # each with its own reason
         run_all({"a": fail_unavailable, "b": runs, "c": fail_unavailable, "d": runs})
-    assert len(ran) == 2
+    assert len(executed) == 2
 
     with pytest.raises(DatabaseUnavailableError):
         run_all({"a": fail_unavailable, "b": fail_unavailable, "c": lambda: pytest.fail("it would wait, too")})

@@ -40,16 +40,16 @@ def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str, sqs:
     module.watchdog.cache_clear()
 
 
-def emitted(output: str) -> list[dict[str, Any]]:
+def metric_lines(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
 def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    done = handler.handle({}, Context())
+    response = handler.handle({}, Context())
 
-    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
-    assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
-    assert done["purge"] == {
+    assert list(response) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert response["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
+    assert response["purge"] == {
         **dict.fromkeys(
             ("offers_completed", "offers_pending", "offers_failed", "offers_late_users", "offers_twice"), 0
         ),
@@ -68,36 +68,36 @@ def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.Captu
         "dead_letter_count": 0,
         "uploads": 0,
     }
-    assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
-    assert done["notifications"]["sent"] == 0
-    measured = [line for line in emitted(capsys.readouterr().out) if "StuckInProgress" in line]
-    assert {line["worker"] for line in measured} == set(QUEUES)
+    assert response["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
+    assert response["notifications"]["sent"] == 0
+    lines = [line for line in metric_lines(capsys.readouterr().out) if "StuckInProgress" in line]
+    assert {line["worker"] for line in lines} == set(QUEUES)
 
 
-@pytest.mark.parametrize("broken", ["notifications", "recovery", "measures", "breakers", "purge"])
+@pytest.mark.parametrize("failing_step", ["notifications", "recovery", "measures", "breakers", "purge"])
 def test_failing_step_fails_the_run_and_blocks_nothing(
-    handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    handler: ModuleType, failing_step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = handler.watchdog()
-    ran: list[str] = []
+    executed: list[str] = []
 
     def fails(_: object) -> dict[str, Any]:
         raise ValueError("the value 4711 of some column")
 
     def noted(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(left: object) -> Any:
-            ran.append(name)
+            executed.append(name)
             return step(left)
 
         return run
 
     for name, step in list(steps.items()):
-        monkeypatch.setitem(steps, name, fails if name == broken else noted(name, step))
+        monkeypatch.setitem(steps, name, fails if name == failing_step else noted(name, step))
 
-    with pytest.raises(RuntimeError, match=f"run failed: {broken}$") as raised:
+    with pytest.raises(RuntimeError, match=f"run failed: {failing_step}$") as raised:
         handler.handle({}, Context())
 
-    assert ran == [name for name in steps if name != broken]
+    assert executed == [name for name in steps if name != failing_step]
     assert raised.value.__context__ is None  # Lambda would print it, and unknown errors can quote data
     assert "4711" not in capsys.readouterr().out
 
@@ -131,8 +131,8 @@ def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
 
     assert list(handler.KEPT) == steps
     assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.MIN_SECONDS_LEFT
-    for step, behind in pairwise(steps[:-1]):  # the last step can wait for the next run
-        assert handler.KEPT[step] - handler.KEPT[behind] >= handler.MIN_SECONDS_LEFT
+    for step, next_step in pairwise(steps[:-1]):  # the last step can wait for the next run
+        assert handler.KEPT[step] - handler.KEPT[next_step] >= handler.MIN_SECONDS_LEFT
     needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_TIMEOUT_SECONDS)
     assert handler.KEPT["measures"] - handler.KEPT["breakers"] >= needed
     assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
@@ -164,13 +164,13 @@ def test_unresponsive_queues_block_only_sending(
         """
     )
 
-    done = handler.handle({}, Context(left=55))
+    response = handler.handle({}, Context(left=55))
     may_answer.set()
 
-    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
-    assert done["recovery"]["sent"] == 0
-    measured = [line for line in emitted(capsys.readouterr().out) if "OutboxOverdue" in line]
-    assert {line["worker"]: line["OutboxOverdue"] for line in measured}["matching"] == [1.0]
+    assert list(response) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert response["recovery"]["sent"] == 0
+    lines = [line for line in metric_lines(capsys.readouterr().out) if "OutboxOverdue" in line]
+    assert {line["worker"]: line["OutboxOverdue"] for line in lines}["matching"] == [1.0]
 
 
 @pytest.fixture
@@ -200,9 +200,9 @@ def test_queue_with_an_unavailable_model_is_paused(
         """
     )
 
-    done = handler.handle({}, Context())
+    response = handler.handle({}, Context())
 
-    assert done["breakers"] == {"open": 1, "paused": 1, "resumed": 0}
+    assert response["breakers"] == {"open": 1, "paused": 1, "resumed": 0}
     assert mappings.calls == [(MAPPING, False)]
 
 
@@ -214,8 +214,8 @@ def test_unusable_key_blocks_no_breaker_report_or_pause(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    former, mappings = uuid4(), FakeLambda()
-    mappings.states[former] = "Disabled"
+    deleted_mapping, mappings = uuid4(), FakeLambda()
+    mappings.states[deleted_mapping] = "Disabled"
     refused = ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue")
     secrets = Mock(get_secret_value=Mock(side_effect=refused))
     monkeypatch.delenv("LLM_API_KEY")
@@ -229,12 +229,14 @@ def test_unusable_key_blocks_no_breaker_report_or_pause(
                ('ses', 1, 1, now() - interval '2 minutes', now() + interval '1 hour')
         """
     )
-    admin.execute("INSERT INTO breaker_mapping_pause VALUES (%s, 'paused', now(), now() - interval '1 hour')", [former])
+    admin.execute(
+        "INSERT INTO breaker_mapping_pause VALUES (%s, 'paused', now(), now() - interval '1 hour')", [deleted_mapping]
+    )
 
-    done = handler.handle({}, Context())
+    response = handler.handle({}, Context())
 
     assert secrets.get_secret_value.called
-    assert done["breakers"] == {"open": 2, "paused": 1, "resumed": 1}
-    assert mappings.calls == [(MAPPING, False), (former, True)]
-    open_ = {line["breaker"] for line in emitted(capsys.readouterr().out) if "BreakerOpen" in line}
-    assert open_ == {"llm:openai", "ses"}
+    assert response["breakers"] == {"open": 2, "paused": 1, "resumed": 1}
+    assert mappings.calls == [(MAPPING, False), (deleted_mapping, True)]
+    open_breakers = {line["breaker"] for line in metric_lines(capsys.readouterr().out) if "BreakerOpen" in line}
+    assert open_breakers == {"llm:openai", "ses"}

@@ -17,10 +17,12 @@ print(*WORK_KINDS)
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.sends_to], ids=lambda row: row.name)
 def test_functions_register_kinds_of_sent_messages(row: WorkerSpec):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(name=row.name)], capture_output=True, text=True, check=True
     )
     queues = (
-        {one.name for one in WORKERS if one.name in WORK_KINDS} if row.sends_to == ALL_QUEUES else set(row.sends_to)
+        {worker.name for worker in WORKERS if worker.name in WORK_KINDS}
+        if row.sends_to == ALL_QUEUES
+        else set(row.sends_to)
     )
-    assert queues <= set(done.stdout.split())
+    assert queues <= set(completed.stdout.split())

@@ -315,7 +315,7 @@ def test_changes_are_rate_limited_and_reads_are_not(
         response = call_api(body, method=method, path=other_requests[operation][0], query=query, groups=groups)
         assert (operation, first.status != 429, response.status) == (operation, True, 429)
         assert response.headers["Content-Type"] == "application/problem+json"
-        assert "rate limit of changes" in response.body["detail"]
+        assert "rate limit for changes" in response.body["detail"]
         assert 100 <= int(response.headers["Retry-After"]) <= 125
         assert "429" in described[operation]["responses"]
 
