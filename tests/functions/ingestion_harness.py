@@ -52,9 +52,9 @@ class Ingestion:
     def client(self, service: str) -> Any:
         """Return a client. Replaces `aws.client`."""
         if service == "textract" and self._textract is None:
-            made: Any = boto3.client
+            make_client: Any = boto3.client
             single_attempt = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
-            self._textract = made(
+            self._textract = make_client(
                 "textract", region_name="us-east-1", endpoint_url=self.textract.url, config=single_attempt
             )
         return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]

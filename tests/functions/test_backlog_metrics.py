@@ -27,8 +27,8 @@ def measure_matching(maintenance_database: Database, clock: Clock) -> Measure:
     """Return the current measurements of matching."""
 
     def measure_matching() -> dict[Metric, float]:
-        found = measure(maintenance_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
-        return dict(found["matching"])
+        metrics = measure(maintenance_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
+        return dict(metrics["matching"])
 
     return measure_matching
 
@@ -103,9 +103,9 @@ def test_resend_does_not_reset_the_age(
     clock: Clock,
     pending: Pending,
 ) -> None:
-    chosen = settings()
+    configured = settings()
     watchdog = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)
@@ -119,13 +119,13 @@ def test_resend_does_not_reset_the_age(
 def test_overdue_message_counts_as_unsent_after_a_margin(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    (send,) = start_revision(admin, "matching", [pending().work_id], clock())
+    (outbox_message,) = start_revision(admin, "matching", [pending().work_id], clock())
     second_message = pending()
-    assert send.tenant_id is not None
+    assert outbox_message.tenant_id is not None
     enqueue(
         admin,
         WORK_KINDS["matching"],
-        [(second_message.work_id, send.tenant_id, 1, 0)],
+        [(second_message.work_id, outbox_message.tenant_id, 1, 0)],
         clock() + timedelta(hours=1),
         clock(),
     )
@@ -134,7 +134,7 @@ def test_overdue_message_counts_as_unsent_after_a_margin(
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
     clock.pass_(seconds=1)
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 1
-    admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), send.id])
+    admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), outbox_message.id])
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
 
 
@@ -230,9 +230,9 @@ def test_orphaned_messages_require_both_queues_to_be_empty(
     tenant: UUID,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
-    outbox = Outbox(maintenance_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
-    watchdog = Watchdog(chosen, maintenance_database, outbox, clock)
+    configured = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
+    outbox = Outbox(maintenance_database, configured.queue_urls, configured.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(configured, maintenance_database, outbox, clock)
     start_revision(admin, "tasks", [make_task(admin, tenant)], clock())
     clock.pass_(minutes=1)
     watchdog.run()
@@ -258,9 +258,9 @@ def test_recovery_reports_depths_and_lost_messages(
     pending: Pending,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    chosen = settings()
+    configured = settings()
     watchdog = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.pass_(minutes=1)

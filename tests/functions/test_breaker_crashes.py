@@ -143,9 +143,9 @@ class History(RuleBasedStateMachine):
         self.admin.execute("DELETE FROM breaker_mapping_pause")
 
     @initialize(calm=st.booleans())
-    def begin(self, calm: bool) -> None:
+    def begin(self, is_idle: bool) -> None:
         """Start half of the histories with a paused queue, which random steps rarely reach."""
-        if not calm:
+        if not is_idle:
             self.watchdog.service_fails()
             self.watchdog.minute()
 

@@ -28,6 +28,7 @@ from tests.functions.fake_lambda import (
     FakeLambda,
     WatchdogHarness,
     do_nothing,
+    pause_matching_queue,
     refusal,
     status,
 )

@@ -88,9 +88,9 @@ def test_steps_without_time_left_run_later(
 
 def test_operations_take_turns(bulk_engine: Engine, harness: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
-    letters = harness.fail(20)
+    dead_letters = harness.fail(20)
     large = harness.request()
-    small = harness.request(job_ids=letters[:2])
+    small = harness.request(job_ids=dead_letters[:2])
     turn = iter(range(1000))
     bulk_engine.run(lambda: 50.0 if next(turn) < 9 else 0.0)
     assert harness.shown(small).succeeded == 2
@@ -110,15 +110,15 @@ def test_failing_operation_blocks_no_other(
     is_failure: bool,
 ):
     harness.fail(2)
-    broken = harness.request()
+    failing_operation = harness.request()
     harness.now += timedelta(seconds=1)
     other = harness.request("resolve")
     step = engine.step
 
-    def fail_broken(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
-        if operation_id == broken.id:
+    def fail_broken(database: Database, definition: Any, operation_id: UUID, *arguments: Any, **options: Any) -> Any:
+        if operation_id == failing_operation.id:
             raise error
-        return step(database, definition, operation_id, *given, **how)
+        return step(database, definition, operation_id, *arguments, **options)
 
     monkeypatch.setattr(engine, "step", fail_broken)
     if is_failure:
@@ -142,10 +142,10 @@ def test_database_outage_fails_the_run(bulk_engine: Engine, harness: Yard, monke
 
 
 def test_unsent_messages_stay_in_the_outbox(bulk_engine: Engine, harness: Yard, sqs: FakeSqs):
-    def refuse(**call: Any) -> Any:
+    def fail(**call: Any) -> Any:
         return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
 
-    sqs.send_message_batch = refuse  # type: ignore[method-assign]
+    sqs.send_message_batch = fail  # type: ignore[method-assign]
     harness.fail(3)
     operation: Operation = harness.request()
     run(bulk_engine)

@@ -67,10 +67,10 @@ def chat(
     )
 
     def model() -> Llm:
-        found = Llm.from_settings(settings, database, Breakers.from_settings(settings, database))
-        assert found is not None
-        found._clock = clock
-        return found
+        llm = Llm.from_settings(settings, database, Breakers.from_settings(settings, database))
+        assert llm is not None
+        llm._clock = clock
+        return llm
 
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs}[service])
     harness = TaskHarness(database, admin, clock, tenant)
@@ -105,12 +105,12 @@ def test_conversation_deleted_during_completion_gets_no_reply(
 ) -> None:
     session = send_message(chat, "Hello")
 
-    def answer(request: Request) -> str:
+    def response(request: Request) -> str:
         with chat.database.tenant(chat.tenant_id) as connection:
             delete_session(connection, session, USER, NOW, by=USER)
         return f"Re: {request.user}"
 
-    scripted._otherwise = answer
+    scripted._otherwise = response
     bodies = chat.bodies()
     chat.run(*bodies)
     chat.run(*bodies)  # redelivered
@@ -214,9 +214,9 @@ def test_message_is_archived_without_its_content(
     monkeypatch.setattr(delivery, "claim", Mock(side_effect=KeyError("unknown")))
     chat.clock.pass_(days=14)
 
-    letter = archive(json.dumps(body))
+    dead_letter = archive(json.dumps(body))
 
-    assert json.loads(letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
+    assert json.loads(dead_letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
 
 
 def test_permanently_refused_claim_stores_no_content(
@@ -228,9 +228,9 @@ def test_permanently_refused_claim_stores_no_content(
 
     chat.run(*bodies)
 
-    (letter,) = rows(admin, "dead_letter")
-    assert read_task_message(letter["payload"]["body"]) == read_task_message(bodies[0])
-    assert SECRET not in str(letter)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert read_task_message(dead_letter["payload"]["body"]) == read_task_message(bodies[0])
+    assert SECRET not in str(dead_letter)
 
 
 def test_unreadable_message_is_archived_unchanged(

@@ -29,10 +29,10 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
     return handler(ROW)
 
 
-def dlq_record(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
+def dlq_record(body: str | Message, worker: str = "matching", **options: Any) -> dict[str, Any]:
     """Return a record of a worker's dead-letter queue, sent now."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
-    sqs_record = record(body, arn=arn, **more)
+    sqs_record = record(body, arn=arn, **options)
     sqs_record["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
     return sqs_record
 
@@ -45,23 +45,23 @@ def test_records_of_a_batch_are_settled_independently(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
-    good, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
+    valid, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
     batch = [
-        dlq_record(good),
+        dlq_record(valid),
         dlq_record("not JSON"),
         dlq_record(running, handle="running"),
         dlq_record('{"schema_version": 2}'),
         dlq_record(Message(work_id=uuid4(), revision=1, send_number=0)),
-        dlq_record(good, "an-unknown-worker"),
+        dlq_record(valid, "an-unknown-worker"),
         dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition"),
     ]
 
-    answer = dead_letters.handle(event(*batch), Context())
+    batch_response = dead_letters.handle(event(*batch), Context())
 
-    assert retained_ids(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
+    assert retained_ids(batch_response) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
     assert 95 <= sqs.visibility["running"] <= 101
-    assert life_cycle(admin, good.work_id)["send_number"] == 1
-    assert [letter["payload"]["body"] for letter in rows(admin, "dead_letter")] == ["not JSON"]
+    assert life_cycle(admin, valid.work_id)["send_number"] == 1
+    assert [dead_letter["payload"]["body"] for dead_letter in rows(admin, "dead_letter")] == ["not JSON"]
     assert [job["send_number"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
 
 
@@ -93,7 +93,9 @@ def test_records_without_time_left_stay_untouched(
     messages, context = [pending(), pending()], Context(left=24)
     batch = [dlq_record(message) for message in messages]
 
-    assert retained_ids(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
+    assert retained_ids(dead_letters.handle(event(*batch), context)) == [
+        sqs_record["messageId"] for sqs_record in batch
+    ]
 
     assert {life_cycle(admin, message.work_id)["send_number"] for message in messages} == {0}
     context.left = 26
@@ -112,18 +114,18 @@ def test_unexpected_error_retains_only_its_message(
     dead_letters: ModuleType, admin: Connection, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archiver = dead_letters.function()._archiver
-    bad, good, settle = dlq_record(pending()), pending(), archiver.process
+    invalid, valid, settle = dlq_record(pending()), pending(), archiver.process
 
     def fail(worker: str, sqs_record: Any) -> Any:
-        if sqs_record.message_id == bad["messageId"]:
+        if sqs_record.message_id == invalid["messageId"]:
             raise KeyError("DE02")
         return settle(worker, sqs_record)
 
     monkeypatch.setattr(archiver, "process", Mock(side_effect=fail))
 
-    assert retained_ids(dead_letters.handle(event(bad, dlq_record(good)), Context())) == [bad["messageId"]]
+    assert retained_ids(dead_letters.handle(event(invalid, dlq_record(valid)), Context())) == [invalid["messageId"]]
 
-    assert life_cycle(admin, good.work_id)["send_number"] == 1
+    assert life_cycle(admin, valid.work_id)["send_number"] == 1
 
 
 def test_retained_records_are_counted_except_running_work(
@@ -140,8 +142,8 @@ def test_retained_records_are_counted_except_running_work(
 
     assert len(retained_ids(dead_letters.handle(event(*batch), Context()))) == 3
 
-    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["worker"], line["DlqRetained"]) for line in measured if "DlqRetained" in line] == [
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["worker"], line["DlqRetained"]) for line in metrics if "DlqRetained" in line] == [
         ("matching", [1.0]),
         ("unknown", [1.0]),
     ]
@@ -154,9 +156,9 @@ def test_unprocessed_upload_is_returned_to_its_tenant(
 
     dead_letters.handle(event(dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
 
-    (sent,) = sqs.sent["counterfoil-acquisition"]
-    assert sent["MessageGroupId"] == str(tenant_id)
-    assert json.loads(sent["MessageBody"])["send_number"] == 1
+    (message,) = sqs.sent["counterfoil-acquisition"]
+    assert message["MessageGroupId"] == str(tenant_id)
+    assert json.loads(message["MessageBody"])["send_number"] == 1
 
 
 @pytest.mark.parametrize("worker", [row.name for row in queue_workers(WORKERS)])
@@ -165,4 +167,4 @@ def test_dead_letter_queues_of_all_workers_are_settled(
 ) -> None:
     assert retained_ids(dead_letters.handle(event(dlq_record("not JSON", worker)), Context())) == []
 
-    assert [letter["worker"] for letter in rows(admin, "dead_letter")] == [worker]
+    assert [dead_letter["worker"] for dead_letter in rows(admin, "dead_letter")] == [worker]

@@ -257,10 +257,10 @@ def test_message_received_during_a_return_is_stale(
     sessions: ConcurrentSessions,
 ) -> None:
     message = pending()
-    ran: list[TenantAttempt] = []
+    executed: list[TenantAttempt] = []
 
     def work(attempt: TenantAttempt) -> Outcome:
-        ran.append(attempt)
+        executed.append(attempt)
         return succeeds()
 
     consumer = make_consumer(database, work, clock)
@@ -270,7 +270,7 @@ def test_message_received_during_a_return_is_stale(
     assert settled(archived) is None
 
     assert settled(batch_result) == {"batchItemFailures": []}
-    assert ran == []
+    assert executed == []
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
@@ -389,10 +389,10 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
 
 def effects(admin: Connection) -> list[Any]:
     """Return all effects of a settlement, except the audit trail and the note of the message."""
-    letters = rows(admin, "dead_letter")
-    for letter in letters:
-        letter["payload"].pop("dead_letter_queue_message", None)
-    return [rows(admin, "document"), letters, rows(admin, "failure_event"), rows(admin, "outbox")]
+    dead_letters = rows(admin, "dead_letter")
+    for dead_letter in dead_letters:
+        dead_letter["payload"].pop("dead_letter_queue_message", None)
+    return [rows(admin, "document"), dead_letters, rows(admin, "failure_event"), rows(admin, "outbox")]
 
 
 @pytest.fixture
@@ -417,8 +417,8 @@ def test_two_archivers_settle_a_message_once(
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
 
     with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(again) is None
+        repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
+    assert settled(archived) is settled(repeated) is None
 
     assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
     assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
@@ -431,11 +431,11 @@ def test_two_archivers_archive_an_unreadable_message_once(
     message = dlq_record("not JSON")
 
     with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(again) is None
+        repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
+    assert settled(archived) is settled(repeated) is None
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["previous_failures"] == []
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["previous_failures"] == []
     assert actions(admin) == ["dead"]
     assert len(rows(admin, "failure_event")) == 1
 
@@ -446,13 +446,13 @@ def test_redelivery_after_commit_changes_nothing(
 ) -> None:
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
     archiver.process("matching", message)
-    before, sent = effects(admin), len(sqs.sent[QUEUE_URL])
+    before, sent_message = effects(admin), len(sqs.sent[QUEUE_URL])
     clock.pass_(minutes=10)
 
     assert archiver.process("matching", message) is None
 
     assert effects(admin) == before
-    assert len(sqs.sent[QUEUE_URL]) == sent
+    assert len(sqs.sent[QUEUE_URL]) == sent_message
 
 
 class UnavailableDatabase(Database):
@@ -461,9 +461,9 @@ class UnavailableDatabase(Database):
     lost_at: str | None = None
 
     @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
+    def delivery(self, **options: Any) -> Iterator[Connection]:
         lost_at, self.lost_at = self.lost_at, None
-        with super().delivery(**how) as connection:
+        with super().delivery(**options) as connection:
             yield connection
             if lost_at == "before":
                 raise DatabaseUnavailableError("unavailable")

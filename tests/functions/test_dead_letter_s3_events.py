@@ -105,12 +105,15 @@ def test_dead_lettered_upload_can_be_retried(
     archiver.process("acquisition", dlq_record(arrival))
     admin.execute("DELETE FROM outbox")
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["file"] == {"bucket": "uploads", "key": "uploads/acme/a b.xml"}
-    assert letter["payload"]["dead_letter_queue_body"] == arrival
-    work_id = UUID(letter["payload"]["message"]["work_id"])
-    (send,) = start_revision(admin, letter["worker"], [work_id], clock.now)
-    assert (send.message, send.tenant_id) == (Message(work_id=work_id, revision=2, send_number=0), tenant_id)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["file"] == {"bucket": "uploads", "key": "uploads/acme/a b.xml"}
+    assert dead_letter["payload"]["dead_letter_queue_body"] == arrival
+    work_id = UUID(dead_letter["payload"]["message"]["work_id"])
+    (outbox_message,) = start_revision(admin, dead_letter["worker"], [work_id], clock.now)
+    assert (outbox_message.message, outbox_message.tenant_id) == (
+        Message(work_id=work_id, revision=2, send_number=0),
+        tenant_id,
+    )
     (job,) = rows(admin, "acquisition_job")
     assert (job["bucket"], job["key"], job["version"]) == ("uploads", "uploads/acme/a b.xml", "v1")
 
@@ -119,5 +122,5 @@ def test_dead_lettered_upload_can_be_retried(
 def test_unreadable_body_is_stored_unchanged(archiver: Archiver, admin: Connection, body: str) -> None:
     archiver.process("matching", dlq_record(body))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["worker"], body_of(letter)) == ("matching", body)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["worker"], body_of(dead_letter)) == ("matching", body)

@@ -32,17 +32,17 @@ def test_bomb_fails_permanently_and_its_neighbors_succeed(ingestion: Ingestion) 
     assert [ingestion.job(id_)["status"] for id_ in (before, bomb, after)] == ["succeeded", "failed", "succeeded"]
     assert ingestion.job(bomb)["attempts"] == 1
     assert ingestion.job(bomb)["error"] == TOO_COMPLEX
-    (letter,) = rows(ingestion.admin, "dead_letter")
-    assert (letter["work_id"], letter["dlq_reason"]) == (str(bomb), "non_retriable_error")
-    assert letter["metadata"]["last_error"]["message"] == TOO_COMPLEX
+    (dead_letter,) = rows(ingestion.admin, "dead_letter")
+    assert (dead_letter["work_id"], dead_letter["dlq_reason"]) == (str(bomb), "non_retriable_error")
+    assert dead_letter["metadata"]["last_error"]["message"] == TOO_COMPLEX
 
 
 def test_archive_bomb_is_unpacked_in_little_memory(tmp_path: Path) -> None:
     (tmp_path / "bomb.zip").write_bytes(bombs.zip_of_blanks())
     command = [sys.executable, "-m", "tests.functions.unpack_once", str(tmp_path / "bomb.zip")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    parent, child, files = json.loads(done.stdout)
+    parent, child, files = json.loads(completed.stdout)
     assert parent < 300
     assert child < MEMORY_BYTES / 1024**2
     assert all(isinstance(size, int) for size in files[:3])

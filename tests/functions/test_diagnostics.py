@@ -87,15 +87,15 @@ def harness(database: Database, admin: Connection, clock: Clock, tenant: UUID, s
 
 @pytest.fixture
 def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
-    found: dict[Metric, float] = {}
+    totals: dict[Metric, float] = {}
 
     def add_values(values: dict[Metric, Any], **_: str) -> None:
         for metric, value in values.items():
             if isinstance(value, int | float):
-                found[metric] = found.get(metric, 0) + value
+                totals[metric] = totals.get(metric, 0) + value
 
     monkeypatch.setattr(metrics, "emit", add_values)
-    return found
+    return totals
 
 
 def case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
@@ -109,18 +109,18 @@ def case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
 
 def test_cluster_without_structured_data_is_skipped(harness: DiagnosticsHarness, admin: Connection) -> None:
     id_ = harness.file(order())
-    sends = harness.match(id_)
+    messages = harness.match(id_)
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [id_])
 
-    assert harness.compute(sends) == []
+    assert harness.compute(messages) == []
     assert (harness.stored_result(id_)["status"], harness.stored_result(id_)["result"]) == (None, None)
 
 
 def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
     first, second, third = case(harness)
-    sends = harness.match(first, second, third)
+    messages = harness.match(first, second, third)
     harness.clock.pass_(seconds=5)
-    assert harness.compute(sends) == []
+    assert harness.compute(messages) == []
     row = harness.stored_result(first)
     assert (row["status"], row["match_status"], harness.codes(first)) == (
         "succeeded",
@@ -132,9 +132,9 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
 
 def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
     ids = case(harness)
-    sends = harness.match(*ids)
+    messages = harness.match(*ids)
     harness.clock.pass_(seconds=5)
-    harness.compute(sends)
+    harness.compute(messages)
     with harness.database.tenant(harness.tenant_id) as connection:
         decided = differences.say(
             connection,
@@ -154,8 +154,8 @@ def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
 
 
 def test_computation_waits_for_further_changes(harness: DiagnosticsHarness):
-    (send,) = harness.request(UUID(int=1))
-    assert send.scheduled_at - harness.clock() == diagnostics.DEBOUNCE
+    (outbox_message,) = harness.request(UUID(int=1))
+    assert outbox_message.scheduled_at - harness.clock() == diagnostics.DEBOUNCE
 
 
 def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
@@ -166,14 +166,14 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
         return diagnose(attempt)
 
     first, *other_ids = case(harness)
-    sends = harness.match(first)
+    messages = harness.match(first)
     for number in range(5):
         later_id = harness.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
-        sends += harness.match(*other_ids, later_id)
-    ours = [send for send in sends if send.message.work_id == first]
-    assert len(ours) == 1
+        messages += harness.match(*other_ids, later_id)
+    own = [outbox_message for outbox_message in messages if outbox_message.message.work_id == first]
+    assert len(own) == 1
     harness.clock.pass_(seconds=5)
-    assert harness.compute(ours, work) == []
+    assert harness.compute(own, work) == []
     assert (computed, len(harness.stored_result(first)["result"]["lines"][0]["parts"])) == ([first], 8)
 
 
@@ -181,21 +181,21 @@ def test_cluster_changed_during_computation_is_computed_again(
     harness: DiagnosticsHarness, metric_totals: dict[Metric, float]
 ):
     first, second, third = case(harness)
-    sends = harness.match(first, second)
+    messages = harness.match(first, second)
     harness.clock.pass_(seconds=5)
     later_messages: list[OutboxMessage] = []
 
-    def slow(attempt: TenantAttempt) -> Outcome:
+    def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = diagnose(attempt)
         later_messages.extend(harness.match(third))
         return outcome
 
-    assert len(harness.compute(sends[:1], slow)) == 1  # reported: the newer revision has another message
+    assert len(harness.compute(messages[:1], work_slowly)) == 1  # reported: the newer revision has another message
     row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert metric_totals == {Metric.STALE_CLAIMS: 1}
     harness.clock.pass_(seconds=5)
-    assert harness.compute([*sends[:1], *later_messages], receives=2) == []
+    assert harness.compute([*messages[:1], *later_messages], receives=2) == []
     assert (
         metric_totals[Metric.SUPERSEDED],
         metric_totals[Metric.SUCCEEDED],
@@ -209,16 +209,16 @@ def test_cluster_changed_during_computation_is_computed_again(
 
 def test_new_request_resets_a_failed_attempt(harness: DiagnosticsHarness):
     first, *_ = case(harness)
-    sends = harness.match(first)
+    messages = harness.match(first)
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
-    harness.compute(sends, broken)
+    harness.compute(messages, fail)
     assert harness.stored_result(first)["attempts"] == 1
-    (again,) = harness.request(first)
+    (repeated,) = harness.request(first)
     assert (
-        again.message.revision,
+        repeated.message.revision,
         harness.stored_result(first)["attempts"],
         harness.stored_result(first)["error"],
     ) == (2, 0, None)
@@ -244,10 +244,10 @@ def test_removed_cluster_loses_result_and_notifies_receivers(harness: Diagnostic
     (job,) = rows(harness.admin, "output_job")
     assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
     harness.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id names the cluster
-    sends = harness.match(third, UUID(int=0))
-    assert harness.compute(sends) == []
-    gone = harness.stored_result(second)
-    assert (gone["status"], gone["match_status"], gone["result"], gone["revision"]) == (None, None, None, 2)
+    messages = harness.match(third, UUID(int=0))
+    assert harness.compute(messages) == []
+    removed = harness.stored_result(second)
+    assert (removed["status"], removed["match_status"], removed["result"], removed["revision"]) == (None, None, None, 2)
     assert harness.stored_result(UUID(int=0))["match_status"] == "matched"
     payloads = {job["subject_id"]: job["payload"] for job in rows(harness.admin, "output_job")}
     assert (payloads[str(second)], payloads[str(UUID(int=0))]["outcome"]) == (None, "matched")
@@ -258,9 +258,9 @@ def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
     harness.compute(harness.match(first))
     harness.admin.execute("UPDATE document SET cluster_id = NULL")
     harness.compute(harness.request(first))
-    (send,) = harness.match(first)
-    assert send.message.revision == 3
-    assert harness.compute([send]) == []
+    (outbox_message,) = harness.match(first)
+    assert outbox_message.message.revision == 3
+    assert harness.compute([outbox_message]) == []
     assert harness.stored_result(first)["match_status"] == "incomplete"
 
 
@@ -312,7 +312,7 @@ def test_matching_requests_left_and_joined_clusters(harness: DiagnosticsHarness)
     harness.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     other = json.dumps(invoice("R1", seller=OTHER_SELLER, lines=[line("Z9", "1")]).data)
     harness.admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [other, second])
-    requested = {send.message.work_id for send in harness.match(second)}
+    requested = {outbox_message.message.work_id for outbox_message in harness.match(second)}
     assert requested == {first, second}
 
 
@@ -321,36 +321,38 @@ def test_concurrent_requests_of_same_clusters_do_not_deadlock(harness: Diagnosti
     clusters = [UUID(int=number) for number in range(1, 40)]
     orders = [clusters, clusters[::-1], clusters[10:] + clusters[:10]]
     with ThreadPoolExecutor(threads) as pool:
-        sends = [send for found in pool.map(lambda ids: harness.request(*ids), orders) for send in found]
-    assert sorted(send.message.work_id for send in sends) == clusters
+        messages = [
+            outbox_message for batch in pool.map(lambda ids: harness.request(*ids), orders) for outbox_message in batch
+        ]
+    assert sorted(outbox_message.message.work_id for outbox_message in messages) == clusters
 
 
 def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
     first, *_ = case(harness)
-    sends = harness.match(first)
+    messages = harness.match(first)
     harness.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
-    harness.compute(sends, broken)
-    (letter,) = rows(harness.admin, "dead_letter")
-    assert (letter["worker"], letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
+    harness.compute(messages, fail)
+    (dead_letter,) = rows(harness.admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
 
 
 def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
     first, *_ = case(harness)
-    sends = harness.match(first)
+    messages = harness.match(first)
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         message = "It is damaged."
         raise InvalidDocumentError(message, code="damaged_pdf")
 
-    harness.compute(sends, broken)
+    harness.compute(messages, fail)
     assert harness.stored_result(first)["status"] == "failed"
     harness.clock.pass_(seconds=10)
     harness.compute(harness.request(first))
-    (letter,) = rows(harness.admin, "dead_letter")
-    assert (harness.stored_result(first)["status"], letter["status"]) == ("succeeded", "retried")
-    assert (letter["resolved_by"], letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
+    (dead_letter,) = rows(harness.admin, "dead_letter")
+    assert (harness.stored_result(first)["status"], dead_letter["status"]) == ("succeeded", "retried")
+    assert (dead_letter["resolved_by"], dead_letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
     assert [entry["action"] for entry in rows(harness.admin, "dead_letter_audit")].count("retried") == 1

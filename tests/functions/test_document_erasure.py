@@ -160,9 +160,9 @@ def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox:
 def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
     mailbox.receive(received(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
-    ((ours,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
+    ((document_id,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
 
-    harness.erase(ours)
+    harness.erase(document_id)
 
     assert sorted(key.split("/")[0] for key in harness.stored()) == ["attachments", "inbox"]
     assert not any(str(acme) in key for key in harness.stored())
@@ -170,9 +170,9 @@ def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox,
 
 def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme: UUID) -> None:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr("one.xml", INVOICE)
-        made.writestr("two.xml", OTHER)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("one.xml", INVOICE)
+        archive.writestr("two.xml", OTHER)
     harness.pipeline.upload("uploads/acme/all.zip", buffer.getvalue())
     assert harness.erase(harness.id_of("one.xml")).retained_files == 1
     assert "uploads/acme/all.zip" in harness.stored()
@@ -198,23 +198,25 @@ def test_other_file_under_the_same_key_stays(harness: ErasureHarness, acme: UUID
 def test_bundle_is_erased_with_its_parts(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     harness.pipeline.ingest()
-    whole = harness.id_of("all.pdf")
-    parts = harness.admin.execute("SELECT id, key FROM document WHERE parent_id = %s ORDER BY id", [whole]).fetchall()
+    bundle_id = harness.id_of("all.pdf")
+    parts = harness.admin.execute(
+        "SELECT id, key FROM document WHERE parent_id = %s ORDER BY id", [bundle_id]
+    ).fetchall()
 
     found = harness.erase(parts[0][0])
 
     assert (found.files, found.retained_files) == (0, 1)
     assert harness.stored() == {"uploads/acme/all.pdf", *[key for _, key in parts[1:]]}
-    assert harness.erase(whole).files == 1
+    assert harness.erase(bundle_id).files == 1
     assert harness.stored() == set()
     assert harness.mentions("all.pdf") <= {"object_erasure"}
 
 
 def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    whole = harness.id_of("all.pdf")
-    harness.erase(whole)
-    late = f"children/{acme}/{whole}/1-1.pdf"
+    bundle_id = harness.id_of("all.pdf")
+    harness.erase(bundle_id)
+    late = f"children/{acme}/{bundle_id}/1-1.pdf"
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key=late, Body=b"%PDF")
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
@@ -246,8 +248,8 @@ def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -
 def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     admin = harness.admin
     id_, other = (make_document(admin, acme, {"number": "N"}, type="invoice") for _ in range(2))
-    letters = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
-    for worker, job_id in zip(("ingestion", "matching"), letters, strict=True):
+    job_ids = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
+    for worker, job_id in zip(("ingestion", "matching"), job_ids, strict=True):
         admin.execute(
             """INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata,
                                         attempts, fingerprint, dlq_reason, dlq_timestamp)
@@ -293,11 +295,11 @@ def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, a
 def test_document_of_another_tenant_stays(
     harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_document(harness.admin, make_tenant("other"))
+    foreign = make_document(harness.admin, make_tenant("other"))
     with harness.database.tenant(acme) as connection:
-        assert erasure.erase(connection, acme, theirs, datetime.now(UTC), by="eve") is None
-        connection.execute("SELECT erase_documents(%s, now(), now())", [[theirs]])
-        connection.execute("SELECT erase_llm_judgments(%s)", [[theirs]])
+        assert erasure.erase(connection, acme, foreign, datetime.now(UTC), by="eve") is None
+        connection.execute("SELECT erase_documents(%s, now(), now())", [[foreign]])
+        connection.execute("SELECT erase_llm_judgments(%s)", [[foreign]])
     assert harness.admin.execute("SELECT count(*) FROM document").fetchone() == (1,)
 
 
@@ -371,12 +373,12 @@ def test_failed_erasure_blocks_no_other(harness: ErasureHarness, acme: UUID, mon
     first, second = harness.id_of("a.xml"), harness.id_of("b.xml")
     erase = objects.erase
 
-    def refuse(bucket: str, key: str, *args: Any, **options: Any) -> int:
+    def fail(bucket: str, key: str, *args: Any, **options: Any) -> int:
         if key == "uploads/acme/1/a.xml":
             raise ServiceUnavailableError("S3 refused it.")
         return erase(bucket, key, *args, **options)
 
-    monkeypatch.setattr(objects, "erase", refuse)
+    monkeypatch.setattr(objects, "erase", fail)
     with pytest.raises(StepsFailedError):
         harness.erase(first)
     harness.erase(second)
@@ -393,8 +395,10 @@ def test_erasure_without_time_left_does_not_fail(harness: ErasureHarness, acme: 
     now = datetime.now(UTC) + timedelta(seconds=1)
     with harness.database.tenant(acme) as connection:
         erasure.erase(connection, acme, harness.id_of("a.xml"), now, by="ann")
-    left = iter([60.0] * 3)
-    assert erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: next(left, 0.0))["object_erasure"] == 0
+    seconds_left = iter([60.0] * 3)
+    assert (
+        erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: next(seconds_left, 0.0))["object_erasure"] == 0
+    )
     assert harness.stored() == {"uploads/acme/1/a.xml"}
     erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: 60.0)
     assert harness.stored() == set()

@@ -93,11 +93,11 @@ def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Se
     cluster = output.result("incomplete")
     server.then(Raw(401), Raw(204))
     output.run()
-    assert [letter["status"] for letter in rows(output.admin, "dead_letter")] == ["pending"]
+    assert [dead_letter["status"] for dead_letter in rows(output.admin, "dead_letter")] == ["pending"]
     output.result("exception", cluster)
     output.run()
-    (letter,) = rows(output.admin, "dead_letter")
-    assert (output.job()["status"], letter["status"], letter["resolved_by"]) == (
+    (dead_letter,) = rows(output.admin, "dead_letter")
+    assert (output.job()["status"], dead_letter["status"], dead_letter["resolved_by"]) == (
         "succeeded",
         "retried",
         "document_output",
@@ -115,9 +115,9 @@ def test_refusal_is_final_and_notifies(status: int, output: OutputHarness, serve
     assert output.run() == ACKNOWLEDGED
     job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("failed", 1, f"{NAME} answered with HTTP {status}")
-    (letter,) = rows(output.admin, "dead_letter")
-    assert (letter["worker"], letter["dlq_reason"]) == ("document_output", "non_retriable_error")
-    assert letter["payload"]["file"] == {
+    (dead_letter,) = rows(output.admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["dlq_reason"]) == ("document_output", "non_retriable_error")
+    assert dead_letter["payload"]["file"] == {
         "destination": "office",
         "subject": "cluster",
         "subject_id": job["subject_id"],
@@ -131,8 +131,8 @@ def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: Ou
     output.webhook(server.url)
     output.result()
     server.then(Raw(status), Raw(200))
-    (kept,) = output.run()["batchItemFailures"]
-    assert kept["itemIdentifier"]
+    (retained_id,) = output.run()["batchItemFailures"]
+    assert retained_id["itemIdentifier"]
     job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, f"{NAME} answered with HTTP {status}")
     assert in_seconds(job, output.clock) == 300
@@ -230,18 +230,18 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
     for request, time_ in zip(server.requests, times, strict=True):
         assert is_genuine(request.headers["counterfoil-signature"], request.body, [secret], time_)
     assert (output.job()["status"], output.job()["attempts"]) == ("failed", 3)
-    assert [letter["dlq_reason"] for letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
 def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
-    answers: list[str] = []
+    responses: list[str] = []
     with receiving(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         take = receiver.inbox.take
 
         def take_and_record(body: bytes) -> bool:
-            answers.append(json.loads(body)["id"])
+            responses.append(json.loads(body)["id"])
             return take(body)
 
         monkeypatch.setattr(receiver.inbox, "take", take_and_record)
@@ -254,8 +254,8 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
         output.run(work=crash)
         output.clock.pass_(minutes=5)
         output.run(receives=2)
-        assert len(answers) == 2
-        assert len(set(answers)) == 1
+        assert len(responses) == 2
+        assert len(set(responses)) == 1
         assert len(receiver.inbox.results()) == 1
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 

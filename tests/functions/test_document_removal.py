@@ -58,8 +58,8 @@ class Worker:
         return outcome
 
     def handle(self, message: Message) -> Any:
-        answer = self._consumer.handle(event(record(message, handle="it")), Context())
-        return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+        batch_response = self._consumer.handle(event(record(message, handle="it")), Context())
+        return [failure["itemIdentifier"] for failure in batch_response["batchItemFailures"]]
 
 
 def take_message(pipeline: Pipeline, worker: str) -> Message:
@@ -183,8 +183,8 @@ def parts(admin: Connection, bundle_id: UUID) -> dict[int, str]:
 
 
 def reprocess(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
-    (sent,) = start_revision(admin, "ingestion", [document_id], NOW)
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": sent.message.model_dump_json()}]
+    (message,) = start_revision(admin, "ingestion", [document_id], NOW)
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
 
 
@@ -202,9 +202,9 @@ def test_shared_parts_pass_to_the_later_file(
         {UUID(before[1]), UUID(before[2])},
     )
     assert parts(admin, corrected) == {1: before[1], 2: before[2], **own}
-    (whole,) = [row for row in rows(admin, "document") if row["id"] == str(corrected)]
+    (bundle_id,) = [row for row in rows(admin, "document") if row["id"] == str(corrected)]
     for row in rows(admin, "document"):
-        assert row["source_id"] == whole["source_id"]
+        assert row["source_id"] == bundle_id["source_id"]
         if row["parent_id"]:
             pages = f"{row['first_page']}-{row['last_page']}.pdf"
             assert row["key"] == f"children/{tenant_id}/{corrected}/{pages}"

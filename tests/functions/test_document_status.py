@@ -89,8 +89,8 @@ def test_final_matching_status_is_delivered_with_reason(
     )
     assert (event_["type"], event_["structured_data"]["invoice_number"]) == ("invoice", "R-81")
     assert event_["received_at"].endswith("Z")
-    (owed_,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
-    assert (owed_["revision"], owed_["send_number"], owed_["sent_at"]) == (1, 0, None)
+    (outbox_message,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
+    assert (outbox_message["revision"], outbox_message["send_number"], outbox_message["sent_at"]) == (1, 0, None)
 
 
 @pytest.mark.usefixtures("destination", "sqs")
@@ -114,8 +114,8 @@ def test_status_set_by_the_archiver_is_delivered(queued: Message, maintenance_da
             "UPDATE document SET matching_status = 'failed', matching_error = 'The worker was lost.' WHERE id = %s",
             [queued.work_id],
         )
-        left = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
-        assert left in {("",), (None,)}
+        tenant_setting = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
+        assert tenant_setting in {("",), (None,)}
     assert states(admin) == [("matching", "failed", "The worker was lost.", 1)]
 
 
@@ -227,14 +227,16 @@ def test_newer_status_closes_the_dead_letter(
         queued
     )
     (job,) = rows(admin, "output_job")
-    owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
-    OutputHarness(database, admin, clock, tenant_id).run(owed_, work=returning(RejectedRequestError("HTTP 401")))
+    outbox_message = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
+    OutputHarness(database, admin, clock, tenant_id).run(
+        outbox_message, work=returning(RejectedRequestError("HTTP 401"))
+    )
     with database.tenant(tenant_id) as connection:
-        (again,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(again.message)
-    letters = {letter["worker"]: letter for letter in rows(admin, "dead_letter")}
-    assert letters["document_output"]["status"] == "retried"
-    assert letters["document_output"]["resolved_by"] == "document_output"
+        (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
+    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
+    statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
+    assert statuses["document_output"]["status"] == "retried"
+    assert statuses["document_output"]["resolved_by"] == "document_output"
     audit = [(entry["actor"], entry["action"], entry["detail"]) for entry in rows(admin, "dead_letter_audit")]
     assert audit.count(("document_output", "retried", {"revision": 1, "version": 2})) == 1
     (job,) = rows(admin, "output_job")

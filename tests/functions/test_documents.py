@@ -160,9 +160,9 @@ def test_duplicate_content_creates_no_second_document(
 def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: Connection, key: str) -> None:
     assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
-    assert "names no tenant" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
+    assert "names no tenant" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_too_large_file_is_rejected_before_download(
@@ -174,8 +174,8 @@ def test_too_large_file_is_rejected_before_download(
 
     pipeline.acquire(json.dumps(large))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert "larger than" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "larger than" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_missing_file_becomes_a_dead_letter(
@@ -185,8 +185,8 @@ def test_missing_file_becomes_a_dead_letter(
 
     pipeline.acquire(s3_event("uploads/acme/gone.pdf"))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert "NoSuchKey" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "NoSuchKey" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_event_with_several_objects_is_split(
@@ -230,8 +230,8 @@ def test_damaged_file_does_not_affect_others(
     assert pipeline.ingest() == {"batchItemFailures": []}
 
     assert sorted(job["status"] for job in rows(admin, "ingestion_job")) == ["failed", "succeeded"]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
 
 
 def test_upload_before_its_tenant_is_acquired_on_retry(
@@ -243,8 +243,10 @@ def test_upload_before_its_tenant_is_acquired_on_retry(
     late_tenant = make_tenant("late")
 
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
-    pipeline.acquire(due.message.model_dump_json())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
+    pipeline.acquire(outbox_message.message.model_dump_json())
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("succeeded", str(late_tenant))
@@ -257,13 +259,15 @@ def test_upload_of_a_disabled_tenant_is_acquired_later(
     acme = make_tenant("acme")
     admin.execute("UPDATE tenant SET disabled_at = now()")
     pipeline.upload("uploads/acme/invoice.xml", INVOICE)
-    ((job, letter),) = zip(rows(admin, "acquisition_job"), rows(admin, "dead_letter"), strict=True)
-    assert (job["status"], job["tenant_id"], letter["tenant_id"]) == ("failed", None, None)
+    ((job, dead_letter),) = zip(rows(admin, "acquisition_job"), rows(admin, "dead_letter"), strict=True)
+    assert (job["status"], job["tenant_id"], dead_letter["tenant_id"]) == ("failed", None, None)
     admin.execute("UPDATE tenant SET disabled_at = NULL")
 
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
-    pipeline.acquire(due.message.model_dump_json())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
+    pipeline.acquire(outbox_message.message.model_dump_json())
 
     (job,), (document,) = rows(admin, "acquisition_job"), rows(admin, "document")
     assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
@@ -288,12 +292,14 @@ def test_second_failure_notifies_the_late_tenant(
     late_tenant = make_tenant("late")
     (job,) = rows(admin, "acquisition_job")
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
 
-    answer = pipeline.acquire(due.message.model_dump_json())
+    batch_response = pipeline.acquire(outbox_message.message.model_dump_json())
 
-    (letter,) = rows(admin, "dead_letter")
-    assert answer == {"batchItemFailures": []}
-    assert (letter["tenant_id"], letter["revision"]) == (str(late_tenant), 2)
-    assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
-    assert [one["revision"] for one in letter["previous_failures"]] == [1]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert batch_response == {"batchItemFailures": []}
+    assert (dead_letter["tenant_id"], dead_letter["revision"]) == (str(late_tenant), 2)
+    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert [failure["revision"] for failure in dead_letter["previous_failures"]] == [1]

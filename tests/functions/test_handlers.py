@@ -80,12 +80,12 @@ def test_handler_processes_a_real_event(
 ) -> None:
     monkeypatch.chdir(ROOT)
 
-    answer = handler(row).handle(read_event(row.name), Context())
+    batch_response = handler(row).handle(read_event(row.name), Context())
 
     if row.has_event_source_mapping:
-        assert answer == {"batchItemFailures": []}
+        assert batch_response == {"batchItemFailures": []}
     else:
-        assert isinstance(answer, dict)
+        assert isinstance(batch_response, dict)
 
 
 def test_missing_upload_is_a_dead_letter_of_tenant(
@@ -106,9 +106,9 @@ def test_missing_upload_is_a_dead_letter_of_tenant(
 def test_s3_test_event_creates_no_rows(handler: Callable[[WorkerSpec], ModuleType], admin: Connection) -> None:
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
 
-    answer = handler(acquisition).handle(read_event("s3_test_event"), Context())
+    batch_response = handler(acquisition).handle(read_event("s3_test_event"), Context())
 
-    assert answer == {"batchItemFailures": []}
+    assert batch_response == {"batchItemFailures": []}
     assert rows(admin, "acquisition_job") == []
     assert rows(admin, "dead_letter") == []
 
@@ -122,7 +122,7 @@ def test_unavailable_database_retains_every_message(
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    answer = module.handle(read_event(row.name), Context())
+    batch_response = module.handle(read_event(row.name), Context())
 
-    kept = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-    assert kept == [record["messageId"] for record in read_event(row.name)["Records"]]
+    retained_id = [failure["itemIdentifier"] for failure in batch_response["batchItemFailures"]]
+    assert retained_id == [record["messageId"] for record in read_event(row.name)["Records"]]

@@ -96,9 +96,9 @@ def test_model_that_only_invents_leaves_document_pending(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.then(*[said(date="2026-03-15")] * 3)
 
-    answer = ingestion.ingest()
+    batch_response = ingestion.ingest()
 
-    assert len(answer["batchItemFailures"]) == 1
+    assert len(batch_response["batchItemFailures"]) == 1
     assert (ingestion.document(id_)["structured_data"], ingestion.job(id_)["status"]) == (None, "pending")
     assert "not_on_the_pages" in ingestion.job(id_)["error"]
 
@@ -129,7 +129,7 @@ def test_inconsistent_amounts_are_stored_with_warning(ingestion: Ingestion):
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "invalid",
     [
         Answer("Certainly! Here it is."),
         Answer("[]"),
@@ -138,9 +138,9 @@ def test_inconsistent_amounts_are_stored_with_warning(ingestion: Ingestion):
         said(date="14.3.2026"),
     ],
 )
-def test_invalid_answer_format_is_requested_again(bad: Answer, ingestion: Ingestion):
+def test_invalid_answer_format_is_requested_again(invalid: Answer, ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
-    ingestion.model.then(bad, said())
+    ingestion.model.then(invalid, said())
 
     ingestion.ingest()
 
@@ -271,8 +271,8 @@ def test_each_model_is_called_once(ingestion: Ingestion):
     for name, request_count in (("m", 1), ("a-better-one", 2), ("m", 2)):
         ingestion.model_name = name
         with ingestion.admin.transaction():
-            (due,) = start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
-        ingestion.sqs.sent["ingestion"] = [{"MessageBody": due.message.model_dump_json()}]
+            (outbox_message,) = start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
+        ingestion.sqs.sent["ingestion"] = [{"MessageBody": outbox_message.message.model_dump_json()}]
         ingestion.ingest()
         assert (ingestion.job(id_)["status"], len(ingestion.model.requests)) == ("succeeded", request_count)
 
@@ -438,9 +438,9 @@ def test_ocr_without_permission_is_a_dead_letter(ingestion: Ingestion):
 
     assert ingestion.ingest() == DONE
 
-    (letter,) = rows(ingestion.admin, "dead_letter")
+    (dead_letter,) = rows(ingestion.admin, "dead_letter")
     assert ingestion.job(id_)["status"] == "failed"
-    assert "AccessDeniedException" in letter["metadata"]["last_error"]["message"]
+    assert "AccessDeniedException" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_pages_without_time_left_use_no_attempt(ingestion: Ingestion):

@@ -56,20 +56,22 @@ class Mailbox:
 
     def retry_dead_letter(self, maintenance_database: Database) -> None:
         """Retry the only dead letter, as an operator does."""
-        (letter,) = rows(self.admin, "dead_letter")
+        (dead_letter,) = rows(self.admin, "dead_letter")
         with maintenance_database.delivery() as connection:
-            (due,) = start_revision(
-                connection, "acquisition", [letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
+            (outbox_message,) = start_revision(
+                connection, "acquisition", [dead_letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
             )
-        self.pipeline.acquire(due.message.model_dump_json())
+        self.pipeline.acquire(outbox_message.message.model_dump_json())
 
     def reprocess(self, maintenance_database: Database) -> None:
         """Start a new revision of every job, and process it."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
         with maintenance_database.delivery() as connection:
-            due = start_revision(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
-        for send in due:
-            self.pipeline.acquire(send.message.model_dump_json())
+            outbox_message = start_revision(
+                connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock()
+            )
+        for outbox_message in outbox_messages:
+            self.pipeline.acquire(outbox_message.message.model_dump_json())
         self.work()
 
     def objects(self) -> dict[str, bytes]:
@@ -92,15 +94,15 @@ def acme(mailbox: Mailbox) -> UUID:
 
 
 def files_of(admin: Connection, tenant_id: UUID) -> list[str]:
-    found = admin.execute("SELECT file_name FROM document WHERE tenant_id = %s ORDER BY id", [tenant_id]).fetchall()
-    return [name for (name,) in found]
+    records = admin.execute("SELECT file_name FROM document WHERE tenant_id = %s ORDER BY id", [tenant_id]).fetchall()
+    return [name for (name,) in records]
 
 
 def zip_of(*files: tuple[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files:
-            made.writestr(name, content)
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -163,10 +165,10 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
 
     mailbox.receive(content)
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["tenant_id"]) == ("non_retriable_error", None)
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
-    error = letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["tenant_id"]) == ("non_retriable_error", None)
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
+    error = dead_letter["metadata"]["last_error"]["message"]
     assert "counterfoil tenants addresses TENANT --add ADDRESS" in error
     assert "'neu@late.example'" in error
     (event,) = rows(admin, "failure_event")
@@ -174,10 +176,10 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
 
     mailbox.write_to(late_tenant, "neu@late.example")
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(
-            connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [dead_letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
         )
-    mailbox.pipeline.acquire(due.message.model_dump_json())
+    mailbox.pipeline.acquire(outbox_message.message.model_dump_json())
     mailbox.work()
 
     assert files_of(admin, late_tenant) == ["a.pdf"]
@@ -207,13 +209,13 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
     assert document["duplicate_uploads"] == 1
-    (letter,), (notification,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
-    assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
-    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
+    (dead_letter,), (notification,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
+    assert (dead_letter["tenant_id"], dead_letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
+    assert dead_letter["metadata"]["last_error"]["code"] == OtherFilesError.code
     assert notification["payload"]["error"] == str(OtherFilesError())
     (second_source,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
     assert second_source["rejection_reason"] == "duplicate"
-    assert [(part["name"], part["document"]) for part in second_source["attachments"]] == [
+    assert [(attachment["name"], attachment["document"]) for attachment in second_source["attachments"]] == [
         ("a.pdf", None),
         ("b.pdf", None),
     ]
@@ -246,8 +248,8 @@ def test_retry_after_another_failure_is_not_a_conflict(
 
     mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf"]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["metadata"]["last_error"]["code"] == OtherFilesError.code
 
     mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
@@ -263,9 +265,9 @@ def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: 
 
 def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Connection, acme: UUID, database: Database):
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
-    (gone, _) = rows(admin, "document")
+    (removed, _) = rows(admin, "document")
     with database.tenant(acme) as connection:
-        assert delete_document(connection, acme, UUID(gone["id"]), NOW, by="ann") is not None
+        assert delete_document(connection, acme, UUID(removed["id"]), NOW, by="ann") is not None
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
 
     assert files_of(admin, acme) == ["b.xml"]
@@ -305,7 +307,9 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
     assert [row["duplicate_uploads"] for row in rows(admin, "document")] == [1, 1]
-    attached_documents = [[part["document"] for part in row["attachments"]] for row in rows(admin, "source")]
+    attached_documents = [
+        [attachment["document"] for attachment in row["attachments"]] for row in rows(admin, "source")
+    ]
     a, b = (row["id"] for row in rows(admin, "document"))
     assert attached_documents == [[a], [a, b], [b]]
 
@@ -352,7 +356,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
 
     assert files_of(admin, acme) == ["s.png", "a.pdf", "logo.png"]
     (source,) = rows(admin, "source")
-    assert [part["reason"] for part in source["attachments"]] == [
+    assert [attachment["reason"] for attachment in source["attachments"]] == [
         *[None] * 3,
         "It is a small image in the text of the mail.",
     ]
@@ -368,8 +372,8 @@ def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connectio
     assert files_of(admin, acme) == ["a.xml", "attachment 3.pdf"]
     (source,) = rows(admin, "source")
     assert source["message_id"] == "17@nordwind.example"
-    (left,) = (part for part in source["attachments"] if part["reason"])
-    assert (left["name"], left["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
+    (remaining,) = (attachment for attachment in source["attachments"] if attachment["reason"])
+    assert (remaining["name"], remaining["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
 
 
 @pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
@@ -456,7 +460,10 @@ def test_removed_document_is_not_restored_by_reprocessing(
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
     (source,) = rows(admin, "source")
     assert (job["status"], job["skip_reason"]) == ("succeeded", None if by_mail else REMOVED)
-    assert source["attachments"] is None or [part["reason"] for part in source["attachments"]] == [REMOVED, None]
+    assert source["attachments"] is None or [attachment["reason"] for attachment in source["attachments"]] == [
+        REMOVED,
+        None,
+    ]
 
     mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # uploaded again by a user
 
@@ -475,7 +482,8 @@ def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connec
 def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     event = json.loads((EVENTS / "acquisition_mail.json").read_text())
     ((entity, thing),) = (
-        (one["s3"]["bucket"]["name"], one["s3"]["object"]) for one in json.loads(event["Records"][0]["body"])["Records"]
+        (s3_record["s3"]["bucket"]["name"], s3_record["s3"]["object"])
+        for s3_record in json.loads(event["Records"][0]["body"])["Records"]
     )
     s3, content = mailbox.pipeline.s3, (EVENTS / "mail.eml").read_bytes()
     s3.create_bucket(Bucket=entity)
@@ -491,4 +499,4 @@ def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme
     assert files_of(admin, acme) == ["Rechnung_2026-17.xml"]
     (source,) = rows(admin, "source")
     assert source["subject"] == "Rechnung 2026-17 für Ihre Bestellung Nr. 4711 \u2013 Größe M"
-    assert [part["name"] for part in source["attachments"] if part["reason"]] == ["image001.png"]
+    assert [attachment["name"] for attachment in source["attachments"] if attachment["reason"]] == ["image001.png"]

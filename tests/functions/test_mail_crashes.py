@@ -56,9 +56,9 @@ class Process:
     def call(self, name: str, action: Callable[[], Any]) -> Any:
         if self.has_ended:
             raise ProcessEnded(name)
-        done = action()
+        result = action()
         self.point(name)
-        return done
+        return result
 
 
 class InterruptibleClient:
@@ -68,7 +68,7 @@ class InterruptibleClient:
         self._life, self._client = current, client
 
     def __getattr__(self, name: str) -> Any:
-        return lambda **given: self._life().call(name, lambda: getattr(self._client, name)(**given))
+        return lambda **arguments: self._life().call(name, lambda: getattr(self._client, name)(**arguments))
 
 
 class Inline:
@@ -109,12 +109,12 @@ class CrashHarness:
     def _tap(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         untapped = getattr(psycopg.Connection, name)
 
-        def tapped(connection: Connection, *given: Any, **named: Any) -> Any:
-            first = given[0] if given else None
+        def tapped(connection: Connection, *arguments: Any, **named: Any) -> Any:
+            first = arguments[0] if arguments else None
             is_opening = isinstance(first, bytes) and first.lstrip().startswith(b"BEGIN")
             if connection is self.admin or is_opening or first in {b"", ""}:  # also the pool's own checks
-                return untapped(connection, *given, **named)
-            return self.process_state.call(name, lambda: untapped(connection, *given, **named))
+                return untapped(connection, *arguments, **named)
+            return self.process_state.call(name, lambda: untapped(connection, *arguments, **named))
 
         monkeypatch.setattr(psycopg.Connection, name, tapped)
 
@@ -161,8 +161,8 @@ class CrashHarness:
 
     def _process_queue(self, queue: list[str], consumer: Consumer) -> None:
         while queue:
-            answer = consumer.handle(event(record(queue[0])), Context())
-            if not answer["batchItemFailures"]:
+            batch_response = consumer.handle(event(record(queue[0])), Context())
+            if not batch_response["batchItemFailures"]:
                 queue.pop(0)
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
 
@@ -189,18 +189,18 @@ class MailScenario:
         return re.sub(rf"(acme|zenith){self.run}\b", r"\1", text.replace(f"/{self.run}/", "/*/"))
 
     def rows(self, statement: str) -> list[str]:
-        found = self.harness.admin.execute(statement.encode(), {"tenants": list(self.slugs.values())}).fetchall()
-        return sorted(self.normalize(row) for row in found)
+        result_rows = self.harness.admin.execute(statement.encode(), {"tenants": list(self.slugs.values())}).fetchall()
+        return sorted(self.normalize(row) for row in result_rows)
 
     def snapshot(self) -> dict[str, Any]:
         """Return all rows, objects and messages of a run."""
-        found: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
+        contents: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
         prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
         for prefix in prefixes:
-            for one in self.harness.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
-                content = self.harness.s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read()
-                found[self.normalize(one["Key"])] = content
-        return found
+            for item in self.harness.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
+                content = self.harness.s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read()
+                contents[self.normalize(item["Key"])] = content
+        return contents
 
 
 TENANT_FILTER = "tenant_id = ANY (%(tenants)s)"
@@ -236,8 +236,8 @@ INVOICES = mail(
 CHANGED = mail(("Rechnung.pdf", PDF + b"changed on the way"), ("a.xml", XML), to="rechnung@acme*.example")
 
 
-def mail_of(tenants: MailScenario, written: EmailMessage = INVOICES, **verdicts: str) -> bytes:
-    return received(written.as_bytes().replace(b"*.example", b"%d.example" % tenants.run), **verdicts)
+def mail_of(tenants: MailScenario, template: EmailMessage = INVOICES, **results: str) -> bytes:
+    return received(template.as_bytes().replace(b"*.example", b"%d.example" % tenants.run), **results)
 
 
 def two_tenants(tenants: MailScenario) -> str:

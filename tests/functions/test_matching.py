@@ -80,12 +80,12 @@ def test_model_failure_fails_the_attempt(harness: TenantHarness, scripted: Serve
         match(attempt(harness, 2), language_model)
 
 
-@pytest.mark.parametrize("left", [0.5, -1.0])
+@pytest.mark.parametrize("seconds_left", [0.5, -1.0])
 def test_attempt_without_time_left_calls_no_model(
-    left: float, harness: TenantHarness, scripted: Server, language_model: Any
+    seconds_left: float, harness: TenantHarness, scripted: Server, language_model: Any
 ):
     with pytest.raises(CancelledError):
-        match(attempt(harness, 2, deadline=Deadline(lambda: left)), language_model)
+        match(attempt(harness, 2, deadline=Deadline(lambda: seconds_left)), language_model)
     assert scripted.requests == []
 
 

@@ -40,12 +40,12 @@ def test_users_get_the_five_best_others(day: Day, admin: Connection):
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
     external_ids = {str(row["user_id"]): str(row["external_id"]) for row in rows(admin, "profile")}
     for row in rows(admin, "matchmaking_jobs"):
-        shown = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
+        stored_offers = [(offer["userId"], offer["compatibilityScore"]) for offer in row["offers"]]
         expected_order = sorted(
-            (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
+            (offer for offer in rows(admin, "offers") if offer["user_id"] == row["user_id"]), key=lambda o: o["rank"]
         )
-        assert shown == [(external_ids[one["candidate_id"]], one["score"]) for one in expected_order]
-        assert [one["id"] for one in row["offers"]] == [one["id"] for one in expected_order]
+        assert stored_offers == [(external_ids[offer["candidate_id"]], offer["score"]) for offer in expected_order]
+        assert [offer["id"] for offer in row["offers"]] == [offer["id"] for offer in expected_order]
         assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
     assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
         ("0", "succeeded", 4, 0),
@@ -115,9 +115,9 @@ def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Conne
     assert day.deliver(*day.owed()) == []
 
     assert day.shard("0/failed")["status"] == "failed"
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["worker"]) == ("non_retriable_error", "offers")
-    assert letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["worker"]) == ("non_retriable_error", "offers")
+    assert dead_letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
     assert {day.statuses()[number] for number in (2, 3)} == {"failed"}
     assert len(rows(admin, "failure_event")) == 1
 
@@ -132,7 +132,9 @@ def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Co
     assert (day.statuses()[2], day.statuses()[3]) == ("failed", "completed")
     assert len(offered(admin)[user(3)]) == 5
     assert day.shard("0/failed")["status"] == "succeeded"
-    assert [one["name"] for one in rows(admin, "offer_shard") if one["status"] == "pending"] == ["0/failed/failed"]
+    assert [shard_row["name"] for shard_row in rows(admin, "offer_shard") if shard_row["status"] == "pending"] == [
+        "0/failed/failed"
+    ]
 
 
 def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, tenant: UUID):
@@ -171,8 +173,8 @@ def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(day.statuses().values()) == {"failed"}
-    (letter,) = rows(admin, "dead_letter")
-    assert "Europe/Atlantis" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "Europe/Atlantis" in dead_letter["metadata"]["last_error"]["message"]
     assert offered(admin) == {}
 
 
@@ -209,8 +211,8 @@ def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: C
 
     assert waits == [30, 120, 300]
     assert statuses == [{"pending"}] * 3 + [{"failed"}]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["dlq_reason"] == "max_retries_exceeded"
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["dlq_reason"] == "max_retries_exceeded"
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
@@ -277,9 +279,9 @@ def test_crash_at_any_step_serves_each_user_once(
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
     """Lose the connection before or after the commit of a shard's results."""
-    real = store.write
+    original = store.write
 
-    def write(connection: Connection, *given: Any) -> Any:
+    def write(connection: Connection, *arguments: Any) -> Any:
         def commit(commit: Callable[[], None]) -> None:
             try:
                 break_(commit, psycopg.OperationalError("lost"))
@@ -287,20 +289,20 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
                 connection.close()
                 raise
 
-        written = real(connection, *given)
+        result = original(connection, *arguments)
         patch.setattr(connection, "commit", partial(commit, connection.commit))
-        return written
+        return result
 
     patch.setattr(store, "write", write)
 
 
 def test_attempt_without_its_claim_writes_nothing(day: Day, admin: Connection):
-    def slow(attempt: TenantAttempt) -> Outcome:
+    def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = compute_shard(attempt, day.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome
 
-    day.deliver(*day.pin(shards=1), do=slow)
+    day.deliver(*day.pin(shards=1), do=work_slowly)
 
     assert set(day.statuses().values()) == {"running"}
     assert offered(admin) == {}

@@ -71,7 +71,7 @@ def test_concurrent_late_users_share_no_slot(
     assert "Another shard of the pool" in day.shard("late/5/0")["error"]
 
     day.clock.pass_(seconds=31)
-    day.deliver(*[one for one in day.owed() if one.work_id == first.work_id])
+    day.deliver(*[item for item in day.owed() if item.work_id == first.work_id])
 
     assert max_exposure(admin) == 2
     assert set(day.statuses().values()) == {"completed"}

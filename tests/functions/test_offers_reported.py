@@ -65,20 +65,20 @@ def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, 
 
 
 def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) -> None:
-    broken = UUID(int=BROKEN)
-    pin_users(day, broken_id=broken)
+    broken_id = UUID(int=BROKEN)
+    pin_users(day, broken_id=broken_id)
     day.deliver(*day.owed())
 
     listed_pool = pool(day, database)
     with database.tenant(day.tenant_id) as connection:
         (failed,) = pool_list.failed(connection, day.tenant_id, listed_pool, None, 10)
-        job = pool_list.job(connection, day.tenant_id, listed_pool, broken)
-        letters = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, listed_pool.id)}
-        user_offers = profiles.get_offers(connection, day.tenant_id, broken, DAY, NOW)
+        job = pool_list.job(connection, day.tenant_id, listed_pool, broken_id)
+        statuses = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, listed_pool.id)}
+        user_offers = profiles.get_offers(connection, day.tenant_id, broken_id, DAY, NOW)
 
-    assert (failed.user_id, failed.shard) == (broken, "0/failed")
+    assert (failed.user_id, failed.shard) == (broken_id, "0/failed")
     assert failed.error
-    assert letters == {"0": False, "0/failed": True}
+    assert statuses == {"0": False, "0/failed": True}
     assert job is not None
     assert job.letter is not None
     assert user_offers is not None

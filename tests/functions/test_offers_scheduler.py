@@ -139,12 +139,12 @@ def test_failed_pool_blocks_no_other_and_is_reported(
         harness.add_users(zone)
     pin = pinning.pin
 
-    def fails(connection: Connection, tenant_id: UUID, due_pool: Any, *given: Any) -> Any:
+    def fail(connection: Connection, tenant_id: UUID, due_pool: Any, *arguments: Any) -> Any:
         if due_pool.zone == "Europe/Berlin":
             raise ValueError("the value 4711 of some column")
-        return pin(connection, tenant_id, due_pool, *given)
+        return pin(connection, tenant_id, due_pool, *arguments)
 
-    monkeypatch.setattr(pinning, "pin", fails)
+    monkeypatch.setattr(pinning, "pin", fail)
     with pytest.raises(UnfinishedError, match=r"^Daily offers are not all queued: 1 pools failed and 0 are left$"):
         harness.tick()
 
@@ -162,12 +162,12 @@ def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatc
     harness.add_users("Europe/Berlin", "umbrella")
     zones = pinning.zones
 
-    def fails(connection: Connection, tenant_id: UUID) -> list[str]:
+    def fail(connection: Connection, tenant_id: UUID) -> list[str]:
         if tenant_id == harness.tenants["acme"]:
             raise DatabaseUnavailableError("unavailable")
         return zones(connection, tenant_id)
 
-    monkeypatch.setattr(pinning, "zones", fails)
+    monkeypatch.setattr(pinning, "zones", fail)
     with pytest.raises(UnfinishedError, match="1 pools failed and 0 are left"):
         harness.tick()
     assert [row["tenant_id"] for row in rows(harness.admin, "offer_pool")] == [str(harness.tenants["umbrella"])]
@@ -177,10 +177,10 @@ def test_pool_with_a_transaction_conflict_is_retried(harness: SchedulerHarness, 
     harness.add_users("Europe/Berlin")
     pin, lost = pinning.pin, [1, 2]
 
-    def conflict_twice(*given: Any) -> Any:
+    def conflict_twice(*arguments: Any) -> Any:
         if lost:
             raise ConflictError(f"the {lost.pop()}. time")
-        return pin(*given)
+        return pin(*arguments)
 
     monkeypatch.setattr(pinning, "pin", conflict_twice)
     assert harness.tick()["pools"] == 1
@@ -216,9 +216,9 @@ def test_large_pool_may_exceed_the_default_timeout(harness: SchedulerHarness, mo
     harness.add_users("Europe/Berlin")
     pin = pinning.pin
 
-    def pin_slowly(connection: Connection, *given: Any) -> Any:
+    def pin_slowly(connection: Connection, *arguments: Any) -> Any:
         connection.execute("SELECT pg_sleep(1.5)")
-        return pin(connection, *given)
+        return pin(connection, *arguments)
 
     monkeypatch.setattr("counterfoil.db.TRANSACTION_SECONDS", 1)
     monkeypatch.setattr(pinning, "pin", pin_slowly)
@@ -263,21 +263,21 @@ def test_requested_offers_reach_the_audit_trail(harness: SchedulerHarness):
     pools = {row["id"]: (row["tenant_id"], row["date"]) for row in rows(harness.admin, "offer_pool")}
     entries = rows(harness.admin, "audit_entry")
     acme, umbrella = harness.tenants.values()
-    assert {(one["actor"], one["action"], *pools[one["targets"][0]]) for one in entries} == {
+    assert {(entry["actor"], entry["action"], *pools[entry["targets"][0]]) for entry in entries} == {
         ("ada", "offers queued", str(acme), "2026-01-05"),
         ("bob", "offers queued", str(umbrella), "2026-01-04"),
     }
-    assert {one["actor"]: one["detail"]["late"] for one in entries} == {"ada": True, "bob": False}
+    assert {entry["actor"]: entry["detail"]["late"] for entry in entries} == {"ada": True, "bob": False}
     assert len(entries) == 2
 
 
 def test_failed_audit_entry_queues_no_offers(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
     harness.add_users("Europe/Berlin")
 
-    def refused(*_: Any) -> int:
+    def refuse(*_: Any) -> int:
         raise ConflictError("The trail is locked")
 
-    monkeypatch.setattr(audit, "record", refused)
+    monkeypatch.setattr(audit, "record", refuse)
     with pytest.raises(UnfinishedError):
         harness.run(date="2026-01-05", timezone="Europe/Berlin")
     assert not harness.pools()

@@ -22,10 +22,10 @@ __all__ = ["output", "server"]
 
 
 def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness, server: Server):
-    with Server() as broken:
-        output.webhook(broken.url, "broken")
+    with Server() as failing_server:
+        output.webhook(failing_server.url, "broken")
         output.webhook(server.url, "sound")
-        broken.then(*[Raw(503)] * FAILURES)
+        failing_server.then(*[Raw(503)] * FAILURES)
         server.then(*[Raw(200)] * 5)
         for _ in range(FAILURES):
             output.result()
@@ -33,7 +33,7 @@ def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness,
         for _ in range(2):
             output.result()
         output.run()
-        assert (len(broken.requests), len(server.requests)) == (FAILURES, 5)
+        assert (len(failing_server.requests), len(server.requests)) == (FAILURES, 5)
     destination_ids = {
         name: id_ for id_, name in output.admin.execute("SELECT id::text, name FROM destination").fetchall()
     }
@@ -95,10 +95,10 @@ def test_removed_destination_retains_no_document_data(output: OutputHarness, ser
     server.then(Raw(200), Raw(200))
     output.run()
     assert destinations.remove(output.admin, output.change(), "office")
-    gone = destination_id_of(output, "office")
-    kept = {job["destination_id"] == gone: job["payload"] for job in output.jobs()}
-    assert kept[True] is None
-    assert kept[False]["documents"][0]["id"] == str(delivered)
+    deleted_id = destination_id_of(output, "office")
+    payloads = {job["destination_id"] == deleted_id: job["payload"] for job in output.jobs()}
+    assert payloads[True] is None
+    assert payloads[False]["documents"][0]["id"] == str(delivered)
 
 
 def test_delivery_requested_during_removal_is_skipped(output: OutputHarness, server: Server):
@@ -193,8 +193,10 @@ def test_logs_and_errors_contain_no_secret_or_path(
     output.run(receives=2)
     logs = capsys.readouterr().out + str([vars(line) for line in caplog.records])
     assert "HTTP 500" in logs
-    kept = json.dumps([rows(output.admin, name) for name in ("dead_letter", "failure_event", "dead_letter_audit")])
-    for text in (logs, kept, output.job()["error"]):
+    stored_text = json.dumps(
+        [rows(output.admin, name) for name in ("dead_letter", "failure_event", "dead_letter_audit")]
+    )
+    for text in (logs, stored_text, output.job()["error"]):
         assert "t0ken" not in text
         assert secret not in text
         assert "R-1" not in text
@@ -205,11 +207,11 @@ def test_results_are_not_delivered_to_other_tenants(
 ):
     output.webhook(server.url)
     other = OutputHarness(output.database, output.admin, clock, make_tenant("other"))
-    with Server(Raw(200)) as theirs:
-        other.webhook(theirs.url)
+    with Server(Raw(200)) as other_server:
+        other.webhook(other_server.url)
         cluster = other.result()
         other.run()
-        assert json.loads(theirs.requests[0].body)["subject_id"] == str(cluster)
+        assert json.loads(other_server.requests[0].body)["subject_id"] == str(cluster)
     assert server.requests == []
 
 

@@ -29,23 +29,23 @@ def refusal(code: str, status: int) -> ClientError:
 class S3:
     """moto's S3, with failures and concurrent writes on demand."""
 
-    def __init__(self, real: Any) -> None:
-        self.real = real
+    def __init__(self, original: Any) -> None:
+        self.real = original
         self.refuse: dict[str, ClientError] = {}
         self.before_put: Any = None
 
-    def head_object(self, **about: Any) -> Any:
+    def head_object(self, **options: Any) -> Any:
         if "head" in self.refuse:
             raise self.refuse["head"]
-        return self.real.head_object(**about)
+        return self.real.head_object(**options)
 
-    def put_object(self, **about: Any) -> Any:
+    def put_object(self, **options: Any) -> Any:
         if "put" in self.refuse:
             raise self.refuse["put"]
         if self.before_put is not None:
             concurrent_write, self.before_put = self.before_put, None
             concurrent_write()
-        return self.real.put_object(**about)
+        return self.real.put_object(**options)
 
     def text(self, key: str) -> str:
         content: bytes = self.real.get_object(Bucket=BUCKET, Key=key)["Body"].read()
@@ -61,9 +61,9 @@ def s3(sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
-        real = boto3.client("s3", region_name="us-east-1")
-        real.create_bucket(Bucket=BUCKET)
-        fake = S3(real)
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        fake = S3(client)
         monkeypatch.setattr(aws, "client", lambda service: {"s3": fake, "sqs": sqs}[service])
         yield fake
 
@@ -222,7 +222,7 @@ def test_denied_export_is_a_dead_letter(output: OutputHarness, s3: S3):
     output.result()
     output.run()
     assert output.job()["status"] == "failed"
-    assert [letter["dlq_reason"] for letter in rows(output.admin, "dead_letter")] == ["non_retriable_error"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["non_retriable_error"]
 
 
 def test_missing_bucket_is_named(output: OutputHarness):

@@ -233,7 +233,7 @@ def test_old_conversation_with_recent_use_is_retained(
 
     with database.tenant(tenant) as connection:
         transcripts = [chat.transcript(connection, id_, "ada").entries for id_ in (unanswered, answered)]
-        contents = [[one.content for one in entries] for entries in transcripts]
+        contents = [[item.content for item in entries] for entries in transcripts]
         assert contents == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
         with pytest.raises(SessionNotFoundError):
             chat.transcript(connection, unused, "ada")

@@ -56,8 +56,8 @@ class ReplacementHarness:
         self.pipeline.ingest()
 
     def start_revision(self, id_: UUID) -> Message:
-        (due,) = start_revision(self.admin, "ingestion", [id_], self.clock())
-        return due.message
+        (outbox_message,) = start_revision(self.admin, "ingestion", [id_], self.clock())
+        return outbox_message.message
 
     def document_names(self) -> set[str]:
         """Return the names of files that are documents, without parts."""
@@ -115,11 +115,11 @@ def test_replacement_read_later_removes_the_old_document(harness: ReplacementHar
     assert original is not None
     with monkeypatch.context() as patched:
 
-        def refuse(*_: object, **_options: object) -> None:
+        def fail(*_: object, **_options: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message, code="damaged_pdf")
 
-        patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
+        patched.setattr("counterfoil.documents.sandbox.parsers.read", fail)
         new = harness.replace(original, "new", OTHER)
     assert new is not None
     assert (harness.ingestion(new)["status"], harness.document_names()) == ("failed", {"old", "new"})
@@ -162,17 +162,17 @@ def test_known_file_replaces_immediately(harness: ReplacementHarness):
 def test_known_unreadable_file_is_reprocessed(harness: ReplacementHarness, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patched:
 
-        def refuse(*_: object, **_options: object) -> None:
+        def fail(*_: object, **_options: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message, code="damaged_pdf")
 
-        patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
+        patched.setattr("counterfoil.documents.sandbox.parsers.read", fail)
         harness.upload("known", OTHER)
     original = harness.upload("old", INVOICE_1)
     assert original is not None
     harness.replace(original, "new", OTHER, process=False)
     assert harness.document_names() == {"known", "old"}
-    assert [letter["status"] for letter in rows(harness.admin, "dead_letter")] == ["retried"]
+    assert [dead_letter["status"] for dead_letter in rows(harness.admin, "dead_letter")] == ["retried"]
     harness.pipeline.ingest()
     assert harness.document_names() == {"known"}
 
@@ -215,8 +215,8 @@ def test_empty_file_keeps_the_old_document(harness: ReplacementHarness):
     assert original is not None
     harness.replace(original, "new", b"")
     assert harness.document_names() == {"old"}
-    (letter,) = rows(harness.admin, "dead_letter")
-    assert "empty" in json.dumps(letter["metadata"])
+    (dead_letter,) = rows(harness.admin, "dead_letter")
+    assert "empty" in json.dumps(dead_letter["metadata"])
 
 
 def test_document_removed_before_its_replacement_is_ignored(harness: ReplacementHarness):

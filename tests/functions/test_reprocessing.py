@@ -163,12 +163,12 @@ def test_empty_reprocessing_starts_no_first_match(ingestion: Ingestion):
 
 
 def test_lost_counterparty_rematches_referencing_documents(harness: Office):
-    made, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
-    harness.match(made, invoice_id)
-    set_contents(harness.admin, made, {"po_number": "4711"}, "purchase_order")
-    harness.match(made)
-    assert (rows(harness.admin, "document_match"), keys(harness.admin, made)) == ([], 0)
-    assert clusters(harness.admin) == {str(made): None, str(invoice_id): str(invoice_id)}
+    order_id, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(order_id, invoice_id)
+    set_contents(harness.admin, order_id, {"po_number": "4711"}, "purchase_order")
+    harness.match(order_id)
+    assert (rows(harness.admin, "document_match"), keys(harness.admin, order_id)) == ([], 0)
+    assert clusters(harness.admin) == {str(order_id): None, str(invoice_id): str(invoice_id)}
     (row,) = [row for row in rows(harness.admin, "document") if row["id"] == str(invoice_id)]
     assert (row["matching_status"], row["matching_revision"]) == ("pending", 2)
 
@@ -184,38 +184,46 @@ def test_reclassified_order_rematches_referencing_invoice(harness: Office):
 
 
 def test_confirmed_match_survives_reprocessing(harness: Office):
-    made, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
-    harness.match(made, invoice_id)
+    order_id, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(order_id, invoice_id)
     harness.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
     set_contents(harness.admin, invoice_id, None, "other")
     harness.match(invoice_id)
     assert len(rows(harness.admin, "document_match")) == 1
-    assert (keys(harness.admin, invoice_id), set(clusters(harness.admin).values())) == (0, {str(made)})
+    assert (keys(harness.admin, invoice_id), set(clusters(harness.admin).values())) == (0, {str(order_id)})
 
 
 def test_reclassified_document_is_matched_as_its_type(harness: Office):
-    made, invoice_id = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
+    order_id, invoice_id = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
     paid = harness.file(credit(invoice_reference="X-990"))
-    harness.match(made, invoice_id, paid)
-    assert clusters(harness.admin) == {str(made): str(made), str(invoice_id): str(made), str(paid): str(paid)}
-    set_contents(harness.admin, made, invoice("X-990", when=12).data, "invoice")
-    harness.match(made)
+    harness.match(order_id, invoice_id, paid)
+    assert clusters(harness.admin) == {
+        str(order_id): str(order_id),
+        str(invoice_id): str(order_id),
+        str(paid): str(paid),
+    }
+    set_contents(harness.admin, order_id, invoice("X-990", when=12).data, "invoice")
+    harness.match(order_id)
     (match,) = rows(harness.admin, "document_match")
-    assert (match["document_a_id"], match["document_b_id"]) == (str(made), str(paid))
-    assert clusters(harness.admin) == {str(made): str(made), str(paid): str(made), str(invoice_id): str(invoice_id)}
+    assert (match["document_a_id"], match["document_b_id"]) == (str(order_id), str(paid))
+    assert clusters(harness.admin) == {
+        str(order_id): str(order_id),
+        str(paid): str(order_id),
+        str(invoice_id): str(invoice_id),
+    }
 
 
 def ingest_without_splitting(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ingest a file without splitting it."""
     with monkeypatch.context() as patched:
-        whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
-        patched.setattr(parsers, "split_pages", lambda *_: whole)
+        undivided = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
+        patched.setattr(parsers, "split_pages", lambda *_: undivided)
         assert pipeline.ingest() == DONE
 
 
 def start_ingestion(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
-    (due,) = start_revision(admin, "ingestion", [id_], clock())
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": due.message.model_dump_json()}]
+    (outbox_message,) = start_revision(admin, "ingestion", [id_], clock())
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": outbox_message.message.model_dump_json()}]
 
 
 def whole_file(admin: Connection) -> dict[str, Any]:
@@ -234,13 +242,13 @@ def test_file_split_later_is_not_a_document_itself(
     tenant_id = make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     ingest_without_splitting(pipeline, monkeypatch)
-    whole = UUID(whole_file(admin)["id"])
-    matched(database, tenant_id, clock, whole)
-    assert keys(admin, whole) > 0
-    start_ingestion(pipeline, admin, whole, clock)
+    bundle_id = UUID(whole_file(admin)["id"])
+    matched(database, tenant_id, clock, bundle_id)
+    assert keys(admin, bundle_id) > 0
+    start_ingestion(pipeline, admin, bundle_id, clock)
     assert pipeline.ingest() == DONE
-    matched(database, tenant_id, clock, whole)
-    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, whole)) == ("other", None, 0)
+    matched(database, tenant_id, clock, bundle_id)
+    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, bundle_id)) == ("other", None, 0)
     assert len(rows(admin, "document")) == 4
 
 
@@ -287,11 +295,11 @@ def test_dead_letter_closes_when_rematching_starts(
             raise InvalidDocumentError(message, code="damaged_pdf")
 
         monkeypatch.setattr(parsers, "read", damaged)
-    (again,) = start_revision(admin, "ingestion", [id_], NOW)
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": again.message.model_dump_json()}]
+    (repeated,) = start_revision(admin, "ingestion", [id_], NOW)
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": repeated.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
     (row,) = rows(admin, "document")
-    letters = {letter["worker"]: letter["status"] for letter in rows(admin, "dead_letter")}
-    assert (row["matching_status"], letters["matching"]) == (
+    statuses = {dead_letter["worker"]: dead_letter["status"] for dead_letter in rows(admin, "dead_letter")}
+    assert (row["matching_status"], statuses["matching"]) == (
         ("pending", "retried") if readable else ("failed", "pending")
     )

@@ -56,7 +56,9 @@ def test_each_part_becomes_a_document_with_ingestion(pipeline: Pipeline, admin: 
 
     assert pipeline.ingest() == DONE
     _, children = documents(admin)
-    assert [child["structured_data"]["invoice_number"] for child in children] == [one.number for one in INVOICES]
+    assert [child["structured_data"]["invoice_number"] for child in children] == [
+        invoice.number for invoice in INVOICES
+    ]
     assert {(child["type"], child["method"], child["matching_status"]) for child in children} == {
         ("invoice", "text", "pending")
     }
@@ -146,12 +148,12 @@ def test_stored_files_match_their_rows(pipeline: Pipeline, admin: Connection):
 
 @pytest.mark.usefixtures("tenant_id")
 def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Connection):
-    made = bundle(INVOICES, sent_by=INVOICES[0].written_by)
-    pipeline.upload("uploads/acme/all.pdf", made.content)
+    bundle_ = bundle(INVOICES, sent_by=INVOICES[0].written_by)
+    pipeline.upload("uploads/acme/all.pdf", bundle_.content)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
     assert parent["matching_skip_reason"] == "The file was split into 3 documents and a cover page."
-    assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *made.ranges]
+    assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *bundle_.ranges]
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == cover["id"]]

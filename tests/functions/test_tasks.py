@@ -226,16 +226,16 @@ def test_response_with_wrong_encoding_is_accepted(tasks: TaskHarness, encoding: 
 
 
 def test_webhook_allowlist_does_not_apply_to_tasks(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(**environment: str) -> bool:
+    def refuse(**environment: str) -> bool:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         egress = handler.services.__wrapped__(database).egress
         return egress is None or egress.rejection_reason("http://10.0.0.1/") is not None
 
     monkeypatch.setattr(handler, "settings", settings.__wrapped__)
-    assert refused(WEBHOOKS_ENABLED="true", WEBHOOK_ALLOWLIST='["10.0.0.0/8"]')
-    assert not refused(HTTP_REQUEST_ALLOWLIST='["10.0.0.0/8"]')
-    assert refused(WEBHOOKS_ENABLED="false")
+    assert refuse(WEBHOOKS_ENABLED="true", WEBHOOK_ALLOWLIST='["10.0.0.0/8"]')
+    assert not refuse(HTTP_REQUEST_ALLOWLIST='["10.0.0.0/8"]')
+    assert refuse(WEBHOOKS_ENABLED="false")
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -328,7 +328,7 @@ def test_retry_of_purged_task_is_dropped_and_audited(
     tasks.admin.execute("UPDATE task SET ended_at = now() - interval '91 days'")
     assert purge(maintenance_database, lambda: datetime.now(UTC)).task == 1
     lines: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
+    monkeypatch.setattr(logger, "info", lambda outcome, **options: lines.append((outcome, options)))
 
     assert tasks.run(retry["MessageBody"]) == {"batchItemFailures": []}
 
@@ -338,9 +338,9 @@ def test_retry_of_purged_task_is_dropped_and_audited(
     assert audit_row["detail"].items() >= named.items()
     assert rows(tasks.admin, "task") == rows(tasks.admin, "dead_letter") == []
     assert len(sqs.sent["tasks-retry"]) == 1
-    ((outcome, about),) = lines
+    ((outcome, options),) = lines
     assert outcome == "unknown"
-    assert about.items() >= named.items()
+    assert options.items() >= named.items()
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
@@ -364,11 +364,11 @@ def test_wrong_metadata_in_message_is_ignored(
     }
     assert tasks.run(json.dumps(body | {"metadata": body["metadata"] | wrong_metadata})) == {"batchItemFailures": []}
 
-    task, (tried,) = tasks.task(), rows(tasks.admin, "work_attempt")
+    task, (attempt,) = tasks.task(), rows(tasks.admin, "work_attempt")
     assert (task["status"], task["attempts"], task["max_retry"]) == ("pending" if has_failed else "succeeded", 1, 2)
-    assert (task["created_at"], tried["started_at"], tried["ended_at"]) == (NOW, tasks.clock(), tasks.clock())
-    for sent in sqs.sent["tasks-retry"]:
-        metadata = json.loads(sent["MessageBody"])["metadata"]
+    assert (task["created_at"], attempt["started_at"], attempt["ended_at"]) == (NOW, tasks.clock(), tasks.clock())
+    for message in sqs.sent["tasks-retry"]:
+        metadata = json.loads(message["MessageBody"])["metadata"]
         assert (metadata["retry_count"], metadata["max_retry"]) == (1, 2)
         assert datetime.fromisoformat(metadata["created_at"]) == NOW
         assert datetime.fromisoformat(metadata["last_retry_at"]) == tasks.clock()

@@ -82,12 +82,12 @@ class ErasureHarness:
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
         ).fetchall()
-        found = {}
+        counts = {}
         for (table,) in tables:
             count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
-            ((found[table],),) = self.admin.execute(count, [tenant.id]).fetchall()
-        assert found.keys() >= ROWS.keys()
-        return found
+            ((counts[table],),) = self.admin.execute(count, [tenant.id]).fetchall()
+        assert counts.keys() >= ROWS.keys()
+        return counts
 
     def mentions(self, *texts: str) -> dict[str, int]:
         """Numbers of rows that contain one of `texts`, by table, for every table of the schema."""
@@ -95,7 +95,7 @@ class ErasureHarness:
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
                AND relname <> 'applied_migration'"""
         ).fetchall()
-        found = {}
+        counts = {}
         for (table,) in tables:
             count = SQL(
                 "SELECT count(*) FROM {} AS t WHERE EXISTS (SELECT FROM unnest(%s::text[]) x WHERE t::text LIKE x)"
@@ -103,8 +103,8 @@ class ErasureHarness:
             patterns = [[f"%{text}%" for text in texts]]
             ((number,),) = self.admin.execute(count.format(Identifier(table)), patterns).fetchall()
             if number:
-                found[table] = number
-        return found
+                counts[table] = number
+        return counts
 
     def objects(self, prefix: str = "") -> int:
         """Number of versions, delete markers and multipart uploads below a prefix."""
@@ -215,14 +215,16 @@ def test_interrupted_erasure_is_resumed(harness: ErasureHarness, monkeypatch: py
     for _ in range(5):
         harness.tenant.insert(harness.admin, "outbox")
     harness.request()
-    left = iter([60.0] * 5)
-    step = tenant_erasure.step(harness.maintenance, BUCKET, lambda: harness.now, lambda: next(left, 0.0), at_once=1)
+    seconds_left = iter([60.0] * 5)
+    step = tenant_erasure.step(
+        harness.maintenance, BUCKET, lambda: harness.now, lambda: next(seconds_left, 0.0), at_once=1
+    )
     assert step == 0
     assert sum(harness.rows_left(harness.tenant).values()) > 0
 
-    broken = ServiceUnavailableError("S3 is unavailable")
+    error = ServiceUnavailableError("S3 is unavailable")
     with monkeypatch.context() as patch:
-        patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(broken))
+        patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(error))
         with pytest.raises(StepsFailedError):
             harness.run()
     assert harness.objects("uploads/ours/") > 0
@@ -251,8 +253,8 @@ def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_databa
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM dead_letter FOR UPDATE")
         assert harness.run()["tenant_erasure"] == 0
-    left = harness.rows_left(harness.tenant)
-    assert min(left["dead_letter"], left["operation"]) > 0
+    remaining = harness.rows_left(harness.tenant)
+    assert min(remaining["dead_letter"], remaining["operation"]) > 0
 
     harness.run()
     assert sum(harness.rows_left(harness.tenant).values()) == 0
@@ -278,14 +280,14 @@ def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHar
     harness.request()
     harness.run()
 
-    found = harness.admin.execute("SELECT name, xid, seconds FROM deletion").fetchall()
-    assert {name for name, *_ in found} == set(tables)
-    assert len({xid for _, xid, _ in found}) == len({(name, xid) for name, xid, _ in found})
-    assert max(seconds.total_seconds() for *_, seconds in found) <= tenant_erasure.STEP_SECONDS
+    deletions = harness.admin.execute("SELECT name, xid, seconds FROM deletion").fetchall()
+    assert {name for name, *_ in deletions} == set(tables)
+    assert len({xid for _, xid, _ in deletions}) == len({(name, xid) for name, xid, _ in deletions})
+    assert max(seconds.total_seconds() for *_, seconds in deletions) <= tenant_erasure.STEP_SECONDS
 
 
 def test_erasures_leave_the_watchdog_time(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenant_erasure, "step", lambda *given: int(given[-1]()))
+    monkeypatch.setattr(tenant_erasure, "step", lambda *arguments: int(arguments[-1]()))
     assert harness.run()["tenant_erasure"] == RUN_SECONDS
 
 
@@ -353,8 +355,10 @@ def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) ->
     harness.request()
 
     for _ in range(300):
-        left = iter([60.0] * 4)
-        tenant_erasure.step(harness.maintenance, BUCKET, lambda: harness.now, partial(next, left, 0.0), at_once=5)
+        seconds_left = iter([60.0] * 4)
+        tenant_erasure.step(
+            harness.maintenance, BUCKET, lambda: harness.now, partial(next, seconds_left, 0.0), at_once=5
+        )
 
     assert sum(harness.rows_left(harness.tenant).values()) == 0
 
@@ -387,12 +391,12 @@ def test_failed_tenant_erasure_blocks_no_other(harness: ErasureHarness, monkeypa
         tenant_erasure.request(connection, "theirs", harness.now, by="ann")
     erase_all = objects.erase
 
-    def refuse(bucket: str, key: str, *args: Any, **options: Any) -> int:
+    def fail(bucket: str, key: str, *args: Any, **options: Any) -> int:
         if key.startswith("uploads/ours/"):
             raise ServiceUnavailableError("S3 refused it.")
         return erase_all(bucket, key, *args, **options)
 
-    monkeypatch.setattr(objects, "erase", refuse)
+    monkeypatch.setattr(objects, "erase", fail)
     with pytest.raises(StepsFailedError):
         harness.run()
 

@@ -60,8 +60,8 @@ def test_message_beyond_the_sqs_delay_is_sent_later(
     assert watchdog.run().sent == 0
     clock.now = due_at - MAX_DELAY
     assert watchdog.run().sent == 1
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert sent["DelaySeconds"] == 900
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert sent_message["DelaySeconds"] == 900
 
 
 def sent_long_ago(admin: Connection, clock: Clock, message: Message) -> None:
@@ -84,8 +84,8 @@ def test_pending_work_with_an_empty_queue_is_resent(
     recovered = watchdog.run()
 
     assert (recovered.resent, recovered.sent) == ({"matching": 1}, 1)
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(sent["MessageBody"]).send_number == 0  # the same message, not a newer one
+    (message,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(message["MessageBody"]).send_number == 0  # the same message, not a newer one
     assert watchdog.run().resent == {"matching": 0}
 
 
@@ -116,8 +116,8 @@ def test_lost_message_is_resent_while_queue_is_busy(
     assert sum(resent) == 1
     bodies = [json.loads(entry["MessageBody"]) for entry in sqs.sent["first"]]
     assert [(body["job_id"], body["send_number"]) for body in bodies] == [(str(task_id), 0)] * 2
-    measured = [json.loads(line)["PendingWithoutMessage"] for line in capsys.readouterr().out.splitlines()]
-    assert sum(value for (value,) in measured) == 1
+    metrics = [json.loads(line)["PendingWithoutMessage"] for line in capsys.readouterr().out.splitlines()]
+    assert sum(value for (value,) in metrics) == 1
 
 
 def test_each_resend_to_busy_queue_doubles_the_wait(
@@ -167,8 +167,8 @@ def test_work_without_outbox_row_is_resent(
     clock.pass_(minutes=35)
     assert watchdog.run().resent == {"matching": 0}
 
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(sent["MessageBody"]) == message
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent_message["MessageBody"]) == message
 
 
 def test_queue_of_unknown_depth_counts_as_busy(
@@ -195,11 +195,11 @@ def test_depth_requests_stop_at_the_time_limit(
     maintenance_database: Database, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested_urls: list[str] = []
-    left = [60.0]
+    seconds_left = [60.0]
 
     def ask(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         requested_urls.append(QueueUrl)
-        left[0] -= ASKING_SECONDS / 2
+        seconds_left[0] -= ASKING_SECONDS / 2
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)
@@ -208,7 +208,7 @@ def test_depth_requests_stop_at_the_time_limit(
         configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
 
-    assert set(watchdog.run(lambda: left[0]).resent) == set(WORK_KINDS)
+    assert set(watchdog.run(lambda: seconds_left[0]).resent) == set(WORK_KINDS)
     assert len(requested_urls) == 2 < len(WORK_KINDS)
 
 
@@ -221,16 +221,16 @@ def test_messages_without_time_left_are_sent_next_run(
         [clock(), clock()],
     )
     clock.pass_(seconds=61)
-    left = [CALL_TIMEOUT_SECONDS + 2.0]
+    seconds_left = [CALL_TIMEOUT_SECONDS + 2.0]
     send = sqs.send_message_batch
 
-    def slow(**batch: Any) -> dict[str, Any]:
-        left[0] -= 1
+    def work_slowly(**batch: Any) -> dict[str, Any]:
+        seconds_left[0] -= 1
         return send(**batch)
 
-    monkeypatch.setattr(sqs, "send_message_batch", slow, raising=False)
+    monkeypatch.setattr(sqs, "send_message_batch", work_slowly, raising=False)
 
-    assert watchdog.run(lambda: left[0]).sent == 30
+    assert watchdog.run(lambda: seconds_left[0]).sent == 30
     assert watchdog.run(lambda: 60).sent == 5
 
 

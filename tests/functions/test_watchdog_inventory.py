@@ -114,12 +114,12 @@ def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequ
     process_ = process()
 
     def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = process_) -> int:
-        left = iter(range(int(seconds), 0, -1))
+        seconds_left = iter(range(int(seconds), 0, -1))
         return reconcile_uploads(
             maintenance_database,
             BUCKET,
             clock,
-            lambda: next(left, 0),
+            lambda: next(seconds_left, 0),
             lost_after=HOUR,
             is_queue_empty=lambda: True,
             inventories=inventories,
@@ -269,9 +269,9 @@ def test_manifest_changed_while_half_read_is_read_again(
     assert first + run() == 11
 
 
-def damage(s3: Any, key: str, how: str) -> None:
+def damage(s3: Any, key: str, damage_kind: str) -> None:
     content = s3.get_object(Bucket=INVENTORIES, Key=key)["Body"].read()
-    if how == "missing":
+    if damage_kind == "missing":
         s3.delete_object(Bucket=INVENTORIES, Key=key)
         return
     replacement = {
@@ -279,11 +279,11 @@ def damage(s3: Any, key: str, how: str) -> None:
         "not gzip": b"x" * len(content),
         "other rows": zipped([["a", "b"]]).ljust(len(content), b"\0"),
         "other MD5": gzip.compress(gzip.decompress(content), compresslevel=1, mtime=1),
-    }[how]
+    }[damage_kind]
     s3.put_object(Bucket=INVENTORIES, Key=key, Body=replacement)
 
 
-@pytest.mark.parametrize("how", ["missing", "cut", "not gzip", "other rows", "other MD5"])
+@pytest.mark.parametrize("damage_kind", ["missing", "cut", "not gzip", "other rows", "other MD5"])
 def test_damaged_data_file_is_reported_without_loss(
     run: Run,
     put_object: Put,
@@ -293,14 +293,14 @@ def test_damaged_data_file_is_reported_without_loss(
     caplog: pytest.LogCaptureFixture,
     clock: Clock,
     read_metrics: Measured,
-    how: str,
+    damage_kind: str,
 ) -> None:
     for number in range(4):
         put_object(f"uploads/acme/{number}.xml")
     mail = put_object("inbox/8hks")
     _, second = publish(rows=2)
     publish(prefix="inbox/")
-    damage(s3, second, how)
+    damage(s3, second, damage_kind)
 
     for _ in range(2):
         with pytest.raises(StepsFailedError):

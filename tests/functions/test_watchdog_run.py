@@ -81,18 +81,18 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
     steps = handler.watchdog()
     executed: list[str] = []
 
-    def fails(_: object) -> dict[str, Any]:
+    def fail(_: object) -> dict[str, Any]:
         raise ValueError("the value 4711 of some column")
 
     def noted(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def run(left: object) -> Any:
+        def run(time_left: object) -> Any:
             executed.append(name)
-            return step(left)
+            return step(time_left)
 
         return run
 
     for name, step in list(steps.items()):
-        monkeypatch.setitem(steps, name, fails if name == failing_step else noted(name, step))
+        monkeypatch.setitem(steps, name, fail if name == failing_step else noted(name, step))
 
     with pytest.raises(RuntimeError, match=f"run failed: {failing_step}$") as raised:
         handler.handle({}, Context())
@@ -112,17 +112,17 @@ def test_database_outage_fails_the_run(handler: ModuleType, monkeypatch: pytest.
 
 
 def test_notifications_leave_time_to_later_steps(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float] = []
+    seconds_left: list[float] = []
 
     def run(_: object, time_left: Callable[[], float]) -> DeliveryStats:
-        left.append(time_left())
+        seconds_left.append(time_left())
         return DeliveryStats(0, 0, 0, 0, 0, 0)
 
     monkeypatch.setattr(handler.Notifier, "run", run)
 
     handler.handle({}, Context(left=50))
 
-    assert left == [17]
+    assert seconds_left == [17]
 
 
 def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
@@ -216,8 +216,8 @@ def test_unusable_key_blocks_no_breaker_report_or_pause(
 ) -> None:
     deleted_mapping, mappings = uuid4(), FakeLambda()
     mappings.states[deleted_mapping] = "Disabled"
-    refused = ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue")
-    secrets = Mock(get_secret_value=Mock(side_effect=refused))
+    error = ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue")
+    secrets = Mock(get_secret_value=Mock(side_effect=error))
     monkeypatch.delenv("LLM_API_KEY")
     monkeypatch.setenv("SECRETS_ARN", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:counterfoil-AbCdEf")
     clients = {"sqs": sqs, "lambda": mappings, "secretsmanager": secrets}

@@ -220,10 +220,10 @@ def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     calls: dict[str, int] = {}
     original = s3.list_object_versions
 
-    def list_object_versions(**how: Any) -> Any:
-        if how.get("MaxKeys") == watchdog_uploads.PAGE:
-            calls[how["Prefix"]] = calls.get(how["Prefix"], 0) + 1
-        return original(**how)
+    def list_object_versions(**options: Any) -> Any:
+        if options.get("MaxKeys") == watchdog_uploads.PAGE:
+            calls[options["Prefix"]] = calls.get(options["Prefix"], 0) + 1
+        return original(**options)
 
     monkeypatch.setattr(s3, "list_object_versions", list_object_versions)
     return calls
@@ -237,10 +237,10 @@ def test_a_failed_page_is_listed_again(
         put_object(f"uploads/acme/{number}.xml")
     original, calls = s3.list_object_versions, iter(range(100))
 
-    def fails_once(**how: Any) -> Any:
+    def fails_once(**options: Any) -> Any:
         if next(calls) == 1:
             raise RejectedRequestError("ListObjectVersions was answered with AccessDenied (HTTP 403)")
-        return original(**how)
+        return original(**options)
 
     monkeypatch.setattr(s3, "list_object_versions", fails_once)
     with pytest.raises(StepsFailedError):

@@ -269,12 +269,12 @@ def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme
 
 
 def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
-    theirs = pool(admin, make_tenant("other"))
+    foreign = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 
     assert get().body == {"pools": [], "next_cursor": None}
     for path in ("", "/failed", f"/users/{uuid4()}"):
-        foreign_pool, missing = get(f"/{theirs}{path}"), get(f"/{uuid4()}{path}")
+        foreign_pool, missing = get(f"/{foreign}{path}"), get(f"/{uuid4()}{path}")
         assert (foreign_pool.status, foreign_pool.body) == (404, missing.body)
 
 
