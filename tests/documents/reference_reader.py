@@ -31,9 +31,9 @@ def xml_of_pdf(content: bytes) -> bytes | None:
     """Extract the e-invoice of a hybrid PDF with pdfium, preferring Factur-X."""
     document = pypdfium2.PdfDocument(content)
     files = [document.get_attachment(index) for index in range(document.count_attachments())]
-    found = {file.get_name(): bytes(file.get_data()) for file in files if file.get_name().lower().endswith(".xml")}
+    xml_files = {file.get_name(): bytes(file.get_data()) for file in files if file.get_name().lower().endswith(".xml")}
     document.close()
-    return found.get("factur-x.xml") or next(iter(found.values()), None)
+    return xml_files.get("factur-x.xml") or next(iter(xml_files.values()), None)
 
 
 def read_reference(content: bytes) -> ReferenceInvoice:
@@ -102,7 +102,9 @@ def _zugferd_1(root: ET.Element) -> ReferenceInvoice:
         net=_decimal(_value(totals, "TaxBasisTotalAmount")),
         tax=_tax(totals, _value(settlement, "InvoiceCurrencyCode")),
         gross=_decimal(_value(totals, "GrandTotalAmount")),
-        lines=[_cii_line(line) for line in lines if any(_local(part) == "SpecifiedTradeProduct" for part in line)],
+        lines=[
+            _cii_line(line) for line in lines if any(_local(element_) == "SpecifiedTradeProduct" for element_ in line)
+        ],
     )
 
 
@@ -124,8 +126,8 @@ def _fatturapa(root: ET.Element) -> ReferenceInvoice:
 
 
 def _cii_line(line: ET.Element) -> Line:
-    quantities = [part for part in line.iter() if _local(part) == "BilledQuantity"]
-    totals = [part for part in line.iter() if _local(part) == "LineTotalAmount"]
+    quantities = [element_ for element_ in line.iter() if _local(element_) == "BilledQuantity"]
+    totals = [element_ for element_ in line.iter() if _local(element_) == "LineTotalAmount"]
     return Line(
         _decimal(quantities[0].text) if quantities else None,
         _decimal(totals[0].text) if totals else None,
@@ -133,7 +135,7 @@ def _cii_line(line: ET.Element) -> Line:
 
 
 def _tax(totals: ET.Element, currency: str | None) -> Decimal | None:
-    amounts = [part for part in totals if _local(part) == "TaxTotalAmount"]
+    amounts = [element_ for element_ in totals if _local(element_) == "TaxTotalAmount"]
     return next((_decimal(tax.text) for tax in amounts if len(amounts) == 1 or tax.get("currencyID") == currency), None)
 
 
@@ -144,12 +146,12 @@ def _day(document: ET.Element) -> str | None:
 
 
 def _only_child(parent: ET.Element, name: str) -> ET.Element:
-    (child,) = (part for part in parent if _local(part) == name)
+    (child,) = (element_ for element_ in parent if _local(element_) == name)
     return child
 
 
 def _value(parent: ET.Element, name: str) -> str | None:
-    return next((part.text.strip() for part in parent if _local(part) == name and part.text), None)
+    return next((element_.text.strip() for element_ in parent if _local(element_) == name and element_.text), None)
 
 
 def _local(element: ET.Element) -> str:

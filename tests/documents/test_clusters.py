@@ -39,60 +39,66 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def page(
-    harness: TenantHarness, wanted: ClusterFilter | None = None, *, limit: int = 20, after: Cursor | None = None
+    harness: TenantHarness,
+    cluster_filter: ClusterFilter | None = None,
+    *,
+    limit: int = 20,
+    cursor: Cursor | None = None,
 ) -> Any:
     with harness.database.tenant(harness.tenant_id) as connection:
-        return clusters.page(connection, harness.tenant_id, wanted or ClusterFilter(), limit=limit, after=after)
+        return clusters.page(
+            connection, harness.tenant_id, cluster_filter or ClusterFilter(), limit=limit, after=cursor
+        )
 
 
-def listed(harness: TenantHarness, wanted: ClusterFilter | None = None) -> list[int]:
+def listed_ids(harness: TenantHarness, cluster_filter: ClusterFilter | None = None) -> list[int]:
     """Positions of the documents that identify the clusters."""
-    return [harness.ids.index(entry.id) for entry in page(harness, wanted).clusters]
+    return [harness.ids.index(entry.id) for entry in page(harness, cluster_filter).clusters]
 
 
 def test_list_shows_status_parties_amounts_and_age(harness: TenantHarness):
-    (found,) = page(harness, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
 
-    assert isinstance(found, ClusterSummary)
-    assert (found.id, found.order_numbers, found.documents) == (harness.ids[0], ["4711"], 3)
-    assert [found.ordered, found.delivered, found.billed, found.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
-    assert found.currency == "EUR"
-    assert "is billed at" in found.reason
-    assert found.supplier is not None
-    assert not found.is_computing
+    assert isinstance(entry, ClusterSummary)
+    assert (entry.id, entry.order_numbers, entry.documents) == (harness.ids[0], ["4711"], 3)
+    assert [entry.ordered, entry.delivered, entry.billed, entry.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
+    assert entry.currency == "EUR"
+    assert "is billed at" in entry.reason
+    assert entry.supplier is not None
+    assert not entry.is_computing
 
 
 def test_filters_narrow_the_list(harness: TenantHarness):
-    assert set(listed(harness)) == {0, 3, 6}
-    assert listed(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
-    assert listed(harness, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
-    assert listed(harness, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
-    assert listed(harness, ClusterFilter(number="4712")) == [3]
-    assert listed(harness, ClusterFilter(number="R-81")) == [0]
-    assert listed(harness, ClusterFilter(number="no number")) == []
+    assert set(listed_ids(harness)) == {0, 3, 6}
+    assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+    assert listed_ids(harness, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
+    assert listed_ids(harness, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
+    assert listed_ids(harness, ClusterFilter(number="4712")) == [3]
+    assert listed_ids(harness, ClusterFilter(number="R-81")) == [0]
+    assert listed_ids(harness, ClusterFilter(number="no number")) == []
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_pages_cover_the_whole_list(harness: TenantHarness, sort: Sort):
-    whole = [entry.id for entry in page(harness, ClusterFilter(sort=sort)).clusters]
-    seen: list[UUID] = []
-    after = None
+    all_ids = [entry.id for entry in page(harness, ClusterFilter(sort=sort)).clusters]
+    collected: list[UUID] = []
+    cursor = None
     while True:
-        found = page(harness, ClusterFilter(sort=sort), limit=1, after=after)
-        seen += [entry.id for entry in found.clusters]
-        after = found.next_cursor
-        if after is None:
+        page_ = page(harness, ClusterFilter(sort=sort), limit=1, cursor=cursor)
+        collected += [entry.id for entry in page_.clusters]
+        cursor = page_.next_cursor
+        if cursor is None:
             break
 
-    assert seen == whole
-    assert len(whole) == 3
+    assert collected == all_ids
+    assert len(all_ids) == 3
 
 
 def test_counts_are_by_status(harness: TenantHarness):
     with harness.database.tenant(harness.tenant_id) as connection:
-        found = clusters.counts(connection, harness.tenant_id)
+        counts = clusters.counts(connection, harness.tenant_id)
 
-    assert found == {
+    assert counts == {
         status: int(status in {ClusterStatus.EXCEPTION, ClusterStatus.MATCHED, ClusterStatus.INCOMPLETE})
         for status in ClusterStatus
     }
@@ -108,9 +114,9 @@ def test_another_tenant_sees_nothing(harness: TenantHarness, database: Database,
 def test_changed_cluster_is_marked_as_being_computed(harness: TenantHarness):
     decide(harness, "disputed")
 
-    (found,) = page(harness, ClusterFilter(number="4711")).clusters
+    (entry,) = page(harness, ClusterFilter(number="4711")).clusters
 
-    assert found.is_computing
+    assert entry.is_computing
 
 
 def test_cluster_without_documents_leaves_the_list(harness: TenantHarness, admin: Connection):
@@ -121,7 +127,7 @@ def test_cluster_without_documents_leaves_the_list(harness: TenantHarness, admin
         ).fetchone() or (0,)
         diagnostics.write(connection, harness.ids[6], token, None, NOW)
 
-    assert set(listed(harness)) == {0, 3}
+    assert set(listed_ids(harness)) == {0, 3}
 
 
 def test_open_review_puts_the_cluster_in_review(harness: TenantHarness, admin: Connection):
@@ -133,20 +139,20 @@ def test_open_review_puts_the_cluster_in_review(harness: TenantHarness, admin: C
     )
     compute(harness, 3)
 
-    (found,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
-    assert (found.id, found.reason) == (harness.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert (entry.id, entry.reason) == (harness.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
 
 
 def test_confirmed_match_resolves_a_missing_supplier(harness: TenantHarness, admin: Connection):
     admin.execute("UPDATE document SET structured_data = structured_data - 'supplier' WHERE id = %s", [harness.ids[4]])
     compute(harness, 3)
-    (found,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
-    assert found.reason == "Delivery note LS-2 names no supplier."
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert entry.reason == "Delivery note LS-2 names no supplier."
 
     harness.decide(3, 4, "confirmed")
     compute(harness, 3)
 
-    assert listed(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+    assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
 
 
 _MANY = """
@@ -161,14 +167,14 @@ FROM generate_series(1, 100000) AS n
 
 
 @pytest.fixture
-def many(database: Database, admin: Connection) -> TenantHarness:
+def many_clusters(database: Database, admin: Connection) -> TenantHarness:
     harness = TenantHarness(database, admin)
     admin.execute(_MANY, {"tenant": harness.tenant_id, "now": NOW})
     admin.execute("ANALYZE cluster_diagnostics")
     return harness
 
 
-def test_page_of_many_clusters_reads_an_index(many: TenantHarness):
+def test_page_of_many_clusters_reads_an_index(many_clusters: TenantHarness):
     deep = NOW - timedelta(minutes=50_000)
     cases: list[tuple[ClusterFilter, Cursor | None, str]] = [
         (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
@@ -177,25 +183,29 @@ def test_page_of_many_clusters_reads_an_index(many: TenantHarness):
         (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]
-    for wanted, after, index in cases:
-        values = {"tenant": many.tenant_id, "statuses": [entry.value for entry in wanted.statuses], "most": 21}
-        with many.database.tenant(many.tenant_id) as connection:
-            statement = clusters._statement(connection, many.tenant_id, wanted, after, values)
+    for cluster_filter, cursor, index in cases:
+        values = {
+            "tenant": many_clusters.tenant_id,
+            "statuses": [entry.value for entry in cluster_filter.statuses],
+            "most": 21,
+        }
+        with many_clusters.database.tenant(many_clusters.tenant_id) as connection:
+            statement = clusters._statement(connection, many_clusters.tenant_id, cluster_filter, cursor, values)
             rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode(), values).fetchall()
         nodes = list(plan_nodes(rows[0][0][0]["Plan"]))
         scans = [entry for entry in nodes if entry.get("Relation Name") == "cluster_diagnostics"]
         assert index in str(nodes)
         assert all("Scan" in entry["Node Type"] and entry["Node Type"] != "Seq Scan" for entry in scans)
-        if wanted.supplier is None:  # reads at most one page of rows per status
+        if cluster_filter.supplier is None:  # reads at most one page of rows per status
             assert all(entry["Actual Rows"] <= 21 for entry in scans)
             assert all(entry.get("Rows Removed by Filter", 0) == 0 for entry in scans)
 
 
-def test_cluster_counts_stop_at_the_limit(many: TenantHarness):
-    with many.database.tenant(many.tenant_id) as connection:
-        found = clusters.counts(connection, many.tenant_id)
+def test_cluster_counts_stop_at_the_limit(many_clusters: TenantHarness):
+    with many_clusters.database.tenant(many_clusters.tenant_id) as connection:
+        counts = clusters.counts(connection, many_clusters.tenant_id)
 
-    assert set(found.values()) == {clusters.COUNTED + 1}
+    assert set(counts.values()) == {clusters.COUNTED + 1}
 
 
 def plan_nodes(node: dict[str, Any]) -> Any:

@@ -41,9 +41,9 @@ def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
     cluster_id = harness.ids[position]
     with harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)
-        found = diagnostics.load(connection, harness.tenant_id, cluster_id)
-        assert found is not None
-        result = found.examine()
+        match_result = diagnostics.load(connection, harness.tenant_id, cluster_id)
+        assert match_result is not None
+        result = match_result.examine()
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
     harness.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -53,28 +53,33 @@ def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
 def decide(
     harness: TenantHarness,
     word: Word,
-    which: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
+    selector: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
     *,
     by: str = "ann",
     overrides: Sequence[int] = (),
     cluster: UUID | None = None,
 ) -> DecisionResult | DecisionRejected:
-    def once() -> DecisionResult | DecisionRejected:
+    def attempt() -> DecisionResult | DecisionRejected:
         with harness.database.tenant(harness.tenant_id) as connection:
-            who = DecisionContext(by, "agreed", overrides)
-            return differences.say(connection, harness.tenant_id, cluster or harness.ids[0], which, word, NOW, who)
+            context = DecisionContext(by, "agreed", overrides)
+            return differences.say(
+                connection, harness.tenant_id, cluster or harness.ids[0], selector, word, NOW, context
+            )
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(attempt)
 
 
 def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHarness, admin: Connection):
     assert compute(harness)["outcome"] == "exception"
-    decided = decide(harness, "accepted")
-    assert isinstance(decided, DecisionResult)
-    assert (len(decided.sentences), decided.left) == (3, ())  # a price, and a quantity above order and delivery
+    decision_result = decide(harness, "accepted")
+    assert isinstance(decision_result, DecisionResult)
+    assert (len(decision_result.sentences), decision_result.left) == (
+        3,
+        (),
+    )  # a price, and a quantity above order and delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
-    assert {send.message.work_id for send in decided.sends} == {harness.ids[0]}
+    assert {message.message.work_id for message in decision_result.sends} == {harness.ids[0]}
     result = compute(harness)
     assert result["outcome"] == "matched"
     assert all(variance["decided_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])
@@ -87,11 +92,11 @@ def test_decision_shows_before_the_cluster_is_recomputed(harness: TenantHarness,
     assert isinstance(decide(harness, word), DecisionResult)
 
     with harness.database.tenant(harness.tenant_id) as connection:
-        found = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
-    assert found is not None
-    assert found.comparison is not None
-    assert (found.comparison.outcome, found.status, found.is_computing) == (outcome, status, True)
-    assert {variance["decision"] for variance in found.comparison.variances} == {word}
+        details = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
+    assert details is not None
+    assert details.comparison is not None
+    assert (details.comparison.outcome, details.status, details.is_computing) == (outcome, status, True)
+    assert {variance["decision"] for variance in details.comparison.variances} == {word}
 
 
 def test_large_cluster_is_left_to_the_worker(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
@@ -100,18 +105,18 @@ def test_large_cluster_is_left_to_the_worker(harness: TenantHarness, monkeypatch
     assert isinstance(decide(harness, "accepted"), DecisionResult)
 
     with harness.database.tenant(harness.tenant_id) as connection:
-        found = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
+        details = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
         (listed,) = clusters.page(connection, harness.tenant_id, ClusterFilter(), limit=5).clusters
-    assert found is not None
-    assert (found.status, found.is_computing) == ("exception", True)
+    assert details is not None
+    assert (details.status, details.is_computing) == ("exception", True)
     assert (listed.status, listed.is_computing) == ("exception", True)
     assert compute(harness)["outcome"] == "matched"
 
 
 def test_single_variance_is_accepted_and_others_stay_open(harness: TenantHarness):
-    decided = decide(harness, "accepted", VarianceSelector(harness.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
-    assert isinstance(decided, DecisionResult)
-    assert (len(decided.sentences), len(decided.left)) == (1, 2)
+    decision_result = decide(harness, "accepted", VarianceSelector(harness.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
+    assert isinstance(decision_result, DecisionResult)
+    assert (len(decision_result.sentences), len(decision_result.left)) == (1, 2)
     result = compute(harness)
     assert result["outcome"] == "exception"
     assert [variance["code"] for variance in result["variances"] if variance["decided_by"]] == ["price_mismatch"]
@@ -119,10 +124,10 @@ def test_single_variance_is_accepted_and_others_stay_open(harness: TenantHarness
 
 def test_accepted_variance_is_not_open_before_recomputation(harness: TenantHarness):
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
-    decided = decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    assert isinstance(decided, DecisionResult)
-    (left,) = decided.left
-    assert "were ordered" in left
+    decision_result = decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    assert isinstance(decision_result, DecisionResult)
+    (remaining,) = decision_result.left
+    assert "were ordered" in remaining
 
 
 def test_acceptance_holds_until_the_figures_change(harness: TenantHarness):
@@ -134,8 +139,8 @@ def test_acceptance_holds_until_the_figures_change(harness: TenantHarness):
 
 def test_decision_must_supersede_the_previous_one(harness: TenantHarness):
     assert isinstance(decide(harness, "accepted"), DecisionResult)
-    again = decide(harness, "accepted", by="bob")
-    assert again == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
+    repeated = decide(harness, "accepted", by="bob")
+    assert repeated == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
     disputed = decide(harness, "disputed", by="bob")
     assert isinstance(disputed, DecisionRejected)
     assert "Supersede that decision explicitly" in disputed.message
@@ -162,8 +167,8 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(harness: TenantHa
 
 def test_one_of_concurrent_decisions_wins(harness: TenantHarness, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda number: decide(harness, "accepted", by=f"clerk-{number}"), range(6)))
-    assert sum(isinstance(answer, DecisionResult) for answer in answers) == 1
+        results = list(pool.map(lambda number: decide(harness, "accepted", by=f"clerk-{number}"), range(6)))
+    assert sum(isinstance(response, DecisionResult) for response in results) == 1
     assert len(rows(admin, "variance_decision")) == 3
 
 
@@ -183,9 +188,9 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
     harness = TenantHarness(database, admin, [order(lines=ORDERED), invoice(po_reference="4711", lines=ORDERED)])
     harness.match_all()
     compute(harness)
-    refused = decide(harness, "accepted")
-    assert isinstance(refused, DecisionRejected)
-    assert refused.message.startswith("The cluster has no open difference that can be accepted or disputed. Invoice ")
+    rejection = decide(harness, "accepted")
+    assert isinstance(rejection, DecisionRejected)
+    assert rejection.message.startswith("The cluster has no open difference that can be accepted or disputed. Invoice ")
     of_code = decide(harness, "accepted", VarianceSelector(code=VarianceCode.MISSING_DELIVERY))
     assert isinstance(of_code, DecisionRejected)
     assert "Change the documents instead" in of_code.message
@@ -195,10 +200,10 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
 
 
 def test_missing_or_other_tenants_cluster_is_refused(harness: TenantHarness, admin: Connection):
-    gone = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
-    assert decide(harness, "accepted", cluster=UUID(int=3)) == gone
-    theirs = TenantHarness(harness.database, admin)
-    assert decide(theirs, "accepted", cluster=harness.ids[0]) == gone
+    rejection = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
+    assert decide(harness, "accepted", cluster=UUID(int=3)) == rejection
+    foreign = TenantHarness(harness.database, admin)
+    assert decide(foreign, "accepted", cluster=harness.ids[0]) == rejection
     assert rows(admin, "variance_decision") == []
 
 
@@ -208,8 +213,8 @@ def test_labels_name_seller_and_stay_within_tenant(harness: TenantHarness, admin
         (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
     assert (label.size("percent"), label.direction, label.verdict.measure) == (Decimal("1.5"), "more", "EUR")
-    theirs = TenantHarness(harness.database, admin)
-    with theirs.database.tenant(theirs.tenant_id) as connection:
+    foreign = TenantHarness(harness.database, admin)
+    with foreign.database.tenant(foreign.tenant_id) as connection:
         assert list(differences.labels(connection)) == []
 
 

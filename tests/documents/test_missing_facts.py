@@ -68,8 +68,8 @@ def match_document(harness: TenantHarness, position: int) -> None:
 
 def state_of(harness: TenantHarness, id_: UUID) -> str | None:
     with harness.database.tenant(harness.tenant_id) as connection:
-        found = sql.reviews(connection, [id_])
-    return found[id_].state if id_ in found else None
+        result = sql.reviews(connection, [id_])
+    return result[id_].state if id_ in result else None
 
 
 def test_document_without_a_party_needs_review(harness: TenantHarness) -> None:
@@ -86,9 +86,9 @@ def test_document_without_a_party_needs_review(harness: TenantHarness) -> None:
 
 def test_merge_closes_the_review(harness: TenantHarness) -> None:
     with harness.database.tenant(harness.tenant_id) as connection:
-        done = review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
+        result = review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
 
-    assert isinstance(done, DecisionApplied)
+    assert isinstance(result, DecisionApplied)
     assert state_of(harness, harness.ids[1]) == "decided"
 
 
@@ -121,11 +121,11 @@ def test_review_reopens_when_its_match_is_rejected(harness: TenantHarness, by_sp
         (decision,) = sql.decisions(connection, [second])
         known = DecisionContext("ann", None, frozenset({decision.id}))
         if by_split:
-            done = review.split(connection, harness.tenant_id, second, NOW, known)
+            result = review.split(connection, harness.tenant_id, second, NOW, known)
         else:
-            done = review.reject(connection, harness.tenant_id, second, [first], NOW, known)
+            result = review.reject(connection, harness.tenant_id, second, [first], NOW, known)
 
-    assert isinstance(done, DecisionApplied)
+    assert isinstance(result, DecisionApplied)
     assert (state_of(harness, second), state_of(harness, first)) == ("open", None)
 
 

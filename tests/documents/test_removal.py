@@ -15,8 +15,7 @@ from counterfoil.documents.removal import DeletionResult
 from counterfoil.errors import PermanentError, StaleClaimError
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.webhooks.destinations import enqueue
-from tests.documents.matching.samples import SampleDocument as Paper
-from tests.documents.matching.samples import contract, credit, delivery, invoice, order, pile
+from tests.documents.matching.samples import SampleDocument, contract, credit, delivery, invoice, order, random_samples
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.factories import make_destination, make_document
 
@@ -29,24 +28,24 @@ CASE = [
 
 
 @pytest.fixture
-def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]], TenantHarness]:
+def make_harness(database: Database, admin: Connection) -> Callable[[Sequence[SampleDocument]], TenantHarness]:
     """`opened(documents)` returns an office that has matched these documents."""
 
-    def opened(documents: Sequence[Paper]) -> TenantHarness:
+    def make_harness(documents: Sequence[SampleDocument]) -> TenantHarness:
         harness = TenantHarness(database, admin, documents)
         harness.match_all()
         return harness
 
-    return opened
+    return make_harness
 
 
-def remove(harness: TenantHarness, position: int, **more: Any) -> DeletionResult:
+def remove(harness: TenantHarness, position: int, **fields: Any) -> DeletionResult:
     with harness.database.tenant(harness.tenant_id) as connection:
-        found = removal.delete_document(
-            connection, harness.tenant_id, harness.ids[position], NOW, **{"by": "ann", **more}
+        result = removal.delete_document(
+            connection, harness.tenant_id, harness.ids[position], NOW, **{"by": "ann", **fields}
         )
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 def match_pending(harness: TenantHarness) -> list[int]:
@@ -69,8 +68,10 @@ def clusters(harness: TenantHarness) -> dict[int, int]:
 # -- remaining data --------------------------------------------------------------------------------------------------
 
 
-def test_removal_deletes_keys_edges_and_jobs(opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection):
-    harness = opened(CASE)
+def test_removal_deletes_keys_edges_and_jobs(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
         [harness.ids[0], harness.tenant_id],
@@ -81,14 +82,14 @@ def test_removal_deletes_keys_edges_and_jobs(opened: Callable[[Sequence[Paper]],
     assert admin.execute("SELECT FROM document WHERE id = %s", [harness.ids[0]]).fetchone() is None
     assert {pair for pair in harness.links() if 0 in pair} == set()
     for table, column in (("document_key", "document_id"), ("ingestion_job", "id"), ("llm_judgment", "document_id")):
-        found = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [harness.ids[0]]).fetchone()
-        assert found is None
+        record = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [harness.ids[0]]).fetchone()
+        assert record is None
 
 
 def test_removal_record_contains_source_author_and_reason(
-    opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    harness = opened(CASE)
+    harness = make_harness(CASE)
     before = admin.execute(
         "SELECT source_id, bucket, key, file_name, content_hash, type FROM document WHERE id = %s", [harness.ids[2]]
     ).fetchone()
@@ -103,9 +104,9 @@ def test_removal_record_contains_source_author_and_reason(
 
 
 def test_workers_cannot_delete_documents_or_removal_records(
-    opened: Callable[[Sequence[Paper]], TenantHarness], database_url: str
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database_url: str
 ):
-    harness = opened(CASE[:1])
+    harness = make_harness(CASE[:1])
     with psycopg.connect(database_url, autocommit=True) as worker:
         worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(harness.tenant_id)])
         for statement in (
@@ -118,20 +119,22 @@ def test_workers_cannot_delete_documents_or_removal_records(
 
 
 def test_other_tenants_document_cannot_be_removed(
-    opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    ours, theirs = opened(CASE), opened(CASE)
-    with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.delete_document(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
-        connection.execute("SELECT delete_documents(%s, 'ann', NULL, NULL, now())", [theirs.ids])
-    with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.delete_document(connection, theirs.tenant_id, theirs.ids[0], NOW, by="ann") is None
+    own, foreign = make_harness(CASE), make_harness(CASE)
+    with own.database.tenant(own.tenant_id) as connection:
+        assert removal.delete_document(connection, own.tenant_id, foreign.ids[0], NOW, by="ann") is None
+        connection.execute("SELECT delete_documents(%s, 'ann', NULL, NULL, now())", [foreign.ids])
+    with own.database.tenant(own.tenant_id) as connection:
+        assert removal.delete_document(connection, foreign.tenant_id, foreign.ids[0], NOW, by="ann") is None
     assert admin.execute("SELECT FROM document_deletion").fetchall() == []
-    assert len(theirs.links()) == len(ours.links()) == 4
+    assert len(foreign.links()) == len(own.links()) == 4
 
 
-def test_removing_a_bundle_removes_its_parts(opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection):
-    harness = opened(CASE)
+def test_removing_a_bundle_removes_its_parts(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
     bundle = make_document(admin, harness.tenant_id, type="other")
     for page, position in enumerate((1, 2, 3), 1):
         admin.execute(
@@ -147,13 +150,15 @@ def test_removing_a_bundle_removes_its_parts(opened: Callable[[Sequence[Paper]],
     assert (harness.links(), clusters(harness)) == (set(), {0: 0})
 
 
-def test_removal_resolves_pending_dead_letters(opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection):
-    harness = opened(CASE)
+def test_removal_resolves_pending_dead_letters(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
     dead_letters = [make_dead_letter(admin, harness, worker, 0) for worker in ("ingestion", "matching")]
     other = make_dead_letter(admin, harness, "matching", 3)
     remove(harness, 0, reason="twice")
-    found = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
-    assert set(found) == {
+    records = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
+    assert set(records) == {
         (dead_letters[0], "resolved", "ann", "The document was removed: twice"),
         (dead_letters[1], "resolved", "ann", "The document was removed: twice"),
         (other, "pending", None, None),
@@ -179,10 +184,10 @@ def make_dead_letter(admin: Connection, harness: TenantHarness, worker: str, pos
 
 
 def test_removal_rematches_linked_and_referencing_documents(
-    opened: Callable[[Sequence[Paper]], TenantHarness],
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
 ):
     unrelated = [order("9000", 200), contract("RV-1", 300)]
-    harness = opened([*CASE, *unrelated])
+    harness = make_harness([*CASE, *unrelated])
     assert remove(harness, 0).rematched == 2
     assert match_pending(harness) == [1, 2]
     assert harness.links() == {(1, 2), (2, 3)}
@@ -193,9 +198,9 @@ def test_removal_rematches_linked_and_referencing_documents(
 
 
 def test_rematch_closes_dead_letter_of_failed_match(
-    opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    harness = opened(CASE)
+    harness = make_harness(CASE)
     make_dead_letter(admin, harness, "matching", 2)
     admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [harness.ids[2]])
     remove(harness, 0)
@@ -204,8 +209,8 @@ def test_rematch_closes_dead_letter_of_failed_match(
     ]
 
 
-def test_second_duplicate_replaces_the_removed_first(opened: Callable[[Sequence[Paper]], TenantHarness]):
-    harness = opened([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
+def test_second_duplicate_replaces_the_removed_first(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+    harness = make_harness([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
     assert harness.links() == {(0, 1), (1, 2)}
     remove(harness, 1)
     match_pending(harness)
@@ -214,108 +219,110 @@ def test_second_duplicate_replaces_the_removed_first(opened: Callable[[Sequence[
 
 @pytest.mark.parametrize("seed", range(6))
 def test_removal_equals_never_receiving_the_document(seed: int, database: Database, admin: Connection):
-    documents, random = pile(seed, 24), Random(seed)
-    harness, without = TenantHarness(database, admin, documents), TenantHarness(database, admin, documents)
+    documents, random = random_samples(seed, 24), Random(seed)
+    harness, reference = TenantHarness(database, admin, documents), TenantHarness(database, admin, documents)
     harness.match_all(random.sample(range(24), 24))
-    gone = random.sample(range(24), 3)
-    for position in gone:
+    removed = random.sample(range(24), 3)
+    for position in removed:
         remove(harness, position)
         if random.random() < 0.5:
             match_pending(harness)
             admin.execute("UPDATE document SET matching_status = 'succeeded'")
     match_pending(harness)
-    admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[without.ids[position] for position in gone]])
-    without.match_all(position for position in range(24) if position not in gone)
-    assert harness.edges() == without.edges()
-    assert clusters(harness) == clusters(without)
+    admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[reference.ids[position] for position in removed]])
+    reference.match_all(position for position in range(24) if position not in removed)
+    assert harness.edges() == reference.edges()
+    assert clusters(harness) == clusters(reference)
 
 
 def test_removal_recomputes_clusters_before_and_after(
-    opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    harness = opened(CASE)
+    harness = make_harness(CASE)
     admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", harness.ids[1:3])
-    sends = remove(harness, 0).sends
+    messages = remove(harness, 0).sends
     assert clusters(harness) == {1: 1, 2: 2, 3: 2}
-    recomputed = {send.message.work_id for send in sends if send.worker == "diagnostics"}
+    recomputed = {message.message.work_id for message in messages if message.worker == "diagnostics"}
     assert recomputed == {harness.ids[0], harness.ids[1], harness.ids[2]}
 
 
 def test_removal_is_delivered_to_previous_destinations(
-    opened: Callable[[Sequence[Paper]], TenantHarness], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    harness = opened(CASE)
+    harness = make_harness(CASE)
     make_destination(admin, harness.tenant_id, "erp")
     with harness.database.tenant(harness.tenant_id) as connection:
         enqueue(connection, harness.tenant_id, "document", harness.ids[0], lambda: '{"state": "succeeded"}', NOW)
-    sends = [*remove(harness, 0).sends, *remove(harness, 1).sends]
-    assert [send.worker for send in sends].count("document_output") == 1
+    messages = [*remove(harness, 0).sends, *remove(harness, 1).sends]
+    assert [message.worker for message in messages].count("document_output") == 1
     assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(harness.ids[0], None)]
 
 
 # -- concurrent matches ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gone", range(4))
+@pytest.mark.parametrize("removed", range(4))
 @pytest.mark.parametrize("matched", range(4))
 @pytest.mark.parametrize("matched_before", [True, False], ids=["matched before", "new"])
 def test_match_searched_before_removal_ignores_removed_document(
-    matched: int, gone: int, matched_before: bool, database: Database, admin: Connection
+    matched: int, removed: int, matched_before: bool, database: Database, admin: Connection
 ):
-    harness, without = TenantHarness(database, admin, CASE), TenantHarness(database, admin, CASE)
+    harness, reference = TenantHarness(database, admin, CASE), TenantHarness(database, admin, CASE)
     if matched_before:
         harness.match_all()
-    others = [position for position in range(4) if position != matched]
-    harness.match_all(others)
-    decided = harness.search(matched)
-    remove(harness, gone)
-    if gone == matched:
+    rest = [position for position in range(4) if position != matched]
+    harness.match_all(rest)
+    pending_match = harness.search(matched)
+    remove(harness, removed)
+    if removed == matched:
         with pytest.raises(StaleClaimError, match="was removed"):
-            harness.write(decided)
+            harness.write(pending_match)
     else:
-        harness.write(decided)
+        harness.write(pending_match)
     match_pending(harness)
-    admin.execute("DELETE FROM document WHERE id = %s", [without.ids[gone]])
-    without.match_all(position for position in range(4) if position != gone)
-    assert (harness.edges(), clusters(harness)) == (without.edges(), clusters(without))
+    admin.execute("DELETE FROM document WHERE id = %s", [reference.ids[removed]])
+    reference.match_all(position for position in range(4) if position != removed)
+    assert (harness.edges(), clusters(harness)) == (reference.edges(), clusters(reference))
 
 
 def test_match_during_removal_is_decided_again(
-    opened: Callable[[Sequence[Paper]], TenantHarness],
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
 ):
     """The removal cannot find the newcomer, because it has no keys yet."""
-    harness = opened([order()])
-    newcomer = harness.file(invoice(po_reference="4711"))
+    harness = make_harness([order()])
+    new_position = harness.file(invoice(po_reference="4711"))
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="ann")
-        decided = harness.search(newcomer)
-        assert decided.outcome.made
-    assert harness.write(decided).decided_again
+        pending_match = harness.search(new_position)
+        assert pending_match.outcome.made
+    assert harness.write(pending_match).decided_again
     assert harness.links() == set()
 
 
-def test_removal_waits_for_match_and_deletes_it(opened: Callable[[Sequence[Paper]], TenantHarness], database: Database):
-    harness = opened([order()])
-    newcomer = harness.file(invoice(po_reference="4711"))
-    decided = harness.search(newcomer)
-    began, done = Event(), Event()
+def test_removal_waits_for_match_and_deletes_it(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database: Database
+):
+    harness = make_harness([order()])
+    new_position = harness.file(invoice(po_reference="4711"))
+    pending_match = harness.search(new_position)
+    started, finished = Event(), Event()
 
     def remove_concurrently() -> None:
-        began.set()
+        started.set()
         remove(harness, 0)
-        done.set()
+        finished.set()
 
     other = Thread(target=remove_concurrently)
     with database.tenant(harness.tenant_id) as connection:
-        matching.write(connection, decided, NOW)
+        matching.write(connection, pending_match, NOW)
         other.start()
-        assert began.wait(10)
+        assert started.wait(10)
         wait_until_blocked(harness.admin)
-        assert not done.is_set()
+        assert not finished.is_set()
     other.join()
     assert harness.links() == set()
-    assert match_pending(harness) == [newcomer]
-    assert (harness.links(), clusters(harness)) == (set(), {newcomer: newcomer})
+    assert match_pending(harness) == [new_position]
+    assert (harness.links(), clusters(harness)) == (set(), {new_position: new_position})
 
 
 def wait_until_blocked(admin: Connection) -> None:
@@ -324,8 +331,8 @@ def wait_until_blocked(admin: Connection) -> None:
         pass
 
 
-def test_match_of_removed_document_fails(opened: Callable[[Sequence[Paper]], TenantHarness]):
-    harness = opened(CASE)
+def test_match_of_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+    harness = make_harness(CASE)
     remove(harness, 0)
     with pytest.raises(PermanentError, match="no longer exists"):
         harness.match(0)

@@ -25,19 +25,19 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def intended(harness: TenantHarness, reason: str | None = None) -> Replacement:
+def requested_replacement(harness: TenantHarness, reason: str | None = None) -> Replacement:
     """Request the replacement of the first document by FILE."""
     with harness.database.tenant(harness.tenant_id) as connection:
         assert removal.request_replacement(
             connection, harness.tenant_id, harness.ids[0], FILE, NOW, by="ann", reason=reason
         )
-        found = removal.find_requested(connection, harness.tenant_id, FILE)
-    assert found is not None
-    return found
+        replacement = removal.find_requested(connection, harness.tenant_id, FILE)
+    assert replacement is not None
+    return replacement
 
 
 def test_new_document_replaces_an_old_one(harness: TenantHarness, admin: Connection):
-    replacement = intended(harness, "typing error")
+    replacement = requested_replacement(harness, "typing error")
     assert recorded(admin, harness.tenant_id) == [("ann", "document replacement requested", [str(harness.ids[0])])]
     new = harness.file(order(number="4712"))
     with harness.database.tenant(harness.tenant_id) as connection:
@@ -58,12 +58,12 @@ def test_new_document_replaces_an_old_one(harness: TenantHarness, admin: Connect
     ids=["an archive", "the same file"],
 )
 def test_archive_or_same_file_replaces_nothing(is_itself: bool, reason: str, harness: TenantHarness, admin: Connection):
-    replacement = intended(harness)
+    replacement = requested_replacement(harness)
     successor: UUID | None = harness.ids[0] if is_itself else None
     with harness.database.tenant(harness.tenant_id) as connection:
-        sends, note = removal.link_successor(connection, replacement, successor, NOW, is_new=False)
+        messages, note = removal.link_successor(connection, replacement, successor, NOW, is_new=False)
     assert reason in note
-    assert (sends, admin.execute("SELECT FROM document_deletion").fetchall()) == ([], [])
+    assert (messages, admin.execute("SELECT FROM document_deletion").fetchall()) == ([], [])
 
 
 def test_other_tenants_document_cannot_be_replaced(harness: TenantHarness, database: Database):

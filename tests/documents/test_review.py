@@ -12,7 +12,7 @@ from counterfoil.documents.review import Answer, DecisionApplied, DecisionContex
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.samples import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
-from tests.documents.matching.test_judge import TWICE, again
+from tests.documents.matching.test_judge import TWICE, duplicate_of
 
 CLERK = DecisionContext("clerk", "checked the original")
 AMBIGUOUS = {2: [[0, 1]]}
@@ -35,18 +35,18 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def act(
-    harness: TenantHarness, action: str, *positions: int, who: DecisionContext = CLERK, exact: bool = False
+    harness: TenantHarness, action: str, *positions: int, context: DecisionContext = CLERK, exact: bool = False
 ) -> Answer:
     """Apply a reviewer's action to documents of the office."""
     ids = [harness.ids[position] for position in positions]
     with harness.database.tenant(harness.tenant_id) as connection:
         if action == "confirm":
-            return review.confirm(connection, harness.tenant_id, ids[0], ids[1], NOW, who)
+            return review.confirm(connection, harness.tenant_id, ids[0], ids[1], NOW, context)
         if action == "reject":
-            return review.reject(connection, harness.tenant_id, ids[0], ids[1:], NOW, who)
+            return review.reject(connection, harness.tenant_id, ids[0], ids[1:], NOW, context)
         if action == "merge":
-            return review.merge(connection, harness.tenant_id, ids[0], ids[1], NOW, who, exact=exact)
-        return review.split(connection, harness.tenant_id, ids[0], NOW, who)
+            return review.merge(connection, harness.tenant_id, ids[0], ids[1], NOW, context, exact=exact)
+        return review.split(connection, harness.tenant_id, ids[0], NOW, context)
 
 
 def state(harness: TenantHarness, position: int) -> str | None:
@@ -59,7 +59,7 @@ def state(harness: TenantHarness, position: int) -> str | None:
 def decisions(harness: TenantHarness) -> list[tuple[int, int, str]]:
     query = "SELECT document_a_id, document_b_id, decision FROM match_decision ORDER BY id"
     rows = harness.admin.execute(query).fetchall()
-    return [(harness.ids.index(a), harness.ids.index(b), verdict) for a, b, verdict in rows]
+    return [(harness.ids.index(a), harness.ids.index(b), decision) for a, b, decision in rows]
 
 
 def last_decision(harness: TenantHarness) -> int:
@@ -77,11 +77,21 @@ def test_ambiguous_match_is_stored_with_evidence(doubtful: TenantHarness) -> Non
         "SELECT ambiguous_matches, probability, weights_version, type FROM document_review"
     ).fetchone()
     assert row is not None
-    ((doubt,), probability, weights, kind) = row
-    assert (kind, doubt["kinds"], doubt["number"], doubt["count"]) == ("invoice", ["purchase_order"], "4711", 2)
-    assert doubt["reason"] == "Two documents fit equally: order 4711, order 4711."
-    assert probability == doubt["candidates"][0]["probability"] >= doubt["candidates"][1]["probability"] > 0.1
-    for candidate in doubt["candidates"]:
+    ((ambiguous_match,), probability, weights, kind) = row
+    assert (kind, ambiguous_match["kinds"], ambiguous_match["number"], ambiguous_match["count"]) == (
+        "invoice",
+        ["purchase_order"],
+        "4711",
+        2,
+    )
+    assert ambiguous_match["reason"] == "Two documents fit equally: order 4711, order 4711."
+    assert (
+        probability
+        == ambiguous_match["candidates"][0]["probability"]
+        >= ambiguous_match["candidates"][1]["probability"]
+        > 0.1
+    )
+    for candidate in ambiguous_match["candidates"]:
         assert candidate["bits"] == pytest.approx(sum(bits for _, _, bits in candidate["evidence"]), abs=0.02)
     assert weights
 
@@ -97,10 +107,10 @@ def test_resolved_ambiguity_closes_the_review(harness: TenantHarness) -> None:
 def test_review_reopens_when_ambiguity_returns(harness: TenantHarness) -> None:
     act(harness, "confirm", 2, 0)
     assert state(harness, 2) == "decided"
-    harness.file(again(2))
+    harness.file(duplicate_of(2))
     harness.match(3)
     assert state(harness, 2) == "decided"  # a reviewer has decided
-    act(harness, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(harness)]))
+    act(harness, "reject", 2, 0, context=DecisionContext("boss", None, [last_decision(harness)]))
     assert (set(harness.reviews()), state(harness, 2)) == ({2}, "open")
 
 
@@ -108,13 +118,15 @@ def test_any_of_many_candidates_can_be_confirmed(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_CANDIDATES", 2)
-    harness = TenantHarness(database, admin, [*map(again, range(5)), TWICE[2]])
+    harness = TenantHarness(database, admin, [*map(duplicate_of, range(5)), TWICE[2]])
     harness.match_all()
     row = admin.execute("SELECT ambiguous_matches FROM document_review").fetchone()
     assert row is not None
-    ((doubt,),) = row
-    assert (doubt["count"], len(doubt["candidates"]), len(doubt["others"])) == (5, 2, 3)
-    assert isinstance(act(harness, "confirm", 5, harness.ids.index(UUID(doubt["others"][2]))), DecisionApplied)
+    ((ambiguous_match,),) = row
+    assert (ambiguous_match["count"], len(ambiguous_match["candidates"]), len(ambiguous_match["others"])) == (5, 2, 3)
+    assert isinstance(
+        act(harness, "confirm", 5, harness.ids.index(UUID(ambiguous_match["others"][2]))), DecisionApplied
+    )
     assert harness.reviews() == {}
 
 
@@ -122,13 +134,13 @@ def test_any_of_many_candidates_can_be_confirmed(
 
 
 def test_confirmed_candidate_is_linked_and_closes_review(harness: TenantHarness) -> None:
-    answer = act(harness, "confirm", 2, 0)
-    assert isinstance(answer, DecisionApplied)
+    decision_result = act(harness, "confirm", 2, 0)
+    assert isinstance(decision_result, DecisionApplied)
     assert (harness.links(), harness.clusters()) == ({(0, 2)}, [0, 1, 0])
     assert (harness.reviews(), state(harness, 2), harness.reason(2)) == ({}, "decided", None)
     row = harness.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
     assert row == ("reviewer", "Confirmed by clerk: looked at the paper", "high")
-    assert {harness.ids[0], harness.ids[2]} <= answer.clusters
+    assert {harness.ids[0], harness.ids[2]} <= decision_result.clusters
     assert harness.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 
 
@@ -145,11 +157,11 @@ def test_rejecting_all_candidates_leaves_document_unmatched(harness: TenantHarne
 
 
 def test_changed_ambiguity_rematches_the_document(harness: TenantHarness) -> None:
-    harness.match(harness.file(again(2)))
+    harness.match(harness.file(duplicate_of(2)))
     assert harness.reviews() == {2: [[0, 1, 3]]}
-    answer = act(harness, "reject", 2, 1)
-    assert isinstance(answer, DecisionApplied)
-    assert (harness.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
+    decision_result = act(harness, "reject", 2, 1)
+    assert isinstance(decision_result, DecisionApplied)
+    assert (harness.reviews(), decision_result.rematched) == ({2: [[0, 3]]}, 1)
     rematched = harness.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
     assert rematched == [(harness.ids[2],)]
 
@@ -240,9 +252,9 @@ def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connect
     harness = TenantHarness(database, admin, documents)
     harness.match_all()
     assert harness.clusters() == [0, 0, 2, 2]
-    answer = act(harness, "merge", 1, 3)
-    assert isinstance(answer, DecisionApplied)
-    assert answer.decided[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
+    decision_result = act(harness, "merge", 1, 3)
+    assert isinstance(decision_result, DecisionApplied)
+    assert decision_result.decided[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
     assert harness.clusters() == [0, 0, 0, 0]
     assert isinstance(act(harness, "merge", 1, 3), DecisionRejected)
     assert isinstance(act(harness, "merge", 1, 3, exact=True), DecisionApplied)
@@ -264,8 +276,8 @@ def test_split_document_stays_separate(database: Database, admin: Connection) ->
     assert harness.clusters() == [0, 0, 0, 3]
     harness.match_all([3, 2, 1, 0])
     assert harness.clusters() == [0, 0, 0, 3]
-    again = act(harness, "split", 3)
-    assert again == DecisionRejected("changed", "The document is already alone in its cluster.")
+    repeated = act(harness, "split", 3)
+    assert repeated == DecisionRejected("changed", "The document is already alone in its cluster.")
 
 
 def test_decisions_reach_the_audit_trail(harness: TenantHarness) -> None:
@@ -291,7 +303,7 @@ def test_decided_pair_requires_superseding_the_decision(harness: TenantHarness) 
     assert isinstance(act(harness, "confirm", 2, 0), DecisionRejected)
     assert decisions(harness) == [(0, 2, "confirmed")]
     assert isinstance(
-        act(harness, "reject", 2, 0, who=DecisionContext("boss", None, [last_decision(harness)])), DecisionApplied
+        act(harness, "reject", 2, 0, context=DecisionContext("boss", None, [last_decision(harness)])), DecisionApplied
     )
     assert (harness.links(), decisions(harness)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
 
@@ -304,9 +316,9 @@ def test_unrelated_pair_is_refused(harness: TenantHarness) -> None:
             "changed", "The two documents are not linked, and neither needs review because of the other."
         )
     with harness.database.tenant(harness.tenant_id) as connection:
-        gone = review.confirm(connection, harness.tenant_id, harness.ids[2], UUID(int=7), NOW, CLERK)
-    assert isinstance(gone, DecisionRejected)
-    assert gone.why == "gone"
+        rejection = review.confirm(connection, harness.tenant_id, harness.ids[2], UUID(int=7), NOW, CLERK)
+    assert isinstance(rejection, DecisionRejected)
+    assert rejection.why == "gone"
     assert decisions(harness) == []
 
 
@@ -318,11 +330,11 @@ def test_one_invalid_rejection_refuses_all(harness: TenantHarness) -> None:
 
 
 def test_running_match_sees_concurrent_decision(database: Database, admin: Connection) -> None:
-    harness = TenantHarness(database, admin, [*TWICE, again(2)])
+    harness = TenantHarness(database, admin, [*TWICE, duplicate_of(2)])
     harness.match_all([0, 1, 3])
-    decided = harness.search(2)
+    pending_match = harness.search(2)
     harness.decide(0, 2, "rejected")
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
     assert (harness.links(), harness.reviews()) == (set(), {2: [[1, 3]]})
 
 
@@ -337,11 +349,11 @@ def test_unmatched_document_can_be_decided(database: Database, admin: Connection
 
 
 def test_decision_cannot_reach_other_tenants_documents(database: Database, admin: Connection) -> None:
-    ours, theirs = TenantHarness(database, admin, TWICE), TenantHarness(database, admin, TWICE)
-    ours.match_all()
-    theirs.match_all()
-    with database.tenant(ours.tenant_id) as connection:
-        answer = review.merge(connection, ours.tenant_id, ours.ids[2], theirs.ids[0], NOW, CLERK, exact=True)
-    assert isinstance(answer, DecisionRejected)
-    assert answer.why == "gone"
-    assert theirs.links() == set()
+    own, foreign = TenantHarness(database, admin, TWICE), TenantHarness(database, admin, TWICE)
+    own.match_all()
+    foreign.match_all()
+    with database.tenant(own.tenant_id) as connection:
+        decision_result = review.merge(connection, own.tenant_id, own.ids[2], foreign.ids[0], NOW, CLERK, exact=True)
+    assert isinstance(decision_result, DecisionRejected)
+    assert decision_result.why == "gone"
+    assert foreign.links() == set()

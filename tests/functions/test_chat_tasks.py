@@ -39,7 +39,7 @@ DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks-dlq"
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
+def model_server() -> Iterator[Server]:
     with Server() as model_api:
         model_api._otherwise = lambda request: f"Re: {request.user}"
         yield model_api
@@ -52,14 +52,14 @@ def chat(
     clock: Clock,
     tenant: UUID,
     sqs: FakeSqs,
-    scripted: Server,
+    model_server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> TaskHarness:
     """Conversations of a tenant with a budget of two LLM calls a day, and none for documents."""
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
-        llm_url=scripted.url_for("openai"),
+        llm_url=model_server.url_for("openai"),
         llm_api_key=SecretStr("sk"),
         chat_calls_per_day=2,
         llm_calls_per_day=0,
@@ -83,7 +83,7 @@ def send_message(chat: TaskHarness, text: str, session: UUID | None = None) -> U
     return chat.submit(payload, CHAT_COMPLETION.name, user_id=USER)
 
 
-def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, scripted: Server, admin: Connection) -> None:
+def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, model_server: Server, admin: Connection) -> None:
     session = send_message(chat, "0")
     jobs = [session, *(send_message(chat, str(number), session) for number in range(1, 4))]
 
@@ -92,7 +92,7 @@ def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, scripted:
 
     by_id = {row["id"]: row for row in rows(admin, "task")}
     assert [by_id[job]["status"] for job in jobs] == ["succeeded", "succeeded", "failed", "failed"]
-    assert len(scripted.requests) == 2
+    assert len(model_server.requests) == 2
     assert by_id[jobs[-1]]["error"] == (
         "The language model was not asked: today's budget of 2 questions in conversations is used up "
         f"({NOW:%Y-%m-%d}, UTC). Send the message again after midnight UTC."
@@ -101,7 +101,7 @@ def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, scripted:
 
 
 def test_conversation_deleted_during_completion_gets_no_reply(
-    chat: TaskHarness, scripted: Server, admin: Connection
+    chat: TaskHarness, model_server: Server, admin: Connection
 ) -> None:
     session = send_message(chat, "Hello")
 
@@ -110,14 +110,14 @@ def test_conversation_deleted_during_completion_gets_no_reply(
             delete_session(connection, session, USER, NOW, by=USER)
         return f"Re: {request.user}"
 
-    scripted._otherwise = response
+    model_server._otherwise = response
     bodies = chat.bodies()
     chat.run(*bodies)
     chat.run(*bodies)  # redelivered
 
     assert (chat.task()["status"], chat.task()["result"]) == (None, None)
     assert [rows(admin, name) for name in ("chat_session", "chat_message", "dead_letter")] == [[], [], []]
-    assert len(scripted.requests) == 1
+    assert len(model_server.requests) == 1
 
 
 # -- dead letters of conversations ------------------------------------------------------------------------------------
@@ -178,19 +178,19 @@ def test_dead_lettered_message_stores_no_content(
 
 
 def test_deleted_conversation_leaves_no_content_anywhere(
-    chat: TaskHarness, scripted: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    chat: TaskHarness, model_server: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged = StringIO()
     monkeypatch.setattr(logger.registered_handler, "stream", logged)
     session = send_message(chat, f"{SECRET} 0")
     for number in range(1, 3):
         send_message(chat, f"{SECRET} {number}", session)
-    scripted.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
+    model_server.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
     for body in chat.bodies()[:2]:
         chat.run(body)  # answered, and failed permanently
     assert sorted(row["status"] for row in rows(admin, "task")) == ["failed", "pending", "succeeded"]
-    assert len(scripted.requests) == 2
+    assert len(model_server.requests) == 2
     with chat.database.tenant(chat.tenant_id) as connection:
         assert len(transcript(connection, session, USER).entries) == 4
     assert SECRET not in str(

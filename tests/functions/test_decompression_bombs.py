@@ -10,7 +10,7 @@ import pytest
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
 from tests.delivery.harness import rows
-from tests.documents.reading.samples import said
+from tests.documents.reading.samples import extraction_response
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 from tests.functions.test_ingestion import PAPER
 
@@ -25,7 +25,7 @@ def test_bomb_fails_permanently_and_its_neighbors_succeed(ingestion: Ingestion) 
     before = ingestion.file(PAPER, "before.pdf")
     bomb = ingestion.file(bombs.pdf_in_two_stages(), "bomb.pdf")
     after = ingestion.file(PAPER + b"\n", "after.pdf")
-    ingestion.model.then(said(), said())
+    ingestion.model.then(extraction_response(), extraction_response())
 
     assert ingestion.ingest(permits=2) == DONE
 

@@ -67,7 +67,7 @@ class Mailbox:
         """Start a new revision of every job, and process it."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
         with maintenance_database.delivery() as connection:
-            outbox_message = start_revision(
+            outbox_messages = start_revision(
                 connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock()
             )
         for outbox_message in outbox_messages:

@@ -220,7 +220,8 @@ QUERIES = {
                        (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {TENANT_FILTER}""",
     "dead": f"""SELECT tenant_id, worker, revision, dlq_reason, status FROM dead_letter
                 WHERE {TENANT_FILTER} OR tenant_id IS NULL""",
-    "failure_event": f"SELECT tenant_id, worker, revision FROM failure_event WHERE {TENANT_FILTER} OR tenant_id IS NULL",
+    "failure_event": f"""SELECT tenant_id, worker, revision FROM failure_event
+                         WHERE {TENANT_FILTER} OR tenant_id IS NULL""",
     "unassigned jobs": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
 }
 

@@ -19,7 +19,7 @@ from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
 from tests.offers.harness import DAY, jobs, offered, queue, user
-from tests.offers.worker_harness import PEOPLE, Day, day, message
+from tests.offers.worker_harness import PEOPLE, OffersHarness, day, message
 
 __all__ = ["day"]
 
@@ -30,7 +30,7 @@ def all_rows(admin: Connection) -> list[Any]:
     ]
 
 
-def test_users_get_the_five_best_others(day: Day, admin: Connection):
+def test_users_get_the_five_best_others(day: OffersHarness, admin: Connection):
     assert day.deliver(*day.pin()) == []
 
     assert set(day.statuses().values()) == {"completed"}
@@ -53,7 +53,7 @@ def test_users_get_the_five_best_others(day: Day, admin: Connection):
     }
 
 
-def test_result_is_independent_of_sharding(day: Day, admin: Connection):
+def test_result_is_independent_of_sharding(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
@@ -64,7 +64,7 @@ def test_result_is_independent_of_sharding(day: Day, admin: Connection):
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_duplicates_and_reordering_change_nothing(day: Day, admin: Connection, clock: Clock):
+def test_duplicates_and_reordering_change_nothing(day: OffersHarness, admin: Connection, clock: Clock):
     first, second = day.pin()
     day.deliver(second, first)
     before = all_rows(admin)
@@ -75,7 +75,7 @@ def test_duplicates_and_reordering_change_nothing(day: Day, admin: Connection, c
     assert all_rows(admin) == before
 
 
-def test_blocked_users_are_not_offered(day: Day, admin: Connection, tenant: UUID):
+def test_blocked_users_are_not_offered(day: OffersHarness, admin: Connection, tenant: UUID):
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     day.deliver(*day.pin(1, 2, 3))
     assert {user_id: set(candidates) for user_id, candidates in offered(admin).items()} == {
@@ -85,18 +85,18 @@ def test_blocked_users_are_not_offered(day: Day, admin: Connection, tenant: UUID
     }
 
 
-def test_same_person_is_not_offered_twice_running(day: Day, admin: Connection):
+def test_same_person_is_not_offered_twice_running(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, 2, 3))
     day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
     assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_single_user_is_served_without_offers(day: Day, admin: Connection):
+def test_single_user_is_served_without_offers(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_broken_profile_fails_alone(day: Day, admin: Connection):
+def test_broken_profile_fails_alone(day: OffersHarness, admin: Connection):
     day.spoil(2)
     day.deliver(*day.pin(shards=1))
 
@@ -108,7 +108,7 @@ def test_broken_profile_fails_alone(day: Day, admin: Connection):
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
 
 
-def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Connection):
+def test_quarantined_user_is_a_dead_letter_until_repaired(day: OffersHarness, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
 
@@ -122,7 +122,7 @@ def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Conne
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Connection):
+def test_repaired_user_is_served_and_others_stay_quarantined(day: OffersHarness, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
@@ -137,7 +137,7 @@ def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Co
     ]
 
 
-def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, tenant: UUID):
+def test_late_user_is_served_from_the_pinned_pool(day: OffersHarness, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     late = [user(number) for number in (4, 5)]
@@ -152,7 +152,7 @@ def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, t
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
 
-def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant: UUID):
+def test_block_of_late_user_applies_to_them(day: OffersHarness, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
@@ -169,7 +169,7 @@ def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant:
     }
 
 
-def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
+def test_unknown_time_zone_is_a_dead_letter(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(day.statuses().values()) == {"failed"}
@@ -185,7 +185,7 @@ def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
-def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, says: str):
+def test_changed_pool_is_not_computed(day: OffersHarness, admin: Connection, change: str, says: str):
     messages = day.pin(shards=1)
     admin.execute(change.encode())
 
@@ -195,14 +195,14 @@ def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, 
     assert set(day.statuses().values()) == {"failed"}
 
 
-def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: Connection, clock: Clock):
+def test_transient_failures_are_retried_with_increasing_delay(day: OffersHarness, admin: Connection, clock: Clock):
     def fail(attempt: TenantAttempt) -> Outcome:
         raise DatabaseUnavailableError("unavailable")
 
     day.pin(shards=1)
     waits, statuses = [], []
     for _ in range(4):
-        assert day.deliver(*day.owed(), do=fail) == []
+        assert day.deliver(*day.owed(), action=fail) == []
         next_attempt_at = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
         statuses.append(set(day.statuses().values()))
         if next_attempt_at and next_attempt_at[0]:
@@ -216,7 +216,7 @@ def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: C
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
-def test_offer_notifications_contain_no_user_ids(day: Day, admin: Connection, tenant: UUID):
+def test_offer_notifications_contain_no_user_ids(day: OffersHarness, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
     day.spoil(8)
@@ -247,7 +247,7 @@ STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commi
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_crash_at_any_step_serves_each_user_once(
-    step: str, is_done: bool, day: Day, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    step: str, is_done: bool, day: OffersHarness, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     make_destination(admin, day.tenant_id, "app", url="https://app.example.com", events=["offers"])
     messages = day.pin()
@@ -296,13 +296,13 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
     patch.setattr(store, "write", write)
 
 
-def test_attempt_without_its_claim_writes_nothing(day: Day, admin: Connection):
+def test_attempt_without_its_claim_writes_nothing(day: OffersHarness, admin: Connection):
     def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = compute_shard(attempt, day.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome
 
-    day.deliver(*day.pin(shards=1), do=work_slowly)
+    day.deliver(*day.pin(shards=1), action=work_slowly)
 
     assert set(day.statuses().values()) == {"running"}
     assert offered(admin) == {}

@@ -13,7 +13,7 @@ from functions.offers.work import Pools
 from tests.delivery.harness import rows
 from tests.factories import make_shard
 from tests.offers.harness import offered, queue, user
-from tests.offers.worker_harness import Day, day, message
+from tests.offers.worker_harness import OffersHarness, day, message
 
 __all__ = ["day"]
 
@@ -34,7 +34,7 @@ def max_exposure(admin: Connection) -> int:
     return int(maximum[0])
 
 
-def serve_before_write(day: Day, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+def serve_before_write(day: OffersHarness, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve another shard between computing and writing the next one."""
     has_run: list[bool] = []
     reserve = store.reserve_exposure
@@ -48,7 +48,7 @@ def serve_before_write(day: Day, other_message: Message, monkeypatch: pytest.Mon
     monkeypatch.setattr(store, "reserve_exposure", serve_other_and_reserve)
 
 
-def test_late_user_gets_candidates_below_their_cap(day: Day, admin: Connection, tenant: UUID):
+def test_late_user_gets_candidates_below_their_cap(day: OffersHarness, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
     assert max_exposure(admin) == 2
 
@@ -61,7 +61,7 @@ def test_late_user_gets_candidates_below_their_cap(day: Day, admin: Connection, 
 
 
 def test_concurrent_late_users_share_no_slot(
-    day: Day, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+    day: OffersHarness, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
     day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
     first, second = (late_shard(admin, tenant, f"late/{number}/0", number) for number in (5, 6))
@@ -77,7 +77,7 @@ def test_concurrent_late_users_share_no_slot(
     assert set(day.statuses().values()) == {"completed"}
 
 
-def test_capped_shards_are_independent_of_their_order(day: Day, admin: Connection):
+def test_capped_shards_are_independent_of_their_order(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     assert max_exposure(admin) <= 4
@@ -90,7 +90,7 @@ def test_capped_shards_are_independent_of_their_order(day: Day, admin: Connectio
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_concurrent_shards_keep_their_slots(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
+def test_concurrent_shards_keep_their_slots(day: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     first, second = day.pin(shards=2, rules=Jsonb(RULES))
     serve_before_write(day, second, monkeypatch)
 
@@ -100,7 +100,7 @@ def test_concurrent_shards_keep_their_slots(day: Day, admin: Connection, monkeyp
     assert max_exposure(admin) == 2
 
 
-def test_late_user_waits_for_earlier_users(day: Day, admin: Connection):
+def test_late_user_waits_for_earlier_users(day: OffersHarness, admin: Connection):
     first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     late = late_shard(admin, day.tenant_id, "late/9/0", 5, 6)
     day.deliver(first, late)
@@ -115,7 +115,7 @@ def test_late_user_waits_for_earlier_users(day: Day, admin: Connection):
     assert max_exposure(admin) == 2
 
 
-def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
+def test_failed_shard_uses_the_remaining_slots(day: OffersHarness, admin: Connection):
     first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     day.deliver(first)
     admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
@@ -129,7 +129,9 @@ def test_failed_shard_uses_the_remaining_slots(day: Day, admin: Connection):
     assert max_exposure(admin) == 2
 
 
-def test_capped_pools_of_two_zones_are_independent(day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch):
+def test_capped_pools_of_two_zones_are_independent(
+    day: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
     (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
     (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
     serve_before_write(day, paris, monkeypatch)

@@ -8,7 +8,7 @@ from counterfoil.offers import pool_list, profiles
 from counterfoil.offers.pool_list import OfferStats
 from tests.factories import NOW, make_profile
 from tests.offers.harness import DAY, pin
-from tests.offers.worker_harness import NO_NUMBER, PEOPLE, Day, day, message
+from tests.offers.worker_harness import NO_NUMBER, PEOPLE, OffersHarness, day, message
 
 __all__ = ["day"]
 
@@ -16,7 +16,7 @@ BROKEN = 3
 """Number of the user whose trait is invalid."""
 
 
-def pin_users(day: Day, *, broken_id: UUID | None = None) -> list[UUID]:
+def pin_users(day: OffersHarness, *, broken_id: UUID | None = None) -> list[UUID]:
     """Pin a pool of six users in one shard and serve it. Returns their external ids."""
     external_ids = [UUID(int=number) for number in range(1, 7)]
     users = [
@@ -29,24 +29,26 @@ def pin_users(day: Day, *, broken_id: UUID | None = None) -> list[UUID]:
     return external_ids
 
 
-def pool(day: Day, database: Database) -> pool_list.OfferPool:
+def pool(day: OffersHarness, database: Database) -> pool_list.OfferPool:
     with database.tenant(day.tenant_id) as connection:
         (listed_pool,) = pool_list.page(connection, day.tenant_id, pool_list.PoolFilter(), day.clock(), 2)
     return listed_pool
 
 
-def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
+def counts(day: OffersHarness, database: Database) -> tuple[int, int, int, int]:
     listed_pool = pool(day, database)
     return listed_pool.pending, listed_pool.running, listed_pool.completed, listed_pool.failed
 
 
-def offer_stats(day: Day, maintenance_database: Database) -> OfferStats:
+def offer_stats(day: OffersHarness, maintenance_database: Database) -> OfferStats:
     with maintenance_database.delivery() as connection:
         assert pool_list.duplicates(connection, NOW - timedelta(days=1), 60) == 0
         return pool_list.current_stats(connection, NOW + timedelta(minutes=30))
 
 
-def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, maintenance_database: Database) -> None:
+def test_each_user_counts_once_despite_quarantine(
+    day: OffersHarness, database: Database, maintenance_database: Database
+) -> None:
     day.spoil(BROKEN)
     first, second = day.pin()
     assert counts(day, database) == (8, 0, 0, 0)
@@ -64,7 +66,7 @@ def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, 
     assert (listed_pool.state, listed_pool.user_count, listed_pool.ended_at is None) == ("failed", len(PEOPLE), False)
 
 
-def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) -> None:
+def test_failed_users_have_reason_and_dead_letter(day: OffersHarness, database: Database) -> None:
     broken_id = UUID(int=BROKEN)
     pin_users(day, broken_id=broken_id)
     day.deliver(*day.owed())
@@ -85,7 +87,7 @@ def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) 
     assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 
 
-def test_offers_are_returned_as_stored_with_block_marks(day: Day, database: Database) -> None:
+def test_offers_are_returned_as_stored_with_block_marks(day: OffersHarness, database: Database) -> None:
     first, *external_ids = pin_users(day)
     with database.tenant(day.tenant_id) as connection:
         before = profiles.get_offers(connection, day.tenant_id, first, DAY, NOW)

@@ -17,7 +17,7 @@ from counterfoil.kinds import WORK_KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.samples import credit, invoice, order
-from tests.documents.reading.samples import LASKU, bundle, printed, recognized, said, scanned
+from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed, recognized, scanned
 from tests.factories import NOW, make_document
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 from tests.functions.test_diagnostics import DiagnosticsHarness as Office
@@ -75,7 +75,7 @@ def case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UU
     """A matched order and invoice. Only the model could read the invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(printed(request.param))
-    ingestion.model.then(said())
+    ingestion.model.then(extraction_response())
     ingestion.ingest()
     matched(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
     assert len(rows(ingestion.admin, "document_match")) == 1
@@ -135,7 +135,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: In
     before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
     start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
     ingestion.redeliver(document_id)
-    ingestion.model.then(said(type="other"))
+    ingestion.model.then(extraction_response(type="other"))
     assert ingestion.ingest() == DONE
 
     assert (

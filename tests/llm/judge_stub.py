@@ -19,17 +19,17 @@ MARGIN = 2
 
 def judge(request: Request) -> str:
     """Return the judgment of a matching question, and no matches for any other request."""
-    found = re.search(r"<case>\n(.*)\n</case>", request.user, re.DOTALL)
-    matches = [] if found is None else [chosen for group in json.loads(found[1])["groups"] for chosen in _choose(
-        set(_statements(json.loads(found[1])["document"]["says"])), group["candidates"]
+    decision = re.search(r"<case>\n(.*)\n</case>", request.user, re.DOTALL)
+    matches = [] if decision is None else [chosen for group in json.loads(decision[1])["groups"] for chosen in _choose(
+        set(_statements(json.loads(decision[1])["document"]["says"])), group["candidates"]
     )]  # fmt: skip
     return json.dumps({"matches": matches})
 
 
 def _choose(stated: set[str], candidates: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
     common = {candidate["candidate"]: len(stated & set(_statements(candidate["says"]))) for candidate in candidates}
-    best, *others = sorted(common, key=lambda label: -common[label])
-    if common[best] - max((common[other] for other in others), default=0) >= MARGIN:
+    best, *rest = sorted(common, key=lambda label: -common[label])
+    if common[best] - max((common[other] for other in rest), default=0) >= MARGIN:
         reasoning = f"{common[best]} statements of the document are in {best} as well."
         yield {"candidate": best, "confidence": "high", "reasoning": reasoning}
 

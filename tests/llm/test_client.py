@@ -50,15 +50,15 @@ def only(*names: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def ask(provider: str, model: Make, scripted: Server, question: LlmRequest, time: Time) -> Callable[..., Form]:
+def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, time: Time) -> Callable[..., Form]:
     """`ask(*script, **settings)`: ask one question that is answered by the script."""
 
-    def once(*script: Step, **more: str) -> Form:
-        scripted.then(*script)
-        more = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | more
-        return model(provider, **more).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).said
+    def attempt(*script: Step, **fields: str) -> Form:
+        model_server.then(*script)
+        fields = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | fields
+        return model(provider, **fields).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).said
 
-    return once
+    return attempt
 
 
 def recorded_calls(admin: Connection) -> list[tuple[Any, ...]]:
@@ -69,7 +69,7 @@ def recorded_calls(admin: Connection) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "failure",
     [
         Failure(429),
         Failure(500),
@@ -85,60 +85,66 @@ def recorded_calls(admin: Connection) -> list[tuple[Any, ...]]:
     ],
     ids=lambda step: repr(step)[:40],
 )
-def test_transient_failure_is_retried(bad: Step, ask: Any, time: Time, scripted: Server):
-    assert ask(bad, bad, GOOD) == Form(matches=[1])
-    assert (len(scripted.requests), time.waits) == (3, [2, 4])
+def test_transient_failure_is_retried(failure: Step, ask: Any, time: Time, model_server: Server):
+    assert ask(failure, failure, GOOD) == Form(matches=[1])
+    assert (len(model_server.requests), time.waits) == (3, [2, 4])
 
 
-def test_slow_provider_is_retried(ask: Any, time: Time, scripted: Server):
+def test_slow_provider_is_retried(ask: Any, time: Time, model_server: Server):
     slow = [Raw(body=BODY, how=how) for how in ("slow_headers", "slow_body")]
     assert ask(*slow, GOOD, LLM_TOTAL_TIMEOUT_SECONDS="0.2") == Form(matches=[1])
-    assert len(scripted.requests) == 3
+    assert len(model_server.requests) == 3
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)]
+    ("failure", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)]
 )
-def test_third_failure_raises_the_last_error(bad: Step, error: type[Exception], ask: Any, scripted: Server):
+def test_third_failure_raises_the_last_error(failure: Step, error: type[Exception], ask: Any, model_server: Server):
     with pytest.raises(error):
-        ask(bad, bad, bad, GOOD)
-    assert scripted.script == [GOOD]
+        ask(failure, failure, failure, GOOD)
+    assert model_server.script == [GOOD]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_rejected_request_is_not_retried(status: int, ask: Any, time: Time, scripted: Server):
+def test_rejected_request_is_not_retried(status: int, ask: Any, time: Time, model_server: Server):
     with pytest.raises(RejectedRequestError):
         ask(Failure(status), GOOD)
-    assert (scripted.script, time.waits) == ([GOOD], [])
+    assert (model_server.script, time.waits) == ([GOOD], [])
 
 
-@pytest.mark.parametrize("bad", [Failure(400, too_long=True), Answer('{"matches": [1', cut_off=True), Answer("", True)])
-def test_context_overflow_is_not_retried(bad: Step, ask: Any, scripted: Server):
+@pytest.mark.parametrize(
+    "failure", [Failure(400, too_long=True), Answer('{"matches": [1', cut_off=True), Answer("", True)]
+)
+def test_context_overflow_is_not_retried(failure: Step, ask: Any, model_server: Server):
     with pytest.raises(ContextWindowError):
-        ask(bad, GOOD)
-    assert scripted.script == [GOOD]
+        ask(failure, GOOD)
+    assert model_server.script == [GOOD]
 
 
-def test_missing_answer_is_not_an_empty_list(ask: Any, scripted: Server):
+def test_missing_answer_is_not_an_empty_list(ask: Any, model_server: Server):
     assert ask(Answer('{"matches": []}')) == Form(matches=[])
-    for silent in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
+    for empty_response in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
         with pytest.raises((InvalidLlmResponseError, ServiceUnavailableError)):
-            ask(silent, silent, silent)
+            ask(empty_response, empty_response, empty_response)
 
 
 # Conversations
 
 
-def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Server, question: LlmRequest, time: Time):
-    scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
+def test_chat_returns_the_model_text(
+    model: Make, provider: str, model_server: Server, question: LlmRequest, time: Time
+):
+    model_server.then(Answer(""), Answer(" I am \x00 fine.\n"))
     message = replace(question, history=[ChatTurn("Hello", "Good day")])
     reply = model(provider).chat(message, Deadline(lambda: time.left, time.canceled))
     assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
-    assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
+    assert [request.said[:-1] for request in model_server.requests] == [
+        [("user", "Hello"), ("assistant", "Good day")]
+    ] * 2
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"),
+    ("failure", "error"),
     [
         (Answer("No.", refused=True), PromptRejectedError),
         (Answer("", refused=True), PromptRejectedError),
@@ -148,16 +154,22 @@ def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Serve
     ],
 )
 def test_unanswerable_chat_is_not_retried(
-    bad: Step, error: type[Exception], model: Make, provider: str, scripted: Server, question: LlmRequest, time: Time
+    failure: Step,
+    error: type[Exception],
+    model: Make,
+    provider: str,
+    model_server: Server,
+    question: LlmRequest,
+    time: Time,
 ):
-    scripted.then(bad, GOOD)
+    model_server.then(failure, GOOD)
     with pytest.raises(error):
         model(provider).chat(question, Deadline(lambda: time.left, time.canceled))
-    assert scripted.script == [GOOD]
+    assert model_server.script == [GOOD]
 
 
 @pytest.mark.parametrize("text", [GOOD.text, "", "I would rather not."])
-def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], scripted: Server, admin: Connection):
+def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], model_server: Server, admin: Connection):
     with pytest.raises(PromptRejectedError, match="declined to answer"):
         ask(Answer(text, refused=True))
     assert [outcome for outcome, *_ in recorded_calls(admin)] == ["rejected"]
@@ -178,35 +190,35 @@ def test_retry_after_extends_the_delay(ask: Any, time: Time):
     assert time.waits == [7, 4]  # never shorter than the backoff
 
 
-def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, scripted: Server):
+def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, model_server: Server):
     time.left = 60
-    with pytest.raises(ServiceUnavailableError) as caught:
+    with pytest.raises(ServiceUnavailableError) as error:
         ask(Failure(429, retry_after="60"), GOOD)
-    assert (caught.value.retry_after, time.waits, scripted.script) == (60, [], [GOOD])
+    assert (error.value.retry_after, time.waits, model_server.script) == (60, [], [GOOD])
 
 
 @only("openai")
 @pytest.mark.parametrize(("left", "attempts"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
-def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, scripted: Server):
+def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, model_server: Server):
     time.left = left
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503))
-    assert len(scripted.requests) == attempts
+    assert len(model_server.requests) == attempts
 
 
 @only("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
-def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, scripted: Server, admin: Connection):
+def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, model_server: Server, admin: Connection):
     time.left = left
     with pytest.raises(CancelledError):
         ask(GOOD)
-    assert (scripted.requests, recorded_calls(admin)) == ([], [])
+    assert (model_server.requests, recorded_calls(admin)) == ([], [])
 
 
 def test_own_time_limit_is_not_a_provider_failure(
-    provider: str, model: Make, question: LlmRequest, guards: Guards, scripted: Server, admin: Connection
+    provider: str, model: Make, question: LlmRequest, guards: Guards, model_server: Server, admin: Connection
 ):
-    scripted.then(Raw(how="silent"))
+    model_server.then(Raw(how="silent"))
     left = iter([1.0, 0.2, -0.1, -0.1])  # before, for and after the call
     with pytest.raises(CancelledError):
         model(provider).complete_json(question, Form, Deadline(lambda: next(left)))
@@ -215,25 +227,25 @@ def test_own_time_limit_is_not_a_provider_failure(
 
 
 @only("anthropic")
-def test_cancellation_ends_the_delay(ask: Any, time: Time, scripted: Server):
+def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server):
     time.on_wait = time.canceled.set
     with pytest.raises(CancelledError):
         ask(Failure(503), GOOD)
-    assert (time.waits, scripted.script) == ([2], [GOOD])
+    assert (time.waits, model_server.script) == ([2], [GOOD])
 
 
 @only("anthropic")
-def test_canceled_attempt_makes_no_call(ask: Any, time: Time, scripted: Server):
+def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Server):
     time.canceled.set()
     with pytest.raises(CancelledError):
         ask(GOOD)
-    assert scripted.requests == []
+    assert model_server.requests == []
 
 
 @only("anthropic")
 def test_cancellation_ends_a_real_wait(
     provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
-    scripted: Server,
+    model_server: Server,
 ):  # fmt: skip
     llm = Llm.from_settings(configured(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
     assert llm is not None
@@ -245,7 +257,7 @@ def test_cancellation_ends_a_real_wait(
             canceled.set()
         return inf
 
-    scripted.then(Failure(503))
+    model_server.then(Failure(503))
     with pytest.raises(CancelledError, match="while waiting"):
         llm.complete_json(question, Form, Deadline(time_left, canceled))
 
@@ -261,47 +273,47 @@ def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards
 
 @only("anthropic")
 def test_open_breaker_prevents_call_and_record(
-    ask: Any, guards: Guards, scripted: Server, time: Time, admin: Connection
+    ask: Any, guards: Guards, model_server: Server, time: Time, admin: Connection
 ):
     guards.error = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask(GOOD)
-    assert (scripted.requests, time.waits, recorded_calls(admin)) == ([], [], [])
+    assert (model_server.requests, time.waits, recorded_calls(admin)) == ([], [], [])
 
 
 @only("openai")
 @pytest.mark.parametrize(
-    ("bad", "error"),
+    ("failure", "error"),
     [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)],
     ids=["503", "?"],
 )
 def test_breaker_opening_between_attempts_raises_last_error(
-    bad: Step, error: type[Exception], ask: Any, guards: Guards, scripted: Server, time: Time
+    failure: Step, error: type[Exception], ask: Any, guards: Guards, model_server: Server, time: Time
 ):
     def opened() -> None:
         guards.error = BreakerOpenError("open", until=NOW)
 
     time.on_wait = opened
     with pytest.raises(error):
-        ask(bad, GOOD)
-    assert scripted.script == [GOOD]
+        ask(failure, GOOD)
+    assert model_server.script == [GOOD]
 
 
 @only("openai")
 def test_failure_opens_breaker_for_the_next_question(
-    provider: str, configured: Any, database: Database, question: LlmRequest, scripted: Server, time: Time
+    provider: str, configured: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
     llm = Llm.from_settings(configured(provider), database, breakers)
     assert llm is not None
     llm._wait = time.wait
-    scripted.then(Failure(503), Failure(503), GOOD)
+    model_server.then(Failure(503), Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
         llm.complete_json(question, Form, Deadline())
-    with pytest.raises(BreakerOpenError) as caught:
+    with pytest.raises(BreakerOpenError) as error:
         llm.complete_json(question, Form, Deadline())
-    assert caught.value.until >= NOW + timedelta(seconds=30)
-    assert scripted.script == [GOOD]
+    assert error.value.until >= NOW + timedelta(seconds=30)
+    assert model_server.script == [GOOD]
 
 
 # Call records
@@ -345,22 +357,22 @@ def test_answer_survives_a_failed_record_update(
 
 
 @only("openai")
-def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, scripted: Server):
+def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
         ask(GOOD)
-    assert scripted.requests == []
+    assert model_server.requests == []
 
 
 @only("openai")
-def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, scripted: Server):
+def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_server: Server):
     during: list[Any] = []
 
     def look(_: Request) -> str:
         during.extend(recorded_calls(admin))
         return GOOD.text
 
-    scripted._otherwise = look
+    model_server._otherwise = look
     ask()
     assert during == [(None, None, None)]  # counted even if the process crashes now
 
@@ -401,13 +413,13 @@ def test_logs_omit_question_answer_and_key(
 
 
 def test_probe_is_one_small_guarded_call(
-    provider: str, model: Make, scripted: Server, guards: Guards, admin: Connection, maintenance_database: Database
+    provider: str, model: Make, model_server: Server, guards: Guards, admin: Connection, maintenance_database: Database
 ):
-    scripted.then(Answer("", cut_off=True))
+    model_server.then(Answer("", cut_off=True))
     llm = model(provider)
     llm._database = maintenance_database  # the role of the watchdog
     llm.probe()
-    body = scripted.requests[0].body
+    body = model_server.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]
     assert (bound, guards.seen) == (client.PROBE_TOKENS, [(f"llm:{provider}", "ok")])
     assert admin.execute("SELECT tenant_id, work_id, purpose, outcome FROM llm_call").fetchall() == [
@@ -415,11 +427,11 @@ def test_probe_is_one_small_guarded_call(
     ]
 
 
-def test_failed_probe_is_not_retried(provider: str, model: Make, scripted: Server, guards: Guards):
-    scripted.then(Failure(503), GOOD)
+def test_failed_probe_is_not_retried(provider: str, model: Make, model_server: Server, guards: Guards):
+    model_server.then(Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
         model(provider).probe()
-    assert scripted.script == [GOOD]
+    assert model_server.script == [GOOD]
 
 
 # Settings

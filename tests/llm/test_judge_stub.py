@@ -39,6 +39,6 @@ def url() -> Iterator[str]:
 def test_clearly_best_candidate_is_chosen(url: str):
     question = f"<case>\n{json.dumps(CASE)}\n</case>"
     body = {"model": "m", "messages": [{"role": "system", "content": ""}, {"role": "user", "content": question}]}
-    answer = http.send("POST", f"{url}/v1/chat/completions", json=body, connect=5, read=5, total=10).json()
-    judgment = json.loads(answer["choices"][0]["message"]["content"])
+    response = http.send("POST", f"{url}/v1/chat/completions", json=body, connect=5, read=5, total=10).json()
+    judgment = json.loads(response["choices"][0]["message"]["content"])
     assert [(match["candidate"], match["confidence"]) for match in judgment["matches"]] == [("A2", "high")]

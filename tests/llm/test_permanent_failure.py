@@ -81,7 +81,7 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
 def test_failing_question_exhausts_attempts_and_dead_letters(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ):
-    message, failing, begun = pending(), Failing(), clock.now
+    message, failing, started = pending(), Failing(), clock.now
 
     def wait(_: Event, seconds: float) -> bool:
         clock.pass_(seconds=seconds)
@@ -99,11 +99,11 @@ def test_failing_question_exhausts_attempts_and_dead_letters(
     while (row := life_cycle(admin, message.work_id))["status"] == "pending" and attempts < 20:
         clock.now = max(clock.now, row["next_attempt_at"] or clock.now)
         failures = consumer.handle(event(record(message, receives=receives)), Context(100))["batchItemFailures"]
-        sent = life_cycle(admin, message.work_id)["send_number"]
-        message, receives = message.model_copy(update={"send_number": sent}), receives + 1 if failures else 1
+        send_number = life_cycle(admin, message.work_id)["send_number"]
+        message, receives = message.model_copy(update={"send_number": send_number}), receives + 1 if failures else 1
         attempts += 1
     assert (row["status"], row["attempts"], attempts) == ("failed", 3, 3)
-    assert clock.now - begun < timedelta(hours=1)
+    assert clock.now - started < timedelta(hours=1)
     assert [dead_letter["attempts"] for dead_letter in rows(admin, "dead_letter")] == [3]
     assert len(rows(admin, "failure_event")) == 1
     assert failing.calls > 3

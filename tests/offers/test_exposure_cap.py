@@ -19,7 +19,9 @@ Scores = list[list[int]]
 """Score by user and candidate; negative if they do not suit each other."""
 
 
-def propose_sequentially(scores: Scores, already: list[int], offers: int, most: int, random: Random) -> list[list[int]]:
+def propose_sequentially(
+    scores: Scores, previous_counts: list[int], offers: int, most: int, random: Random
+) -> list[list[int]]:
     """Return offers by user if users propose one at a time in random order.
 
     `already` counts by candidate how often each was already offered.
@@ -36,20 +38,20 @@ def propose_sequentially(scores: Scores, already: list[int], offers: int, most: 
         user = random.choice(proposing)
         candidate = preferences[user].pop(0)
         accepted[candidate] = sorted([*accepted[candidate], user], key=lambda u: (-scores[u][candidate], u))
-        del accepted[candidate][max(0, most - already[candidate]) :]
+        del accepted[candidate][max(0, most - previous_counts[candidate]) :]
 
 
-def capped_offers(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
+def capped_offers(scores: Scores, previous_counts: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
     keys = np.array(
         [[score << 32 | LAST - c if score >= 0 else NOBODY for c, score in enumerate(row)] for row in scores]
     )
 
-    def next_candidates(some: np.ndarray, after: np.ndarray) -> np.ndarray:
-        left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
+    def next_candidates(user_ids: np.ndarray, after: np.ndarray) -> np.ndarray:
+        left = np.where(keys[user_ids] < after[:, None], keys[user_ids], NOBODY)
         return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
 
-    made = apply_exposure_cap(next_candidates, len(scores), np.array(already), offers, most)
-    return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
+    created = apply_exposure_cap(next_candidates, len(scores), np.array(previous_counts), offers, most)
+    return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in created.tolist()]
 
 
 @settings(deadline=None)
@@ -63,10 +65,10 @@ def capped_offers(scores: Scores, already: list[int], offers: int, most: int, de
     random=st.randoms(use_true_random=False),
 )
 def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, most: int, depth: int, random: Random):
-    already = [random.randint(0, most + 1) for _ in scores[0]]
+    previous_counts = [random.randint(0, most + 1) for _ in scores[0]]
 
-    assert capped_offers(scores, already, offers, most, depth) == propose_sequentially(
-        scores, already, offers, most, random
+    assert capped_offers(scores, previous_counts, offers, most, depth) == propose_sequentially(
+        scores, previous_counts, offers, most, random
     )
 
 
@@ -78,9 +80,9 @@ def test_popular_person_is_offered_to_best_scores():
     ]
     pool = people(*women, Person(UUID(int=9), 50.0, 13.0, gender=MAN))
 
-    found = compute(Pool(pool, date(2026, 11, 23)), pool, np.empty(0, PACKED_EXCLUSION), rules)
+    offers_ = compute(Pool(pool, date(2026, 11, 23)), pool, np.empty(0, PACKED_EXCLUSION), rules)
 
-    assert found.counts.tolist() == [0, 1, 0, 1, 0, 5]
+    assert offers_.counts.tolist() == [0, 1, 0, 1, 0, 5]
 
 
 def test_unreached_cap_changes_nothing():
@@ -89,11 +91,11 @@ def test_unreached_cap_changes_nothing():
     pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))
     excluded = np.array([(0, UUID(int=38).bytes), (7, UUID(int=3).bytes)], PACKED_EXCLUSION)
 
-    free, capped_ = (compute(pool, users, excluded, replace(rules, most_offered=most)) for most in (None, 39))
+    uncapped, capped_ = (compute(pool, users, excluded, replace(rules, most_offered=most)) for most in (None, 39))
 
-    assert free.candidates.tolist() == capped_.candidates.tolist()
-    assert free.scores.tolist() == capped_.scores.tolist()
-    assert free.counts.tolist() == capped_.counts.tolist()
+    assert uncapped.candidates.tolist() == capped_.candidates.tolist()
+    assert uncapped.scores.tolist() == capped_.scores.tolist()
+    assert uncapped.counts.tolist() == capped_.counts.tolist()
 
 
 @given(parts=st.integers(1, 7), most=st.integers(1, 9), after=st.integers(0, 6))

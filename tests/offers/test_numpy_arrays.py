@@ -24,14 +24,14 @@ IDS = [uuid4() for _ in range(3)]
     ids=["uuid", "smallint", "integer", "bytea", "jsonb"],
 )
 def test_numpy_array_arrives_with_its_type(array: Any, type_: str, expected: list[Any], admin: Connection):
-    found = admin.execute("SELECT pg_typeof(%s)::text, v FROM unnest(%s) AS v", [array, array]).fetchall()
-    assert found == [(f"{type_}[]", value) for value in expected]
+    records = admin.execute("SELECT pg_typeof(%s)::text, v FROM unnest(%s) AS v", [array, array]).fetchall()
+    assert records == [(f"{type_}[]", value) for value in expected]
 
 
 def test_ids_ending_in_zeros_are_preserved(admin: Connection):
     id_ = bytes([7]) + bytes(15)
-    ((found,),) = admin.execute("SELECT unnest(%s)", [store.uuids(np.array([id_], "S16"))]).fetchall()
-    assert found.bytes == id_
+    ((record,),) = admin.execute("SELECT unnest(%s)", [store.uuids(np.array([id_], "S16"))]).fetchall()
+    assert record.bytes == id_
 
 
 def test_empty_array_yields_no_rows(admin: Connection):

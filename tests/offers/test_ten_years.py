@@ -27,7 +27,7 @@ Changes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Years:
+class LocalDays:
     """Dates of a zone, and the quarter hour in which each reaches 9:00.
 
     Dates count days since 1970, and quarter hours count from BEGIN. If clocks skip 9:00, the first later one counts.
@@ -37,20 +37,20 @@ class Years:
     nines: Any
 
     @classmethod
-    def of(cls, changes: Changes) -> "Years":
+    def of(cls, changes: Changes) -> "LocalDays":
         quarters = np.arange(int((END - BEGIN) / timedelta(minutes=15)))
         starts, offsets = (np.array(column) for column in zip(*changes, strict=True))
-        began = int(BEGIN.timestamp()) // 900
-        shown = quarters + began + offsets[np.searchsorted(starts, quarters, "right") - 1]
-        day, of_day = np.divmod(shown, QUARTERS_PER_DAY)
+        started_at = int(BEGIN.timestamp()) // 900
+        local_quarters = quarters + started_at + offsets[np.searchsorted(starts, quarters, "right") - 1]
+        day, of_day = np.divmod(local_quarters, QUARTERS_PER_DAY)
         late = of_day >= NINE
         dates, first = np.unique(day[late], return_index=True)
         return cls(dates[1:], quarters[late][first][1:])  # the first date may have begun before BEGIN
 
     def at(self, hour: int) -> int | None:
         """Return the date of the last 9:00 before this hour; None in the first days."""
-        place = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
-        return None if place < 0 else int(self.dates[place])
+        location = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
+        return None if location < 0 else int(self.dates[location])
 
 
 def changes_of(zone: str) -> Changes:
@@ -63,25 +63,25 @@ def changes_of(zone: str) -> Changes:
         return int(offset / timedelta(minutes=15))
 
     info = zone_info(zone)
-    found = [(0, ahead(0))]
+    changes = [(0, ahead(0))]
     for day in range(0, HOURS // 24, 5):
         low, high = day * QUARTERS_PER_DAY, (day + 5) * QUARTERS_PER_DAY
-        if ahead(high) == found[-1][1]:
+        if ahead(high) == changes[-1][1]:
             continue
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if ahead(middle) == found[-1][1] else (low, middle)
-        found.append((high, ahead(high)))
-    return tuple(found)
+            low, high = (middle, high) if ahead(middle) == changes[-1][1] else (low, middle)
+        changes.append((high, ahead(high)))
+    return tuple(changes)
 
 
 @pytest.fixture(scope="module")
 def zones_by_changes() -> dict[Changes, list[str]]:
     """Zones by clock changes. All zones of a group always have the same local time."""
-    found = defaultdict(list)
+    result = defaultdict(list)
     for zone in sorted(names()):
-        found[changes_of(zone)].append(zone)
-    return dict(found)
+        result[changes_of(zone)].append(zone)
+    return dict(result)
 
 
 def test_nine_oclock_is_correct_in_every_zone(
@@ -89,19 +89,19 @@ def test_nine_oclock_is_correct_in_every_zone(
 ):
     assert sum(map(len, zones_by_changes.values())) == len(names())
     for changes, zones in zones_by_changes.items():
-        years = Years.of(changes)
+        years = LocalDays.of(changes)
         days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
-        wanted = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
+        expected = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
         for number, zone in enumerate(zones):
             # Check all dates of the first zone, and every seventh date of the others.
-            some = slice(number % 7, None, 7 if number else 1)
-            assert [nine_am(zone, day) for day in days[some]] == wanted[some], zone
+            sampled = slice(number % 7, None, 7 if number else 1)
+            assert [nine_am(zone, day) for day in days[sampled]] == expected[sampled], zone
 
 
-class World:
+class Simulation:
     """People in zones, and an hourly scheduler with outages."""
 
-    def __init__(self, years: dict[str, Years], rng: random.Random) -> None:
+    def __init__(self, years: dict[str, LocalDays], rng: random.Random) -> None:
         self.years = years
         self.rng = rng
         self.zones = sorted(years)
@@ -136,36 +136,36 @@ class World:
 
     def tick(self, hour: int, at_home: dict[str, set[int]]) -> None:
         now = BEGIN + timedelta(hours=hour)
-        for found in due(now, self.zones, self.queued):
-            waiting = [user for user in at_home[found.zone] if not self.jobs[user][self._day(found)]]
+        for due_pool in due(now, self.zones, self.queued):
+            waiting = [user for user in at_home[due_pool.zone] if not self.jobs[user][self._day(due_pool)]]
             for user in waiting:
-                self.queue(user, found, hour)
+                self.queue(user, due_pool, hour)
             if waiting:
-                self.queued.add((found.zone, found.date))
+                self.queued.add((due_pool.zone, due_pool.date))
         for user in self.moved:
-            found = current(self.homes[user], now)
-            if not self.jobs[user][self._day(found)] and (found.zone, found.date) in self.queued:
-                self.queue(user, found, hour)
-            assert self.years[found.zone].at(hour) in {None, (found.date - EPOCH).days}
-            assert self.jobs[user][self._day(found)] == 1 or now - found.offered_at > CATCH_UP_WINDOW
+            due_pool = current(self.homes[user], now)
+            if not self.jobs[user][self._day(due_pool)] and (due_pool.zone, due_pool.date) in self.queued:
+                self.queue(user, due_pool, hour)
+            assert self.years[due_pool.zone].at(hour) in {None, (due_pool.date - EPOCH).days}
+            assert self.jobs[user][self._day(due_pool)] == 1 or now - due_pool.offered_at > CATCH_UP_WINDOW
         self.moved.clear()
 
     @staticmethod
-    def _day(found: Due) -> int:
-        return (found.date - BEGIN.date()).days + 1
+    def _day(due_pool: Due) -> int:
+        return (due_pool.date - BEGIN.date()).days + 1
 
-    def queue(self, user: int, found: Due, hour: int) -> None:
-        self.jobs[user][self._day(found)] += 1
-        assert self.years[found.zone].at(hour) in {None, (found.date - EPOCH).days}
+    def queue(self, user: int, due_pool: Due, hour: int) -> None:
+        self.jobs[user][self._day(due_pool)] += 1
+        assert self.years[due_pool.zone].at(hour) in {None, (due_pool.date - EPOCH).days}
         stays, nothing_was_missed = user % 3 != 0, hour > 24 and bool(self.is_alive[hour - 1])
         if stays and nothing_was_missed:
-            assert BEGIN + timedelta(hours=hour) - found.offered_at < timedelta(hours=1)
+            assert BEGIN + timedelta(hours=hour) - due_pool.offered_at < timedelta(hours=1)
 
 
 def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
     """Simulates one random zone of each group with equal clocks."""
     rng = random.Random(random.getrandbits(32))
-    world = World({rng.choice(zones): Years.of(changes) for changes, zones in zones_by_changes.items()}, rng)
+    world = Simulation({rng.choice(zones): LocalDays.of(changes) for changes, zones in zones_by_changes.items()}, rng)
 
     world.run()
 

@@ -28,7 +28,7 @@ PEOPLE = range(1, 9)
 NO_NUMBER = [float("nan")]
 
 
-class Day:
+class OffersHarness:
     """A tenant's people, and the worker that serves them."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
@@ -42,12 +42,12 @@ class Day:
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
-        self, *messages: Message, do: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
+        self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
     ) -> list[str]:
         """Send each message in its own batch. Return the ids of failed messages."""
         consumer = make_consumer(
             self.database,
-            do or partial(compute_shard, pools=self.pools),
+            action or partial(compute_shard, pools=self.pools),
             self.clock,
             worker=WORKER,
             queue_urls=QUEUES,
@@ -55,25 +55,28 @@ class Day:
             retry_delays={"offers": ROW.retry_delays},
         )
         failed = []
-        for one in messages:
-            answer = consumer.handle(event(record(one)), Context(left))
-            failed += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
+        for queued_message in messages:
+            response = consumer.handle(event(record(queued_message)), Context(left))
+            failed += [str(failure["itemIdentifier"]) for failure in response["batchItemFailures"]]
         return failed
 
     def owed(self) -> list[Message]:
         """Return the latest message of each pending shard."""
-        found = self.admin.execute(
+        records = self.admin.execute(
             "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
         ).fetchall()
-        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
+        return [
+            Message(work_id=id_, revision=revision, send_number=outbox_message)
+            for id_, revision, outbox_message in records
+        ]
 
     def shard(self, name: str) -> dict[str, Any]:
         (row,) = [row for row in rows(self.admin, "offer_shard") if row["name"] == name]
         return row
 
     def statuses(self) -> dict[int, str]:
-        found = jobs(self.admin)
-        return {number: found[user(number)][0] for number in PEOPLE if user(number) in found}
+        stored_jobs = jobs(self.admin)
+        return {number: stored_jobs[user(number)][0] for number in PEOPLE if user(number) in stored_jobs}
 
     def spoil(self, *numbers: int) -> None:
         """Give these people an invalid trait."""
@@ -87,5 +90,5 @@ def message(shard_id: UUID, send_number: int = 0) -> Message:
 
 
 @pytest.fixture
-def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Day:
-    return Day(database, admin, clock, tenant)
+def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
+    return OffersHarness(database, admin, clock, tenant)

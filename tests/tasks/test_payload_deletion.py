@@ -64,12 +64,12 @@ def test_payload_of_failed_submission_is_removed_next_day(
 def test_removal_is_scheduled_before_the_upload(
     submit: Submit, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, bool]] = []
-    monkeypatch.setattr(payloads, "write", lambda *_: seen.append(scheduled_removals(admin)))
-    done = submit(LARGE)
+    collected: list[dict[str, bool]] = []
+    monkeypatch.setattr(payloads, "write", lambda *_: collected.append(scheduled_removals(admin)))
+    submission = submit(LARGE)
 
-    assert [list(noted) for noted in seen] == [[row["payload_s3_key"] for row in rows(admin, "task")]]
-    assert done.is_new
+    assert [list(noted) for noted in collected] == [[row["payload_s3_key"] for row in rows(admin, "task")]]
+    assert submission.is_new
 
 
 def test_duplicate_requests_remove_their_extra_payloads(submit: Submit, admin: Connection, s3: FakeS3) -> None:
@@ -83,10 +83,10 @@ def test_duplicate_requests_remove_their_extra_payloads(submit: Submit, admin: C
 def test_submission_shortly_before_payload_removal_is_rejected(
     submit: Submit, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(*_: object) -> None:
+    def work_slowly(*_: object) -> None:
         admin.execute("UPDATE payload_deletion SET due_at = now() + interval '5 minutes'")
 
-    monkeypatch.setattr(payloads, "write", slow)
+    monkeypatch.setattr(payloads, "write", work_slowly)
     with pytest.raises(ServiceUnavailableError, match="expired"):
         submit(LARGE)
 

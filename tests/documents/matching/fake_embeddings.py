@@ -12,7 +12,7 @@ from counterfoil.documents.matching import normalize
 from counterfoil.llm import Llm, Vector
 from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
-from tests.documents.matching.samples import SampleDocument, invoice, order, pile
+from tests.documents.matching.samples import SampleDocument, invoice, order, random_samples
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Request, Server
 
@@ -40,17 +40,17 @@ def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalize.E
     )
 
 
-def settings_for(server: Server, **more: str) -> Settings:
+def settings_for(server: Server, **fields: str) -> Settings:
     """Return settings for the scripted model."""
     defaults = {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": f"{server.url}/v1"}
-    return Settings.from_environment(defaults | {"EMBEDDING_API_KEY": "k"} | more)
+    return Settings.from_environment(defaults | {"EMBEDDING_API_KEY": "k"} | fields)
 
 
 def embedder(
-    database: Database, server: Server, breakers: Any = None, deadline: Deadline | None = None, **more: str
+    database: Database, server: Server, breakers: Any = None, deadline: Deadline | None = None, **fields: str
 ) -> matching.Embedder:
     """Return an embedder that does not wait between retries."""
-    settings = settings_for(server, **more)
+    settings = settings_for(server, **fields)
     name = name_of(settings)
     assert name is not None
 
@@ -97,7 +97,7 @@ def in_german(
 def two_languages(seed: int, size: int) -> list[SampleDocument]:
     """Return random documents plus eight that match only by their embeddings."""
     return [
-        *pile(seed, size),
+        *random_samples(seed, size),
         in_english(),
         in_german(),
         in_english(number="5000", when=120),

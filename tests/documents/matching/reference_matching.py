@@ -36,26 +36,28 @@ class ReferenceMatching:
 
     def links(self) -> list[ProposedMatch]:
         """Return every link. Decisions of reviewers override the rules."""
-        chosen = [link for choice in self._choices.values() for link in choice.links]
-        found = chosen + [link for document in self._documents.values() for link in self._transitive_matches(document)]
+        direct_links = [link for choice in self._choices.values() for link in choice.links]
+        result = direct_links + [
+            link for document in self._documents.values() for link in self._transitive_matches(document)
+        ]
         decisions = [self._confirmed_match(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
-        return [link for link in found if {link.child, link.parent} not in self._confirmed] + decisions
+        return [link for link in result if {link.child, link.parent} not in self._confirmed] + decisions
 
     def reviews(self) -> dict[UUID, list[list[UUID]]]:
         """Return the candidates of each ambiguous match, by document."""
         return {
-            id_: [[link.parent for link in doubt.candidates] for doubt in found]
+            id_: [[link.parent for link in match.candidates] for match in ambiguous_matches]
             for id_, choice in self._choices.items()
-            if (found := rules.unresolved_matches(choice))
+            if (ambiguous_matches := rules.unresolved_matches(choice))
         }
 
     def reason(self, document: Document) -> str | None:
         """Return the reason why a document has no match."""
         return self._choices[document.id].reason
 
-    def _documents_with(self, keys: Iterable[Key], but: Document) -> list[Document]:
-        found = {id_ for key in keys for id_ in self._holders.get(key, ())} - {but.id}
-        return [self._documents[id_] for id_ in sorted(found)]
+    def _documents_with(self, keys: Iterable[Key], excluded: Document) -> list[Document]:
+        ids = {id_ for key in keys for id_ in self._holders.get(key, ())} - {excluded.id}
+        return [self._documents[id_] for id_ in sorted(ids)]
 
     def _copies_of(self, document: Document) -> list[Document]:
         return self._documents_with(keyed.duplicate_keys(document), document)
@@ -64,10 +66,10 @@ class ReferenceMatching:
         return rules.find_original(document, self._copies_of(document), self._decisions(document))
 
     @staticmethod
-    def _confirmed_match(one: Document, other: Document) -> ProposedMatch:
-        child, parent = rules.order_pair(one, other)
-        found = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
-        return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", found)
+    def _confirmed_match(first: Document, second: Document) -> ProposedMatch:
+        child, parent = rules.order_pair(first, second)
+        score_ = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
+        return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", score_)
 
     def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:
         return [self._documents[id_] for pair in pairs if document.id in pair for id_ in pair - {document.id}]
@@ -105,22 +107,27 @@ class ReferenceMatching:
             if all_orders and all_deliveries:
                 return []
             orders = all_orders
-        found: list[Document] = []
+        related: list[Document] = []
         if orders:
-            found = rules.matching_deliveries(child, self._possible(child, self._deliveries_of(all_orders)))
+            related = rules.matching_deliveries(child, self._possible(child, self._deliveries_of(all_orders)))
         else:
             ids = {order for delivery in all_deliveries for order in self._parents(delivery, ORDER)}
-            found = self._possible(child, [self._documents[id_] for id_ in ids])
-        if not orders and not deliveries and not found:
-            named = self._possible(child, self._documents_with(keyed.fellows(child), child))
-            found = rules.sibling_deliveries(
-                child, [one for one in named if one in self._deliveries and not self._parents(one.id, ORDER)]
+            related = self._possible(child, [self._documents[id_] for id_ in ids])
+        if not orders and not deliveries and not related:
+            referenced = self._possible(child, self._documents_with(keyed.fellows(child), child))
+            related = rules.sibling_deliveries(
+                child,
+                [
+                    document
+                    for document in referenced
+                    if document in self._deliveries and not self._parents(document.id, ORDER)
+                ],
             )
-        return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
+        return [ProposedMatch(child.id, other.id, other.kind, "through", score(child, other)) for other in related]
 
     def _deliveries_of(self, orders: Collection[UUID]) -> list[Document]:
-        return [one for one in self._deliveries if self._parents(one.id, ORDER) & frozenset(orders)]
+        return [delivery for delivery in self._deliveries if self._parents(delivery.id, ORDER) & frozenset(orders)]
 
-    def _possible(self, child: Document, found: Iterable[Document]) -> list[Document]:
+    def _possible(self, child: Document, documents: Iterable[Document]) -> list[Document]:
         rejected = self._decisions(child).rejected
-        return [other for other in found if other.id not in rejected]
+        return [other for other in documents if other.id not in rejected]

@@ -39,12 +39,12 @@ def day(number: int) -> str:
     return (_START + timedelta(days=number)).isoformat()
 
 
-def line(article: str, quantity: str = "10", price: str | None = "4.20", **more: str) -> dict[str, str]:
+def line(article: str, quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
     """Return a line item; its amount is quantity times price."""
-    found = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **more}
+    item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
-        found |= {"unit_price": price, "net_amount": f"{float(quantity) * float(price):.2f}"}
-    return found
+        item |= {"unit_price": price, "net_amount": f"{float(quantity) * float(price):.2f}"}
+    return item
 
 
 def _sample(kind: str, number: str, when: int, fields: dict[str, Any]) -> SampleDocument:
@@ -111,7 +111,7 @@ def read(sample: SampleDocument, id_: int = 1) -> Document:
     return document(UUID(int=id_), sample.received_at, sample.kind, sample.data)
 
 
-def pile(seed: int, size: int) -> list[SampleDocument]:
+def random_samples(seed: int, size: int) -> list[SampleDocument]:
     """Return documents that share many numbers, articles, parties and days.
 
     They include duplicates, and wrong or missing references. They have no ground truth: use them to compare two
@@ -119,7 +119,7 @@ def pile(seed: int, size: int) -> list[SampleDocument]:
     """
     random = Random(seed)
     numbers = ["4711", "4712", "PO-4711", "0815", "8150"]
-    found: list[SampleDocument] = []
+    result: list[SampleDocument] = []
     for _ in range(size):
         kind = random.choice(
             [order, order, invoice, invoice, invoice, delivery, receipt, confirmation, credit, contract]
@@ -140,7 +140,7 @@ def pile(seed: int, size: int) -> list[SampleDocument]:
         if kind is credit and random.random() < 0.5:
             fields["invoice_reference"] = random.choice(numbers)
         sample = kind(random.choice(numbers), random.randint(0, 40), **fields)
-        found.append(sample)
+        result.append(sample)
         if kind in (invoice, order) and random.random() < 0.4:
-            found.append(sample._replace(received_at=sample.received_at + timedelta(days=random.randint(-2, 2))))
-    return found[:size]
+            result.append(sample._replace(received_at=sample.received_at + timedelta(days=random.randint(-2, 2))))
+    return result[:size]

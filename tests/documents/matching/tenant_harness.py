@@ -64,43 +64,43 @@ class TenantHarness:
         """Match one document and settle it."""
         while True:
             try:
-                found = self._search(position, self.judge)
-                return found if isinstance(found, matching.SkipMatching) else self.write(found)
+                outcome = self._search(position, self.judge)
+                return outcome if isinstance(outcome, matching.SkipMatching) else self.write(outcome)
             except DeferredError:  # delivery also retries a deferral without spending an attempt
                 continue
 
     def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.PendingMatch:
         """Search and decide without writing the result."""
-        found = self._search(position, judge)
-        assert isinstance(found, matching.PendingMatch)
-        return found
+        decision = self._search(position, judge)
+        assert isinstance(decision, matching.PendingMatch)
+        return decision
 
     def _search(
         self, position: int, judge: Callable[[], matching.Judge] | None
     ) -> matching.PendingMatch | matching.SkipMatching:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
-    def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.ManualDecisionResult:
+    def decide(self, first: int, second: int, decision: sql.Verdict, by: str = "clerk") -> people.ManualDecisionResult:
         """Record a reviewer's decision about two documents."""
-        pair = Pair.of(self.ids[one], self.ids[other])
+        pair = Pair.of(self.ids[first], self.ids[second])
 
         def settle() -> people.ManualDecisionResult:
             with self.database.tenant(self.tenant_id) as connection:
-                return people.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
+                return people.settle(connection, self.tenant_id, [pair], decision, NOW, by=by)
 
         return retry_on_conflict(settle)
 
-    def write(self, decided: matching.PendingMatch) -> matching.MatchResult:
+    def write(self, pending_match: matching.PendingMatch) -> matching.MatchResult:
         """Write a decision and settle the document."""
 
         def settle() -> matching.MatchResult:
             with self.database.tenant(self.tenant_id) as connection:
-                written = matching.write(connection, decided, NOW)
+                write_result = matching.write(connection, pending_match, NOW)
                 connection.execute(
                     "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
-                    [written.reason, decided.document.id],
+                    [write_result.reason, pending_match.document.id],
                 )
-                return written
+                return write_result
 
         return retry_on_conflict(settle)
 
@@ -113,16 +113,18 @@ class TenantHarness:
 
         def settle() -> set[int]:
             with self.database.tenant(self.tenant_id, by_index=True) as connection:
-                found = matching.search(connection, self.tenant_id, ids)
+                outcomes = matching.search(connection, self.tenant_id, ids)
                 between()
-                decided = [one for one in found.values() if isinstance(one, matching.PendingMatch)]
-                written = matching.write_batch(connection, decided, NOW)
-                for id_, reason in written.reasons.items():
+                pending_matches = [
+                    outcome for outcome in outcomes.values() if isinstance(outcome, matching.PendingMatch)
+                ]
+                write_result = matching.write_batch(connection, pending_matches, NOW)
+                for id_, reason in write_result.reasons.items():
                     connection.execute(
                         "UPDATE document SET matching_status = 'succeeded', matching_skip_reason = %s WHERE id = %s",
                         [reason, id_],
                     )
-                return {self.ids.index(id_) for id_ in written.reasons}
+                return {self.ids.index(id_) for id_ in write_result.reasons}
 
         return retry_on_conflict(settle)
 
@@ -160,8 +162,8 @@ class TenantHarness:
         rows = self.admin.execute(
             "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]
         ).fetchall()
-        found = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
-        return [found[position] for position in range(len(self.ids))]
+        positions = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
+        return [positions[position] for position in range(len(self.ids))]
 
     def reviews(self) -> dict[int, list[list[int]]]:
         """Return the candidates of each ambiguous match, by document."""
@@ -171,7 +173,10 @@ class TenantHarness:
             [self.tenant_id],
         ).fetchall()
         return {
-            names[id_]: [[names[UUID(one["document"])] for one in doubt["candidates"]] for doubt in ambiguous_matches]
+            names[id_]: [
+                [names[UUID(candidate["document"])] for candidate in ambiguous_match["candidates"]]
+                for ambiguous_match in ambiguous_matches
+            ]
             for id_, ambiguous_matches in rows
         }
 

@@ -30,10 +30,10 @@ def unrelated(kind: Callable[..., SampleDocument], **fields: str) -> list[Sample
     return [
         kind(
             seller={"name": f"{word} KG", "city": word, "country": "DE"},
-            lines=[line(f"{word}-1", price=str(10 + place)), line(f"{word}-2")],
-            **{name: value.format(f"{word}-{4700 + place}") for name, value in fields.items()},
+            lines=[line(f"{word}-1", price=str(10 + location)), line(f"{word}-2")],
+            **{name: value.format(f"{word}-{4700 + location}") for name, value in fields.items()},
         )
-        for place, word in enumerate(WORDS)
+        for location, word in enumerate(WORDS)
     ]
 
 
@@ -51,12 +51,12 @@ def test_grouped_matching_equals_single_matching(
     one_by_one = TenantHarness(database, admin, cases())
     one_by_one.match_all()
 
-    together = TenantHarness(database, admin, cases())
-    positions = list(range(len(together.ids)))
+    grouped = TenantHarness(database, admin, cases())
+    positions = list(range(len(grouped.ids)))
     Random(seed).shuffle(positions)
-    together.match_in_groups(positions, size=seed + 2, concurrency=concurrency)
+    grouped.match_in_groups(positions, size=seed + 2, concurrency=concurrency)
 
-    assert outcome(together) == outcome(one_by_one)
+    assert outcome(grouped) == outcome(one_by_one)
 
 
 def test_unrelated_documents_are_written_at_once(database: Database, admin: Connection) -> None:
@@ -73,7 +73,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
     assert harness.match_together(range(10)) == set(range(10))
 
     assert harness.match_together(range(10, 20)) == set(range(10, 20))
-    assert harness.links() == {(place, place + 10) for place in range(10)}
+    assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
 def test_documents_overcrowding_a_key_are_left_out(
@@ -90,28 +90,30 @@ def test_overcrowding_a_key_in_groups_removes_its_match(
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
     unnumbered = [{name: value for name, value in line("A").items() if name != "article_number"}]
-    others = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
-    harness = TenantHarness(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
+    other_orders = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
+    harness = TenantHarness(
+        database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *other_orders]
+    )
     harness.match(0)
     harness.match(1)
     assert harness.links() == {(0, 1)}
 
-    left = {2, 3} - harness.match_together([2, 3])
-    harness.match_all(left)
+    unmatched = {2, 3} - harness.match_together([2, 3])
+    harness.match_all(unmatched)
 
     assert harness.links() == set()
 
 
-@pytest.mark.parametrize(("others", "again"), [(2, False), (3, True)])
+@pytest.mark.parametrize(("other_count", "needs_new_decision"), [(2, False), (3, True)])
 def test_crowding_before_write_forces_new_decision(
-    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, other_count: int, needs_new_decision: bool
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
-    harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
-    decided = harness.search(others)
-    harness.match_all(range(others))
+    harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4711 + other_count + 1)])
+    pending_match = harness.search(other_count)
+    harness.match_all(range(other_count))
 
-    assert harness.write(decided).decided_again is again
+    assert harness.write(pending_match).decided_again is needs_new_decision
 
 
 def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: Connection) -> None:
@@ -139,13 +141,13 @@ def test_partner_matched_while_waiting_leaves_document_out(database: Database, a
     locked = Event()
 
     def write_during_wait() -> None:
-        decided = harness.search(0)
+        pending_match = harness.search(0)
         with database.tenant(harness.tenant_id) as connection:
             matching.lock_tenant_blocking(connection, harness.tenant_id)
             locked.set()
             waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             assert any(admin.execute(waiting).fetchall() for _ in range(50_000))
-            matching.write(connection, decided, NOW)
+            matching.write(connection, pending_match, NOW)
 
     with ThreadPoolExecutor(1) as pool:
 
@@ -189,11 +191,11 @@ def test_group_search_needs_few_extra_statements(
 
     def statements(positions: Sequence[int]) -> int:
         executed: list[object] = []
-        real = psycopg.Cursor.execute
+        original = psycopg.Cursor.execute
 
-        def execute(self: Any, *args: Any, **how: Any) -> Any:
+        def execute(self: Any, *args: Any, **options: Any) -> Any:
             executed.append(args[0])
-            return real(self, *args, **how)
+            return original(self, *args, **options)
 
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
@@ -204,18 +206,18 @@ def test_group_search_needs_few_extra_statements(
 
     assert statements(range(10, 20)) <= statements([10]) + 2
     assert harness.match_together(range(10, 20)) == set(range(10, 20))
-    assert harness.links() == {(place, place + 10) for place in range(10)}
+    assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
 @pytest.mark.parametrize("samples", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
 def test_confirmed_documents_both_match_a_later_order(
     database: Database, admin: Connection, samples: list[SampleDocument]
 ) -> None:
-    together, alone = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
-    for harness in (together, alone):
+    grouped, separate = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
+    for harness in (grouped, separate):
         harness.decide(0, 1, "confirmed")
-    together.match_in_groups([0, 1], 2)
-    alone.match_all()
-    for harness in (together, alone):
+    grouped.match_in_groups([0, 1], 2)
+    separate.match_all()
+    for harness in (grouped, separate):
         harness.match(harness.file(order()))
         assert harness.links() == {(0, 1), (0, 2), (1, 2)}

@@ -25,7 +25,7 @@ from tests.documents.matching.fake_embeddings import (
     two_languages,
 )
 from tests.documents.matching.reference_matching import ReferenceMatching
-from tests.documents.matching.samples import SampleDocument, invoice, line, order, pile
+from tests.documents.matching.samples import SampleDocument, invoice, line, order, random_samples
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
@@ -59,7 +59,7 @@ def stored_embeddings(harness: TenantHarness) -> dict[int, normalize.Embedding]:
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
         [harness.tenant_id],
     )
-    return {harness.ids.index(id_): normalize.Embedding(*found) for id_, *found in rows}
+    return {harness.ids.index(id_): normalize.Embedding(*columns) for id_, *columns in rows}
 
 
 def keys_by_vector(harness: TenantHarness, position: int) -> set[str]:
@@ -90,9 +90,9 @@ def expected_edges(
 
 
 def test_embeddings_match_documents_across_languages(database: Database, admin: Connection, harness: TenantHarness):
-    without = TenantHarness(database, admin, PAIR)
-    without.match_all()
-    assert without.links() == set()
+    reference = TenantHarness(database, admin, PAIR)
+    reference.match_all()
+    assert reference.links() == set()
     harness.match_all()
     assert {pair: by for pair, (by, _) in harness.edges().items()} == {(0, 1): "content"}
 
@@ -157,16 +157,16 @@ def test_embedding_added_after_search_forces_new_decision(database: Database, ad
     harness = TenantHarness(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
     harness.match_all([1, 2])
     assert harness.links() == {(1, 2)}
-    decided = harness.search(1)
+    pending_match = harness.search(1)
     with Server(otherwise=answer) as model:
         embedder(database, model).embed(database, harness.tenant_id, harness.ids[2])
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
 
 
 def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantHarness):
-    decided = harness.search(0)
+    pending_match = harness.search(0)
     harness.search(1)  # stores its embedding
-    assert not harness.write(decided).decided_again
+    assert not harness.write(pending_match).decided_again
 
 
 # Storage
@@ -174,10 +174,10 @@ def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantH
 
 def test_equal_texts_are_embedded_once(harness: TenantHarness, model: Server):
     harness.match_all()
-    again = harness.file(in_german(number="R-10"))
+    duplicate = harness.file(in_german(number="R-10"))
     harness.match_all()
     assert len(model.requests) == 2
-    assert stored_embeddings(harness)[again] == stored_embeddings(harness)[1]
+    assert stored_embeddings(harness)[duplicate] == stored_embeddings(harness)[1]
     vectors = harness.admin.execute("SELECT l2_norm(vector), vector_dims(vector) FROM document_embedding")
     assert {(round(norm, 2), dimensions) for norm, dimensions in vectors} == {(1.0, 256)}
 
@@ -203,7 +203,7 @@ def test_new_model_replaces_embeddings_and_keys(database: Database, harness: Ten
     assert harness.links() == set()  # the invoice's embedding is still from the first model
     harness.match(1)
     assert harness.links() == {(0, 1)}
-    assert {found.model for found in stored_embeddings(harness).values()} == {"openai/n"}
+    assert {embedding.model for embedding in stored_embeddings(harness).values()} == {"openai/n"}
     assert (len(before), len(keys_by_vector(harness, 0))) == (normalize.BANDS, normalize.BANDS)
     assert before.isdisjoint(keys_by_vector(harness, 0))
 
@@ -268,14 +268,14 @@ def test_model_failure_does_not_fail_the_document(
 
 
 def test_failing_model_leaves_other_matches_unchanged(database: Database, admin: Connection, model: Server):
-    samples = pile(7, 20)
-    without = TenantHarness(database, admin, samples)
-    without.match_all()
+    samples = random_samples(7, 20)
+    reference = TenantHarness(database, admin, samples)
+    reference.match_all()
     model._otherwise = lambda _: "nothing"
     harness = TenantHarness(database, admin, samples, embedder=embedder(database, model))
     harness.match_all()
     assert (harness.edges(), harness.clusters(), harness.reviews()) == (
-        without.edges(), without.clusters(), without.reviews()
+        reference.edges(), reference.clusters(), reference.reviews()
     )  # fmt: skip
 
 
@@ -299,9 +299,9 @@ def test_embedding_counts_against_daily_budget(
 
 
 def test_canceled_attempt_raises_canceled_error(database: Database, harness: TenantHarness, model: Server):
-    stopped = Event()
-    stopped.set()
-    harness.embedder = embedder(database, model, deadline=Deadline(canceled=stopped))
+    stop_event = Event()
+    stop_event.set()
+    harness.embedder = embedder(database, model, deadline=Deadline(canceled=stop_event))
     with pytest.raises(CancelledError):
         harness.match(0)
 

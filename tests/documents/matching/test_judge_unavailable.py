@@ -16,17 +16,17 @@ from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import (
     TWICE,
     MakeJudge,
-    again,
-    billed,
-    goods,
+    duplicate_of,
+    goods_line,
     harness,
     make_judge,
-    scripted,
+    model_server,
+    sample_invoice,
     stored_answers,
 )
 from tests.llm.server import Answer, Failure, Server, Step
 
-__all__ = ["harness", "make_judge", "scripted"]
+__all__ = ["harness", "make_judge", "model_server"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -44,45 +44,47 @@ M = TypeVar("M", bound=BaseModel)
     ],
 )
 def test_refused_question_leaves_neighbor_ambiguous(
-    refusal: Step, stored_refusal: str, harness: TenantHarness, scripted: Server, admin: Connection
+    refusal: Step, stored_refusal: str, harness: TenantHarness, model_server: Server, admin: Connection
 ):
-    scripted.then(refusal)
+    model_server.then(refusal)
     with pytest.raises(RejectedRequestError):
         harness.match(2)  # its own question was refused, so a reviewer must decide
     assert stored_answers(admin) == []
-    sound = harness.file(again(2))
-    scripted.then(refusal)
-    assert isinstance(harness.match(sound), matching.MatchResult)
+    unaffected = harness.file(duplicate_of(2))
+    model_server.then(refusal)
+    assert isinstance(harness.match(unaffected), matching.MatchResult)
     assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
-    assert len(scripted.requests) == 2
-    for position in (sound, 2):
+    assert len(model_server.requests) == 2
+    for position in (unaffected, 2):
         harness.match(position)  # the refused question is not sent again for either document
-    assert (len(scripted.requests), harness.links()) == (2, set())
+    assert (len(model_server.requests), harness.links()) == (2, set())
     assert harness.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
 
 
 def test_refused_neighbor_keeps_its_certain_matches(
-    database: Database, admin: Connection, scripted: Server, make_judge: MakeJudge
+    database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge
 ):
     two_numbers = invoice(po_reference=["4711", "4712"], lines=[])
-    harness = TenantHarness(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], make_judge)
+    harness = TenantHarness(
+        database, admin, [*TWICE[:2], order("4712", lines=[goods_line(2)]), two_numbers], make_judge
+    )
     harness.match_all([0, 1, 2])
-    scripted.then(Failure(400))
+    model_server.then(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(3)
-    scripted.then(Failure(400))
-    harness.match(harness.file(again(4)))
+    model_server.then(Failure(400))
+    harness.match(harness.file(duplicate_of(4)))
     assert harness.links() == {(2, 3)}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, scripted: Server, admin: Connection):
-    scripted.then(Failure(400))
+def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, model_server: Server, admin: Connection):
+    model_server.then(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(2)
-    scripted.then(Failure(status))
+    model_server.then(Failure(status))
     with pytest.raises(RejectedRequestError, match=str(status)):
-        harness.match(harness.file(again(2)))
+        harness.match(harness.file(duplicate_of(2)))
     assert stored_answers(admin) == []
 
 
@@ -98,24 +100,24 @@ class SlowModel:
     def complete_json(
         self,
         question: LlmRequest,
-        answer: type[M],
+        response_type: type[M],
         deadline: Deadline,
     ) -> LlmResponse[M]:
         if deadline.remaining() < 5:
             raise CancelledError("Too little time to call the language model")
         self.left -= 5
         self.calls += 1
-        return LlmResponse(answer.model_validate({"matches": []}))
+        return LlmResponse(response_type.model_validate({"matches": []}))
 
 
 @pytest.fixture
-def crowded(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
+def crowded_tenant(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
     """Five ambiguous invoices for two orders of one number, and an unmatched third."""
     slow = SlowModel()
     harness = TenantHarness(
         database,
         admin,
-        [again(0), again(1), *map(billed, range(5)), again(2)],
+        [duplicate_of(0), duplicate_of(1), *map(sample_invoice, range(5)), duplicate_of(2)],
         lambda: matching.Judge(slow, "m", lambda: NOW, Deadline(lambda: slow.left)),
     )
     harness.match_all(range(7))
@@ -123,8 +125,8 @@ def crowded(database: Database, admin: Connection) -> tuple[TenantHarness, SlowM
     return harness, slow
 
 
-def test_out_of_time_after_answers_defers(crowded: tuple[TenantHarness, SlowModel]):
-    harness, slow = crowded
+def test_out_of_time_after_answers_defers(crowded_tenant: tuple[TenantHarness, SlowModel]):
+    harness, slow = crowded_tenant
     for answered in (2, 4):
         slow.left = 11
         with pytest.raises(DeferredError, match="after 2 answers") as deferral:
@@ -135,8 +137,8 @@ def test_out_of_time_after_answers_defers(crowded: tuple[TenantHarness, SlowMode
     assert slow.calls == 5
 
 
-def test_out_of_time_before_any_answer_fails(crowded: tuple[TenantHarness, SlowModel]):
-    harness, slow = crowded
+def test_out_of_time_before_any_answer_fails(crowded_tenant: tuple[TenantHarness, SlowModel]):
+    harness, slow = crowded_tenant
     slow.left = 4
     with pytest.raises(CancelledError):
         harness.search(7, harness.judge)

@@ -16,7 +16,7 @@ from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
 from tests.documents.matching.reference_matching import ReferenceMatching
-from tests.documents.matching.samples import contract, delivery, invoice, line, order, pile, read
+from tests.documents.matching.samples import contract, delivery, invoice, line, order, random_samples, read
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 
@@ -29,10 +29,10 @@ def database(database_url: str) -> Iterator[Database]:
 
 def test_document_without_structured_data_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
-    unread = factories.make_document(admin, tenant_id)
-    found = matching.search_and_decide(database, tenant_id, unread)
-    assert isinstance(found, matching.SkipMatching)
-    assert "No structured data" in found.reason
+    unextracted_id = factories.make_document(admin, tenant_id)
+    decision = matching.search_and_decide(database, tenant_id, unextracted_id)
+    assert isinstance(decision, matching.SkipMatching)
+    assert "No structured data" in decision.reason
 
 
 def test_unknown_document_type_is_skipped(database: Database, admin: Connection) -> None:
@@ -44,9 +44,9 @@ def test_unknown_document_type_is_skipped(database: Database, admin: Connection)
 def test_document_without_parties_is_skipped(database: Database, admin: Connection) -> None:
     sample = invoice(seller=None, buyer=None)
     harness = TenantHarness(database, admin, [sample])
-    found = harness.match(0)
-    assert isinstance(found, matching.SkipMatching)
-    assert "counterparty" in found.reason
+    match_result = harness.match(0)
+    assert isinstance(match_result, matching.SkipMatching)
+    assert "counterparty" in match_result.reason
 
 
 def test_missing_document_is_a_permanent_error(database: Database, admin: Connection) -> None:
@@ -55,9 +55,9 @@ def test_missing_document_is_a_permanent_error(database: Database, admin: Connec
 
 
 def test_other_tenants_document_is_not_found(database: Database, admin: Connection) -> None:
-    harness, stranger = TenantHarness(database, admin, [invoice()]), TenantHarness(database, admin)
+    harness, other_harness = TenantHarness(database, admin, [invoice()]), TenantHarness(database, admin)
     with pytest.raises(PermanentError):
-        matching.search_and_decide(database, stranger.tenant_id, harness.ids[0])
+        matching.search_and_decide(database, other_harness.tenant_id, harness.ids[0])
 
 
 def test_rematching_writes_the_same_keys(database: Database, admin: Connection) -> None:
@@ -147,27 +147,27 @@ def test_contract_does_not_join_clusters(database: Database, admin: Connection) 
 
 def test_match_never_links_two_tenants(database: Database, admin: Connection) -> None:
     samples = [order("4711"), invoice(po_reference="4711")]
-    here, there = TenantHarness(database, admin, samples[:1]), TenantHarness(database, admin, samples[1:])
-    here.match_all()
-    there.match_all()
-    assert here.links() == there.links() == set()
+    harness, other_harness = TenantHarness(database, admin, samples[:1]), TenantHarness(database, admin, samples[1:])
+    harness.match_all()
+    other_harness.match_all()
+    assert harness.links() == other_harness.links() == set()
 
 
 def test_new_order_before_write_forces_new_decision(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
     harness.match(0)
-    decided = harness.search(1)  # knows only one order
+    pending_match = harness.search(1)  # knows only one order
     harness.match(2)
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
     assert harness.links() == set()
 
 
 def test_decision_during_search_wins(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
-    decided = harness.search(1)
+    pending_match = harness.search(1)
     harness.decide(0, 1, "rejected")
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
     assert harness.links() == set()
 
 
@@ -190,21 +190,21 @@ def test_unrelated_match_forces_no_new_decision(database: Database, admin: Conne
         database, admin, [order("4711"), invoice(po_reference="4711"), order("X-9", 400, seller={"name": "Far"})]
     )
     harness.match(0)
-    decided = harness.search(1)
+    pending_match = harness.search(1)
     harness.match(2)
-    assert not harness.write(decided).decided_again
+    assert not harness.write(pending_match).decided_again
 
 
 def test_edge_added_during_reading_shows_from_one_end(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
-    one, other = harness.ids
+    first, second = harness.ids
     with database.tenant(harness.tenant_id) as connection:
         context = Context(BatchReader(connection, harness.tenant_id, reading.DocumentCache()))
-        run(context.read_edges([one]))
+        run(context.read_edges([first]))
         harness.match(1)
-        run(context.read_edges([other]))
-    assert (context.edges(one), [edge.pair for edge in context.edges(other)]) == ([], [Pair.of(one, other)])
+        run(context.read_edges([second]))
+    assert (context.edges(first), [edge.pair for edge in context.edges(second)]) == ([], [Pair.of(first, second)])
 
 
 def test_half_seen_edge_forces_new_decision(database: Database, admin: Connection) -> None:
@@ -214,10 +214,10 @@ def test_half_seen_edge_forces_new_decision(database: Database, admin: Connectio
     )
     harness.match(0)
     harness.match(1)
-    decided = harness.search(2)
-    assert Pair.of(*harness.ids[:2]) in decided.edges[harness.ids[0]]
+    pending_match = harness.search(2)
+    assert Pair.of(*harness.ids[:2]) in pending_match.edges[harness.ids[0]]
     harness.match(3)
-    halved = dataclasses.replace(decided, edges={**decided.edges, harness.ids[0]: {}})
+    halved = dataclasses.replace(pending_match, edges={**pending_match.edges, harness.ids[0]: {}})
     assert harness.write(halved).decided_again
     assert harness.links() == {(0, 1), (0, 2), (1, 2)}
 
@@ -225,25 +225,25 @@ def test_half_seen_edge_forces_new_decision(database: Database, admin: Connectio
 def test_changed_number_of_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
-    decided = harness.search(1)
+    pending_match = harness.search(1)
     corrected = order("9999", 400, seller={"name": "Far"}, lines=[line("Z-9")])
     admin.execute(
         "UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), harness.ids[0]]
     )
     harness.match(0)
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
     assert harness.links() == set()
 
 
 def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
-    decided = harness.search(1)
-    assert decided.outcome.made
+    pending_match = harness.search(1)
+    assert pending_match.outcome.made
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [harness.ids[0]])
     with database.tenant(harness.tenant_id) as connection:
         assert matching.withdraw(connection, harness.tenant_id, harness.ids[0], NOW) is not None
-    assert harness.write(decided).decided_again
+    assert harness.write(pending_match).decided_again
     assert harness.links() == set()
 
 
@@ -252,19 +252,19 @@ def test_killed_attempt_leaves_document_findable(database: Database, admin: Conn
         database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
     )
     harness.match_all([0, 1])
-    decided = harness.search(2)
+    pending_match = harness.search(2)
     with database.tenant(harness.tenant_id) as connection:  # committed before an attempt calls the model
-        sql.write(connection, harness.tenant_id, {harness.ids[2]: decided.stated})
+        sql.write(connection, harness.tenant_id, {harness.ids[2]: pending_match.stated})
     harness.match(1)
     harness.match(2)
-    fresh = TenantHarness(
+    reference = TenantHarness(
         database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
     )
-    fresh.match_all()
+    reference.match_all()
     assert (harness.edges(), harness.clusters(), harness.reviews()) == (
-        fresh.edges(),
-        fresh.clusters(),
-        fresh.reviews(),
+        reference.edges(),
+        reference.clusters(),
+        reference.reviews(),
     )
 
 
@@ -324,7 +324,7 @@ def test_changed_data_moves_document_to_new_partner(database: Database, admin: C
 
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connection, seed: int) -> None:
-    samples, other = pile(seed, 20), pile(seed + 50, 20)
+    samples, other = random_samples(seed, 20), random_samples(seed + 50, 20)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()
     changed = [
@@ -337,23 +337,23 @@ def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connectio
             [json.dumps(changed[position].data), changed[position].kind, harness.ids[position]],
         )
         harness.match(position)
-    fresh = TenantHarness(database, admin, changed)
-    fresh.match_all()
-    assert (harness.edges(), harness.clusters()) == (fresh.edges(), fresh.clusters())
+    reference = TenantHarness(database, admin, changed)
+    reference.match_all()
+    assert (harness.edges(), harness.clusters()) == (reference.edges(), reference.clusters())
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
 def test_incremental_matching_equals_matching_at_once(database: Database, admin: Connection, seed: int) -> None:
-    samples = pile(seed, 30)
+    samples = random_samples(seed, 30)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()
-    whole = ReferenceMatching([read(sample, position + 1) for position, sample in enumerate(samples)])
+    reference = ReferenceMatching([read(sample, position + 1) for position, sample in enumerate(samples)])
     expected = {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
             link.by,
             round(link.score.total, 6),
         )
-        for link in whole.links()
+        for link in reference.links()
     }
     assert harness.edges() == expected
 
@@ -379,9 +379,9 @@ def test_other_supplier_orders_are_counted_but_not_read(
     harness.match_all(range(3))
     monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
 
-    decided = harness.search(3)
+    pending_match = harness.search(3)
 
-    assert set(decided.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
+    assert set(pending_match.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
     assert not matcher.CACHE._kept
 
 
@@ -390,7 +390,7 @@ def test_crowded_keys_keep_results_independent_of_order(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
-    samples = pile(11, 25)
+    samples = random_samples(11, 25)
     harness, backwards = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
     harness.match_all()
     backwards.match_all(reversed(range(len(samples))))
@@ -401,15 +401,15 @@ def test_crowded_keys_keep_results_independent_of_order(
 def test_contents_read_separately_give_same_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
-    samples = pile(11, 25)
-    along, apart = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
-    along.match_all()
+    samples = random_samples(11, 25)
+    combined, separate = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
+    combined.match_all()
     monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
     monkeypatch.setattr(reading, "MAX_CACHED_DOCUMENTS", most)
     monkeypatch.setattr(reading, "MAX_CACHED_BYTES", longest)
-    apart.match_all()
-    assert along.links()
-    assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())
+    separate.match_all()
+    assert combined.links()
+    assert (combined.edges(), combined.clusters()) == (separate.edges(), separate.clusters())
 
 
 def test_late_delivery_joins_invoice_and_order(database: Database, admin: Connection) -> None:

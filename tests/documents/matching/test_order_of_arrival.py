@@ -20,7 +20,7 @@ from tests.documents.matching.samples import (
     invoice,
     line,
     order,
-    pile,
+    random_samples,
     read,
     receipt,
 )
@@ -77,7 +77,7 @@ def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Co
 def test_random_documents_match_alike_in_any_order(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
-    samples = pile(seed, 30)
+    samples = random_samples(seed, 30)
     expected = TenantHarness(database, admin, samples)
     expected.match_all()
     for number in range(ORDERS // 4):
@@ -88,7 +88,7 @@ def test_random_documents_match_alike_in_any_order(
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_rematching_everything_changes_nothing(database: Database, admin: Connection, concurrency: int) -> None:
-    samples = pile(99, 30)
+    samples = random_samples(99, 30)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()
     edges, clusters = harness.edges(), harness.clusters()
@@ -105,10 +105,10 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     links = [(link.child.int - 1, link.parent.int - 1) for link in ReferenceMatching(documents).links()]
     ambiguous_matches = [
-        (id_.int - 1, other.int - 1)
-        for id_, found in ReferenceMatching(documents).reviews().items()
-        for one in found
-        for other in one
+        (id_.int - 1, candidate.int - 1)
+        for id_, candidate_groups in ReferenceMatching(documents).reviews().items()
+        for group in candidate_groups
+        for candidate in group
     ]
     pairs = {tuple(sorted(pair)) for pair in random.sample(links, min(count, len(links)))}
     pairs |= {tuple(sorted(pair)) for pair in random.sample(ambiguous_matches, min(count, len(ambiguous_matches)))}
@@ -116,22 +116,22 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     return [(a, b, random.choice(("confirmed", "rejected"))) for a, b in sorted(pairs)]
 
 
-def carry_out(harness: TenantHarness, decided: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
+def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
     """Match and decide in this order; numbers beyond the documents are decisions."""
 
-    def one(number: int) -> None:
+    def run_step(number: int) -> None:
         if number < len(harness.ids):
             harness.match(number)
         else:
-            harness.decide(*decided[number - len(harness.ids)])
+            harness.decide(*decisions_[number - len(harness.ids)])
 
     with ThreadPoolExecutor(concurrency) as pool:
-        list(pool.map(one, order))
+        list(pool.map(run_step, order))
 
 
-def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decision]) -> ReferenceMatching:
-    def pairs(verdict: str) -> list[frozenset[UUID]]:
-        return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, found in decided if found == verdict]
+def expected_matching(samples: Sequence[SampleDocument], decisions_: Sequence[Decision]) -> ReferenceMatching:
+    def pairs(decision: str) -> list[frozenset[UUID]]:
+        return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, value in decisions_ if value == decision]
 
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     return ReferenceMatching(documents, pairs("confirmed"), pairs("rejected"))
@@ -142,9 +142,9 @@ def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decis
 def test_decisions_at_any_time_hold_at_the_end(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
-    samples = pile(seed, 30)
-    decided = random_decisions(samples, seed, 8)
-    expected = expected_matching(samples, decided)
+    samples = random_samples(seed, 30)
+    decisions_ = random_decisions(samples, seed, 8)
+    expected = expected_matching(samples, decisions_)
     edges = {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
             link.by,
@@ -153,12 +153,12 @@ def test_decisions_at_any_time_hold_at_the_end(
         for link in expected.links()
     }
     waiting = {
-        id_.int - 1: [[other.int - 1 for other in found] for found in ambiguous_matches]
+        id_.int - 1: [[other.int - 1 for other in groups] for groups in ambiguous_matches]
         for id_, ambiguous_matches in expected.reviews().items()
     }
     for number in range(ORDERS // 4):
         harness = TenantHarness(database, admin, samples)
-        everything = range(len(samples) + len(decided))
-        carry_out(harness, decided, Random(number).sample(everything, len(everything)), concurrency)
+        all_steps = range(len(samples) + len(decisions_))
+        carry_out(harness, decisions_, Random(number).sample(all_steps, len(all_steps)), concurrency)
         assert (number, harness.edges()) == (number, edges)
         assert (number, harness.reviews()) == (number, waiting)

@@ -49,7 +49,7 @@ READ: dict[str, Any] = {
 """Correct model answer for the Finnish invoice."""
 
 
-def said(**changes: Any) -> Answer:
+def extraction_response(**changes: Any) -> Answer:
     """Model answer for the Finnish invoice with changes. None removes a field."""
     return Answer(json.dumps({name: value for name, value in (READ | changes).items() if value is not None}))
 
@@ -77,16 +77,18 @@ def scanned(count: int = 1) -> bytes:
 def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int = 1) -> bytes:
     """Blank image file."""
     file = io.BytesIO()
-    more = [Image.new("L", size, 200) for _ in range(pages - 1)]
-    Image.new("L", size, 255).save(file, format_, **({"save_all": True, "append_images": more} if more else {}))
+    more_images = [Image.new("L", size, 200) for _ in range(pages - 1)]
+    Image.new("L", size, 255).save(
+        file, format_, **({"save_all": True, "append_images": more_images} if more_images else {})
+    )
     return file.getvalue()
 
 
 def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tiff_deflate") -> bytes:
     """TIFF with one page per shade of gray."""
-    first, *others = (Image.new("L", size, shade) for shade in shades)
+    first, *other_images = (Image.new("L", size, shade) for shade in shades)
     file = io.BytesIO()
-    first.save(file, "TIFF", save_all=True, append_images=others, compression=compression)
+    first.save(file, "TIFF", save_all=True, append_images=other_images, compression=compression)
     return file.getvalue()
 
 
@@ -116,8 +118,8 @@ def textract(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
                 "Geometry": {"Polygon": [{"X": x, "Y": y} for x, y in placed]},
             }
         )
-    answer = {"Blocks": blocks, "DocumentMetadata": {"Pages": 1}, "DetectDocumentTextModelVersion": "1.0"}
-    return Raw(200, json.dumps(answer).encode(), {"Content-Type": "application/x-amz-json-1.1"})
+    response = {"Blocks": blocks, "DocumentMetadata": {"Pages": 1}, "DetectDocumentTextModelVersion": "1.0"}
+    return Raw(200, json.dumps(response).encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 
 def _turned(x: float, y: float, turns: int) -> tuple[float, float]:

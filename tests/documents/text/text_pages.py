@@ -8,7 +8,7 @@ _LETTER_HEIGHT = 11.0
 _TOP = 60.0
 
 
-def paper(text: str, *, top: float = _TOP) -> Page:
+def draw_page(text: str, *, top: float = _TOP) -> Page:
     """Return a page with each word at its position in the drawing."""
     words = []
     for number, line in enumerate(text.strip("\n").split("\n")):

@@ -23,13 +23,13 @@ _FIELDS = {
 _PRICED = {"purchase_order", "order_confirmation", "invoice", "credit_note", "contract"}
 
 
-def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **more: str) -> dict[str, str]:
+def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
     """Return a line item; its amount follows from quantity, price and price basis."""
-    found = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **more}
+    item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
-        net = float(quantity) * float(price) / float(more.get("price_basis_quantity", "1"))
-        found = {"unit_price": price, "net_amount": f"{net:.2f}", **found}
-    return found
+        net = float(quantity) * float(price) / float(fields.get("price_basis_quantity", "1"))
+        item = {"unit_price": price, "net_amount": f"{net:.2f}", **item}
+    return item
 
 
 TWO = (line(), line("B-2", "5", "12.50"))
@@ -64,10 +64,10 @@ def make_document(
 
 def _number(item: dict[str, str]) -> float:
     try:
-        found = float(item.get("net_amount", 0))
+        result_ = float(item.get("net_amount", 0))
     except ValueError:
         return 0.0
-    return found if abs(found) < 1e9 else 0.0
+    return result_ if abs(result_) < 1e9 else 0.0
 
 
 def duplicate_of(document: Document) -> Document:
@@ -75,24 +75,24 @@ def duplicate_of(document: Document) -> Document:
     return replace(document, id=UUID(int=document.id.int ^ 1))
 
 
-def order(number: str = "4711", day: int = 0, **more: Any) -> Document:
-    return make_document("purchase_order", number, day, **more)
+def order(number: str = "4711", day: int = 0, **fields: Any) -> Document:
+    return make_document("purchase_order", number, day, **fields)
 
 
-def delivery(number: str = "L1", day: int = 5, **more: Any) -> Document:
-    return make_document("delivery_note", number, day, **more)
+def delivery(number: str = "L1", day: int = 5, **fields: Any) -> Document:
+    return make_document("delivery_note", number, day, **fields)
 
 
-def receipt(number: str = "W1", day: int = 6, **more: Any) -> Document:
-    return make_document("goods_receipt", number, day, **more)
+def receipt(number: str = "W1", day: int = 6, **fields: Any) -> Document:
+    return make_document("goods_receipt", number, day, **fields)
 
 
-def invoice(number: str = "R-100", day: int = 10, **more: Any) -> Document:
-    return make_document("invoice", number, day, **more)
+def invoice(number: str = "R-100", day: int = 10, **fields: Any) -> Document:
+    return make_document("invoice", number, day, **fields)
 
 
-def credit(number: str = "G1", day: int = 20, **more: Any) -> Document:
-    return make_document("credit_note", number, day, **more)
+def credit(number: str = "G1", day: int = 20, **fields: Any) -> Document:
+    return make_document("credit_note", number, day, **fields)
 
 
 _LINKED = [
@@ -119,6 +119,6 @@ def result(
     return find_variances(documents, links(documents) if edges is None else edges, tolerances)
 
 
-def codes(found: Result) -> list[str]:
+def codes(match_result: Result) -> list[str]:
     """Return the codes of open variances, in alphabetical order."""
-    return sorted(one.code.value for one in found.variances if one.is_open)
+    return sorted(variance.code.value for variance in match_result.variances if variance.is_open)

@@ -30,9 +30,9 @@ def test_article_number_typo_weighs_more_than_another_number() -> None:
     assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
 
 
-@pytest.mark.parametrize(("other", "is_near"), [("schroube", True), ("dichtung", False)])
-def test_words_agree_if_nearly_equal(other: str, is_near: bool) -> None:
-    assert (alike("schraube", other) > 0) == is_near
+@pytest.mark.parametrize(("second", "is_near"), [("schroube", True), ("dichtung", False)])
+def test_words_agree_if_nearly_equal(second: str, is_near: bool) -> None:
+    assert (alike("schraube", second) > 0) == is_near
 
 
 def test_same_delivery_note_has_the_same_day() -> None:

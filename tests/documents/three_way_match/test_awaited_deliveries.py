@@ -11,19 +11,19 @@ SIX = [line(quantity="6"), TWO[1]]
 FOUR = [line(quantity="4")]
 
 
-def billed(*others: Document, names: Any = ("L1", "L2"), **more: Any) -> Result:
-    return result(order(), *others, invoice(delivery_note_reference=list(names), **more))
+def billed(*rest: Document, names: Any = ("L1", "L2"), **fields: Any) -> Result:
+    return result(order(), *rest, invoice(delivery_note_reference=list(names), **fields))
 
 
 def test_billed_quantity_in_missing_delivery_is_incomplete():
-    found = billed(delivery(lines=SIX))
-    assert codes(found) == ["over_billed_quantity", "under_delivered"]
-    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
-    assert found.reasons[1] == (
+    result_ = billed(delivery(lines=SIX))
+    assert codes(result_) == ["over_billed_quantity", "under_delivered"]
+    assert result_.outcome is ThreeWayMatchStatus.INCOMPLETE
+    assert result_.reasons[1] == (
         "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 6 pieces were delivered, 4 pieces too many. "
         "It names delivery L2, which has not been received."
     )
-    assert found.record["variances"][1]["awaited_deliveries"] == "It names delivery L2, which has not been received."
+    assert result_.record["variances"][1]["awaited_deliveries"] == "It names delivery L2, which has not been received."
 
 
 def test_arrived_delivery_completes_the_match():
@@ -31,7 +31,7 @@ def test_arrived_delivery_completes_the_match():
 
 
 @pytest.mark.parametrize(
-    ("others", "names"),
+    ("other_orders", "names"),
     [
         ([delivery(lines=SIX)], ["L1"]),
         ([delivery(lines=SIX)], []),
@@ -41,12 +41,15 @@ def test_arrived_delivery_completes_the_match():
         ([receipt(lines=SIX)], ["L1"]),
     ],
 )
-def test_short_delivery_without_missing_note_is_exception(others: list[Document], names: list[str]):
-    found = billed(*others, names=names)
-    assert (codes(found), found.outcome) == (["over_billed_quantity", "under_delivered"], ThreeWayMatchStatus.EXCEPTION)
+def test_short_delivery_without_missing_note_is_exception(other_orders: list[Document], names: list[str]):
+    result_ = billed(*other_orders, names=names)
+    assert (codes(result_), result_.outcome) == (
+        ["over_billed_quantity", "under_delivered"],
+        ThreeWayMatchStatus.EXCEPTION,
+    )
 
 
 def test_missing_delivery_does_not_excuse_billing_beyond_order():
-    found = billed(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
-    assert codes(found) == ["billed_beyond_order", "over_billed_quantity", "under_delivered"]
-    assert found.outcome is ThreeWayMatchStatus.EXCEPTION
+    result_ = billed(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
+    assert codes(result_) == ["billed_beyond_order", "over_billed_quantity", "under_delivered"]
+    assert result_.outcome is ThreeWayMatchStatus.EXCEPTION

@@ -36,30 +36,30 @@ def decide(variance: Variance, *, accepted: bool = True, reason: str | None = No
     return VarianceDecision(1, variance_key(variance), variance.currency, accepted, "ann", AT, reason)
 
 
-def reexamine(documents: list[Document], *verdicts: VarianceDecision) -> Result:
-    return find_variances(documents, links(documents), Tolerances(), verdicts)
+def reexamine(documents: list[Document], *decisions: VarianceDecision) -> Result:
+    return find_variances(documents, links(documents), Tolerances(), decisions)
 
 
 def test_accepted_difference_is_settled_with_author():
-    (found,) = result(*case()).variances
-    decided = reexamine(case(), decide(found, reason="agreed by phone"))
-    assert decided.outcome is ThreeWayMatchStatus.MATCHED
-    assert decided.variances[0].decided_by == "Accepted by ann on 2026-04-01: agreed by phone."
-    assert decided.reasons == (f"{found.message} Accepted by ann on 2026-04-01: agreed by phone.",)
+    (match_result,) = result(*case()).variances
+    decision_result = reexamine(case(), decide(match_result, reason="agreed by phone"))
+    assert decision_result.outcome is ThreeWayMatchStatus.MATCHED
+    assert decision_result.variances[0].decided_by == "Accepted by ann on 2026-04-01: agreed by phone."
+    assert decision_result.reasons == (f"{match_result.message} Accepted by ann on 2026-04-01: agreed by phone.",)
 
 
 def test_disputed_difference_is_open_despite_tolerance():
-    (found,) = result(*case("4.21")).variances
-    assert found.is_tolerated
-    decided = reexamine(case("4.21"), decide(found, accepted=False))
-    assert decided.outcome is ThreeWayMatchStatus.EXCEPTION
-    assert decided.reasons == (f"{found.message} Disputed by ann on 2026-04-01.",)
+    (match_result,) = result(*case("4.21")).variances
+    assert match_result.is_tolerated
+    decision_result = reexamine(case("4.21"), decide(match_result, accepted=False))
+    assert decision_result.outcome is ThreeWayMatchStatus.EXCEPTION
+    assert decision_result.reasons == (f"{match_result.message} Disputed by ann on 2026-04-01.",)
 
 
 @pytest.mark.parametrize(("price", "quantity"), [("4.31", "10"), ("4.30", "12")])
 def test_changed_figures_are_open_again(price: str, quantity: str):
-    (found,) = result(*case()).variances
-    changed = reexamine(case(price, quantity), decide(found))
+    (match_result,) = result(*case()).variances
+    changed = reexamine(case(price, quantity), decide(match_result))
     assert changed.outcome is ThreeWayMatchStatus.EXCEPTION
     open_ = {variance.code for variance in changed.variances if variance.is_open}
     assert open_ == (
@@ -70,22 +70,22 @@ def test_changed_figures_are_open_again(price: str, quantity: str):
 
 
 def test_decision_applies_to_one_line_and_document():
-    (found,) = result(*case()).variances
-    document, code, _, expected, actual = variance_key(found)
+    (match_result,) = result(*case()).variances
+    document, code, _, expected, actual = variance_key(match_result)
     other = VarianceDecision(1, (document, code, "7", expected, actual), "EUR", True, "ann", AT, None)
     assert reexamine(case(), other).outcome is ThreeWayMatchStatus.EXCEPTION
 
 
 def test_trailing_zeros_do_not_change_a_decision():
-    (found,) = result(*case()).variances
-    verdict = decide(found)
-    document, code, place, expected, actual = verdict.about
-    stored = replace(verdict, about=(document, code, place, expected + Decimal("0.000"), actual + Decimal("0.0")))
+    (match_result,) = result(*case()).variances
+    decision = decide(match_result)
+    document, code, location, expected, actual = decision.about
+    stored = replace(decision, about=(document, code, location, expected + Decimal("0.000"), actual + Decimal("0.0")))
     assert reexamine(case(), stored).outcome is ThreeWayMatchStatus.MATCHED
 
 
 def test_duplicate_cannot_be_accepted():
     copy = make_document("invoice", "R1", 5, [line()], received=9, po_reference=None)
-    found = [*result(*case("4.20"), replace(copy, id=UUID(int=5))).variances]
-    assert [variance.code for variance in found] == [VarianceCode.DUPLICATE_INVOICE]
-    assert not is_difference(found[0])
+    result_ = [*result(*case("4.20"), replace(copy, id=UUID(int=5))).variances]
+    assert [variance.code for variance in result_] == [VarianceCode.DUPLICATE_INVOICE]
+    assert not is_difference(result_[0])

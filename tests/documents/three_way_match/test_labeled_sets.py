@@ -22,6 +22,6 @@ def test_true_variances_are_found_in_true_clusters(name: str, least: float):
     assert labeled.clusters is not None
     assert labeled.edges is not None
     assert labeled.variances is not None
-    found = variances.find(labeled.documents, document_ids(labeled.documents), labeled.clusters, labeled.edges).keys()
-    agreement = Agreement.from_counts(len(found), len(labeled.variances), len(found & labeled.variances))
+    result = variances.find(labeled.documents, document_ids(labeled.documents), labeled.clusters, labeled.edges).keys()
+    agreement = Agreement.from_counts(len(result), len(labeled.variances), len(result & labeled.variances))
     assert (agreement.precision >= least, agreement.recall >= least) == (True, True), agreement

@@ -47,28 +47,32 @@ def label(  # one parameter per relevant field
     )
 
 
-def labels(count: int, percent: str = "1.5", first: int = 1, **more: object) -> list[DecisionLabel]:
-    return [label(number, percent, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
+def labels(count: int, percent: str = "1.5", first: int = 1, **fields: object) -> list[DecisionLabel]:
+    return [label(number, percent, **fields) for number in range(first, first + count)]  # type: ignore[arg-type]
 
 
-def only_suggestion(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> ToleranceSuggestion:
-    (proposal,) = suggest_tolerances(found, Tolerances(tolerances))
+def only_suggestion(suggestion: Iterable[DecisionLabel], *tolerances: Tolerance) -> ToleranceSuggestion:
+    (proposal,) = suggest_tolerances(suggestion, Tolerances(tolerances))
     assert isinstance(proposal, ToleranceSuggestion)
     return proposal
 
 
-def withheld_reason(found: Iterable[DecisionLabel], *tolerances: Tolerance) -> str:
-    (withheld,) = suggest_tolerances(found, Tolerances(tolerances))
+def withheld_reason(result: Iterable[DecisionLabel], *tolerances: Tolerance) -> str:
+    (withheld,) = suggest_tolerances(result, Tolerances(tolerances))
     assert isinstance(withheld, SkippedSuggestion)
     return withheld.why
 
 
 def test_repeatedly_accepted_difference_is_suggested_with_evidence():
-    found = only_suggestion([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
-    assert (found.supplier, found.supplier_name, found.key, found.direction) == (*SELLER, Key.PRICE, "more")
-    assert found.limits == Limits(lower_percent=Decimal(1), upper_percent=Decimal("1.50"))
-    assert found.before == symmetric_limits(percent=Decimal(1))
-    evidence = found.evidence
+    suggestion = only_suggestion([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
+    assert (suggestion.supplier, suggestion.supplier_name, suggestion.key, suggestion.direction) == (
+        *SELLER,
+        Key.PRICE,
+        "more",
+    )
+    assert suggestion.limits == Limits(lower_percent=Decimal(1), upper_percent=Decimal("1.50"))
+    assert suggestion.before == symmetric_limits(percent=Decimal(1))
+    evidence = suggestion.evidence
     assert (evidence.accepted, evidence.newly_tolerated, evidence.people) == (20, 19, ("ann", "bob"))
     assert (evidence.largest_accepted, evidence.smallest_disputed) == (Decimal("1.8"), Decimal("2.5"))
     assert evidence.at_least == pytest.approx(0.05 ** (1 / 19))
@@ -85,8 +89,8 @@ def test_many_lines_of_one_invoice_count_once():
 
 
 def test_acceptances_above_disputed_difference_do_not_count():
-    found = [*labels(15, "1.2"), *labels(40, "3", first=20), label(99, "2", accepted=False)]
-    assert withheld_reason(found) == "15 documents accepted below the disputed 2 %; 20 are required."
+    decision_labels = [*labels(15, "1.2"), *labels(40, "3", first=20), label(99, "2", accepted=False)]
+    assert withheld_reason(decision_labels) == "15 documents accepted below the disputed 2 %; 20 are required."
 
 
 def test_single_large_difference_does_not_stretch_the_limit():
@@ -100,19 +104,22 @@ def test_limit_is_rounded_up_below_disputed_differences():
 
 
 def test_limit_is_the_nearest_rank_rounded_up():
-    found = only_suggestion([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
-    assert found.limit == Decimal("3.00")  # the 20th of 21 sizes: 95 percent are 19.95
+    suggestion = only_suggestion([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
+    assert suggestion.limit == Decimal("3.00")  # the 20th of 21 sizes: 95 percent are 19.95
 
 
 def test_suppliers_keys_and_directions_are_separate():
-    found = [
+    result = [
         *labels(10, "1.5"),
         *labels(10, "-1.5", first=11),
         *labels(10, "1.5", first=21, seller=OTHER),
         *labels(10, "1.5", first=31, code=VarianceCode.OVER_BILLED_QUANTITY),
     ]
-    proposals = suggest_tolerances(found, Tolerances())
-    assert all(isinstance(each, SkippedSuggestion) and each.why.startswith("10 documents") for each in proposals)
+    proposals = suggest_tolerances(result, Tolerances())
+    assert all(
+        isinstance(suggestion, SkippedSuggestion) and suggestion.why.startswith("10 documents")
+        for suggestion in proposals
+    )
     assert len(proposals) == 4
 
 
@@ -129,19 +136,21 @@ def test_tolerated_differences_are_not_suggested():
 
 
 def test_tolerated_but_disputed_difference_is_reported():
-    found = [*labels(20, "0.2"), label(99, "0.6", accepted=False)]
-    assert withheld_reason(found).startswith("The current tolerance covers a disputed difference")
+    decision_labels = [*labels(20, "0.2"), label(99, "0.6", accepted=False)]
+    assert withheld_reason(decision_labels).startswith("The current tolerance covers a disputed difference")
 
 
 def test_quantities_without_tolerance_get_a_percentage():
-    found = only_suggestion(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
-    assert found.limits == Limits(lower_absolute=Decimal(0), upper_percent=Decimal("2.00"))
+    suggestion = only_suggestion(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
+    assert suggestion.limits == Limits(lower_absolute=Decimal(0), upper_percent=Decimal("2.00"))
 
 
 def test_total_tolerance_is_an_amount_in_one_currency():
-    found = labels(20, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None)
-    assert only_suggestion(found).limits == Limits(lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30"))
-    mixed = [*found, label(99, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None, measure="USD")]
+    decision_labels = labels(20, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None)
+    assert only_suggestion(decision_labels).limits == Limits(
+        lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30")
+    )
+    mixed = [*decision_labels, label(99, "0.3", code=VarianceCode.TOTAL_MISMATCH, line=None, measure="USD")]
     assert withheld_reason(mixed) == "The tolerance is an amount, but the differences are in EUR and USD."
 
 
@@ -151,8 +160,8 @@ def test_absolute_limit_beside_percentage_is_preserved():
 
 
 def test_excess_without_article_counts_as_total():
-    found = labels(20, "0.3", code=VarianceCode.OVER_ORDERED_AMOUNT, line=None)
-    assert only_suggestion(found).key is Key.TOTAL
+    decision_labels = labels(20, "0.3", code=VarianceCode.OVER_ORDERED_AMOUNT, line=None)
+    assert only_suggestion(decision_labels).key is Key.TOTAL
 
 
 def test_tax_rates_and_mistakes_get_no_suggestion():
@@ -194,11 +203,11 @@ def random_labels(random: Random) -> list[DecisionLabel]:
     size, spread = random.randint(0, 90), random.choice((10, 90, 90))
     largest, smallest = random.choice((0.5, 2, 4)), random.choice((0, 1, 3))
     code = random.choice(CODES)
-    found = []
+    result = []
     for number in range(size):
         accepted = random.random() < 0.95
         percent = random.uniform(0.001, largest) if accepted else random.uniform(smallest, 4) + 0.001
-        found.append(
+        result.append(
             label(
                 number,
                 f"{percent * random.choice((1, 1, 1, -1)):.4f}",
@@ -208,7 +217,7 @@ def random_labels(random: Random) -> list[DecisionLabel]:
                 expected=random.choice(("100", "100", "0.07", "3600")),
             )
         )
-    return found
+    return result
 
 
 label_lists = st.randoms(use_true_random=False).map(random_labels)
@@ -220,28 +229,31 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
     for proposal in suggest_tolerances(found, Tolerances(table)):
         if isinstance(proposal, SkippedSuggestion):
             continue
-        of = [each for each in found if (each.key, each.direction) == (proposal.key, proposal.direction)]
-        yes = [each for each in of if each.verdict.is_accepted]
-        assert len({each.verdict.about[0] for each in yes}) >= LEAST
+        of = [skipped for skipped in found if (skipped.key, skipped.direction) == (proposal.key, proposal.direction)]
+        yes = [skipped for skipped in of if skipped.verdict.is_accepted]
+        assert len({skipped.verdict.about[0] for skipped in yes}) >= LEAST
         assert not any(
-            proposal.limits.contain(each.expected, each.actual) for each in of if not each.verdict.is_accepted
+            proposal.limits.contain(skipped.expected, skipped.actual)
+            for skipped in of
+            if not skipped.verdict.is_accepted
         )
         assert all(
-            proposal.limits.contain(each.expected, each.actual)
-            for each in found
-            if each.key is proposal.key and proposal.before.contain(each.expected, each.actual)
+            proposal.limits.contain(skipped.expected, skipped.actual)
+            for skipped in found
+            if skipped.key is proposal.key and proposal.before.contain(skipped.expected, skipped.actual)
         )
         assert any(
-            proposal.limits.contain(each.expected, each.actual)
-            and not proposal.before.contain(each.expected, each.actual)
-            for each in yes
+            proposal.limits.contain(skipped.expected, skipped.actual)
+            and not proposal.before.contain(skipped.expected, skipped.actual)
+            for skipped in yes
         )
         applied = Tolerances([*table, proposal.tolerance])
         assert applied.limits(proposal.key, suppliers=SELLER) == proposal.limits
-        again = suggest_tolerances(found, applied)
+        repeated = suggest_tolerances(found, applied)
         assert not any(
-            isinstance(each, ToleranceSuggestion) and (each.key, each.direction) == (proposal.key, proposal.direction)
-            for each in again
+            isinstance(skipped, ToleranceSuggestion)
+            and (skipped.key, skipped.direction) == (proposal.key, proposal.direction)
+            for skipped in repeated
         )
 
 
@@ -250,9 +262,12 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
 def test_fewer_documents_than_required_suggest_nothing(found: list[DecisionLabel], most: int):
     few = [
         replace(
-            each,
-            verdict=replace(each.verdict, about=(UUID(int=each.verdict.id % max(most, 1)), *each.verdict.about[1:])),
+            suggestion,
+            verdict=replace(
+                suggestion.verdict,
+                about=(UUID(int=suggestion.verdict.id % max(most, 1)), *suggestion.verdict.about[1:]),
+            ),
         )
-        for each in found
+        for suggestion in found
     ]
-    assert not any(isinstance(each, ToleranceSuggestion) for each in suggest_tolerances(few, Tolerances()))
+    assert not any(isinstance(suggestion, ToleranceSuggestion) for suggestion in suggest_tolerances(few, Tolerances()))

@@ -12,18 +12,18 @@ NO_QUANTITY = [{name: value for name, value in line().items() if name != "quanti
 
 
 def test_delivery_in_boxes_causes_no_quantity_variance():
-    found = result(order(), delivery(lines=BOX), invoice())
-    assert codes(found) == []
-    assert found.outcome is ThreeWayMatchStatus.EXCEPTION
-    assert found.reasons == (
+    match_result = result(order(), delivery(lines=BOX), invoice())
+    assert codes(match_result) == []
+    assert match_result.outcome is ThreeWayMatchStatus.EXCEPTION
+    assert match_result.reasons == (
         "Delivery note L1, line 1: its unit XBX cannot be converted to the order's. Check the quantity.",
     )
 
 
 def test_delivery_without_quantity_is_incomplete():
-    found = result(order(), delivery(lines=NO_QUANTITY), invoice())
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
-    assert found.reasons == (
+    match_result = result(order(), delivery(lines=NO_QUANTITY), invoice())
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
+    assert match_result.reasons == (
         "Delivery note L1 states no quantity of 'Bolt A-1', so the delivered quantity is unknown.",
     )
 
@@ -35,10 +35,10 @@ def test_text_line_beside_quantity_changes_nothing():
 
 @pytest.mark.parametrize("named", [{}, {"delivery_note_reference": "L1"}])
 def test_receipt_quantity_overrides_an_uncountable_note(named: dict[str, Any]):
-    found = result(order(), delivery(lines=BOX), receipt(lines=[line(quantity="8"), TWO[1]], **named), invoice())
-    assert codes(found) == ["over_billed_quantity", "under_delivered"]
+    match_result = result(order(), delivery(lines=BOX), receipt(lines=[line(quantity="8"), TWO[1]], **named), invoice())
+    assert codes(match_result) == ["over_billed_quantity", "under_delivered"]
 
 
 def test_uncountable_receipt_falls_back_to_the_note():
-    found = result(order(), delivery(lines=[line(quantity="8"), TWO[1]]), receipt(lines=BOX), invoice())
-    assert codes(found) == ["over_billed_quantity", "under_delivered"]
+    match_result = result(order(), delivery(lines=[line(quantity="8"), TWO[1]]), receipt(lines=BOX), invoice())
+    assert codes(match_result) == ["over_billed_quantity", "under_delivered"]

@@ -25,20 +25,26 @@ from tests.documents.three_way_match.samples import (
 )
 
 
-def only(found: Result, code: str) -> str:
+def only(match_result: Result, code: str) -> str:
     """Return the sentence of the only open variance."""
-    assert codes(found) == [code]
-    return next(one.message for one in found.variances if one.is_open)
+    assert codes(match_result) == [code]
+    return next(variance.message for variance in match_result.variances if variance.is_open)
 
 
 def test_agreeing_documents_are_matched():
-    found = result(order(), delivery(), receipt(), invoice())
-    assert (found.outcome, found.variances, found.reasons) == (ThreeWayMatchStatus.MATCHED, (), ("Everything agrees.",))
+    match_result = result(order(), delivery(), receipt(), invoice())
+    assert (match_result.outcome, match_result.variances, match_result.reasons) == (
+        ThreeWayMatchStatus.MATCHED,
+        (),
+        ("Everything agrees.",),
+    )
 
 
 def test_record_shows_quantities_per_line_item():
-    found = result(order(), delivery(), receipt(lines=[line(quantity="9", rejected_quantity="1"), TWO[1]]), invoice())
-    (row, _) = found.record["lines"]
+    match_result = result(
+        order(), delivery(), receipt(lines=[line(quantity="9", rejected_quantity="1"), TWO[1]]), invoice()
+    )
+    (row, _) = match_result.record["lines"]
     assert {
         name: row[name] for name in ("article", "ordered", "delivered", "received", "rejected", "billed", "price")
     } == {
@@ -57,35 +63,40 @@ def test_record_shows_quantities_per_line_item():
 
 
 def test_billing_beyond_delivery_is_an_exception():
-    found = result(order(), delivery(lines=[line(quantity="9"), TWO[1]]), invoice())
-    assert codes(found) == ["over_billed_quantity", "under_delivered"]
-    assert found.outcome is ThreeWayMatchStatus.EXCEPTION
-    assert found.reasons[0] == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 9 pieces were delivered, 1 piece too many."
+    match_result = result(order(), delivery(lines=[line(quantity="9"), TWO[1]]), invoice())
+    assert codes(match_result) == ["over_billed_quantity", "under_delivered"]
+    assert match_result.outcome is ThreeWayMatchStatus.EXCEPTION
+    assert (
+        match_result.reasons[0]
+        == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 9 pieces were delivered, 1 piece too many."
+    )
 
 
 def test_partial_invoice_is_incomplete():
-    found = result(order(), delivery(lines=[line(quantity="4")]), invoice(lines=[line(quantity="4")]))
-    assert codes(found) == ["under_delivered", "under_delivered"]
-    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
-    assert "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in found.reasons
+    match_result = result(order(), delivery(lines=[line(quantity="4")]), invoice(lines=[line(quantity="4")]))
+    assert codes(match_result) == ["under_delivered", "under_delivered"]
+    assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
+    assert (
+        "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in match_result.reasons
+    )
 
 
 def test_partial_deliveries_and_invoices_are_added_up():
     parts = [("4", "1"), ("6", "4")]
-    found = result(
+    match_result = result(
         order(),
         *(delivery(f"L{n}", n, lines=[line(quantity=a), line("B-2", b, None)]) for n, (a, b) in enumerate(parts)),
         *(invoice(f"R{n}", n, lines=[line(quantity=a), line("B-2", b, "12.50")]) for n, (a, b) in enumerate(parts)),
     )
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_invoice_exceeding_the_order_is_reported():
     first, second = invoice("R1", 10), invoice("R2", 12, lines=[line(quantity="2")])
-    found = result(order(), delivery(), first, second)
-    assert {one.document.number for one in found.variances} == {"R2"}
-    assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
-    assert found.reasons[0].startswith(
+    match_result = result(order(), delivery(), first, second)
+    assert {variance.document.number for variance in match_result.variances} == {"R2"}
+    assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
+    assert match_result.reasons[0].startswith(
         "With invoice R2, 2 invoices together bill 12 pieces of 'Bolt A-1'; 10 pieces were"
     )
 
@@ -96,15 +107,15 @@ def test_delivery_beyond_order_is_reported():
 
 
 def test_billed_rejected_goods_are_reported():
-    refused = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
-    sentence = only(result(order(), delivery(), refused, invoice()), "rejected_goods_billed")
+    rejected_receipt = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
+    sentence = only(result(order(), delivery(), rejected_receipt, invoice()), "rejected_goods_billed")
     assert sentence == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 7 pieces were accepted, 3 pieces too many."
 
 
 def test_unbilled_rejected_goods_cause_no_variance():
-    refused = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
-    found = result(order(), delivery(), refused, invoice(lines=[line(quantity="7"), TWO[1]]))
-    assert codes(found) == []
+    rejected_receipt = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
+    match_result = result(order(), delivery(), rejected_receipt, invoice(lines=[line(quantity="7"), TWO[1]]))
+    assert codes(match_result) == []
 
 
 @pytest.mark.parametrize(
@@ -131,13 +142,13 @@ def test_unordered_article_is_reported():
 
 @pytest.mark.parametrize("amount", ["12.50", "-10.00"])
 def test_unordered_freight_and_discounts_cause_no_exception(amount: str):
-    extra = {"description": "Freight", "quantity": "1", "unit_price": amount, "net_amount": amount}
-    assert codes(result(order(), delivery(), invoice(lines=[*TWO, extra]))) == []
+    charge = {"description": "Freight", "quantity": "1", "unit_price": amount, "net_amount": amount}
+    assert codes(result(order(), delivery(), invoice(lines=[*TWO, charge]))) == []
 
 
 def test_received_quantity_overrides_the_delivery_note():
-    note, counted = delivery(), receipt(delivery_note_reference="L1", lines=[line(quantity="8"), TWO[1]])
-    assert codes(result(order(), note, counted, invoice())) == ["over_billed_quantity", "under_delivered"]
+    note, goods_receipt = delivery(), receipt(delivery_note_reference="L1", lines=[line(quantity="8"), TWO[1]])
+    assert codes(result(order(), note, goods_receipt, invoice())) == ["over_billed_quantity", "under_delivered"]
 
 
 def test_receipt_without_delivery_note_counts():
@@ -153,17 +164,17 @@ def test_services_are_not_delivered():
 
 
 def test_without_order_invoice_is_compared_with_delivery():
-    note, bill = delivery(po_reference="", lines=[line(quantity="9")]), invoice(po_reference="", lines=[line()])
-    assert codes(result(note, bill)) == ["over_billed_quantity"]
+    note, invoice_ = delivery(po_reference="", lines=[line(quantity="9")]), invoice(po_reference="", lines=[line()])
+    assert codes(result(note, invoice_)) == ["over_billed_quantity"]
 
 
 def test_convertible_units_are_converted():
-    found = result(
+    match_result = result(
         order(lines=[line(unit="TNE", quantity="1.5", price="900")]),
         delivery(lines=[line(unit="KGM", quantity="1500")]),
         invoice(lines=[line(unit="KGM", quantity="1500", price="0.90")]),
     )
-    assert (codes(found), found.record["lines"][0]["billed"]) == ([], "1.5")
+    assert (codes(match_result), match_result.record["lines"][0]["billed"]) == ([], "1.5")
 
 
 def test_inexact_conversions_cause_no_variance():
@@ -172,14 +183,14 @@ def test_inexact_conversions_cause_no_variance():
     third = line(unit="INH", quantity="4", price="0.30")
     parts = [[third], [third], [third, other[1]]]
     notes = [delivery(f"L{number}", number, lines=part) for number, part in enumerate(parts)]
-    found = result(order(lines=lines), *notes, invoice(lines=other))
-    assert (found.variances, found.outcome) == ((), ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(lines=lines), *notes, invoice(lines=other))
+    assert (match_result.variances, match_result.outcome) == ((), ThreeWayMatchStatus.MATCHED)
 
 
 def test_inconvertible_units_require_a_manual_check():
-    found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.EXCEPTION)
-    assert found.reasons[0] == (
+    match_result = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.EXCEPTION)
+    assert match_result.reasons[0] == (
         "Invoice R-100, line 1: its unit XBX cannot be converted to the order's. Check the quantity."
     )
 
@@ -204,33 +215,33 @@ WRITTEN = {
 
 @pytest.mark.parametrize("how", WRITTEN)
 def test_line_layout_does_not_affect_the_match(how: str):
-    found = result(order(), delivery(), invoice(lines=WRITTEN[how]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(), delivery(), invoice(lines=WRITTEN[how]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_article_code_of_delivery_note_is_learned():
-    ours, theirs = {"buyer_article_number": "900"}, {"article_number": "XK-7"}
-    plain = {"description": "Handschuhe L", "quantity": "4", "unit": "BX", "unit_price": "10", "net_amount": "40.00"}
+    buyer_line, supplier_line = {"buyer_article_number": "900"}, {"article_number": "XK-7"}
+    base = {"description": "Handschuhe L", "quantity": "4", "unit": "BX", "unit_price": "10", "net_amount": "40.00"}
     other = {"description": "Handschuhe XL", "quantity": "4", "unit": "BX", "unit_price": "10", "net_amount": "40.00"}
-    found = result(
-        order(lines=[plain | ours, other | {"buyer_article_number": "901"}]),
-        delivery("L1", lines=[plain | {"description": "Gloves"} | theirs | ours | {"quantity": "3"}]),
+    match_result = result(
+        order(lines=[base | buyer_line, other | {"buyer_article_number": "901"}]),
+        delivery("L1", lines=[base | {"description": "Gloves"} | supplier_line | buyer_line | {"quantity": "3"}]),
         delivery(
             "L2",
-            lines=[plain | {"description": "Gloves"} | theirs | {"quantity": "1"}, other],
+            lines=[base | {"description": "Gloves"} | supplier_line | {"quantity": "1"}, other],
         ),
-        invoice(lines=[plain, other]),
+        invoice(lines=[base, other]),
     )
-    assert codes(found) == []
+    assert codes(match_result) == []
 
 
 def test_lines_of_several_orders_are_separated_by_reference():
     first, second = order("4711"), order("4712", lines=[line(quantity="3")])
     lines = [line(quantity="3", po_reference="4712"), line(po_reference="4711"), TWO[1]]
-    bill = invoice(lines=lines, po_reference=["4711", "4712"])
+    invoice_ = invoice(lines=lines, po_reference=["4711", "4712"])
     notes = [delivery("L1"), delivery("L2", lines=[line(quantity="3")], po_reference="4712")]
-    edges = [(first.id, bill.id), (second.id, bill.id), (first.id, notes[0].id), (second.id, notes[1].id)]
-    assert codes(result(first, second, *notes, bill, edges=edges)) == []
+    edges = [(first.id, invoice_.id), (second.id, invoice_.id), (first.id, notes[0].id), (second.id, notes[1].id)]
+    assert codes(result(first, second, *notes, invoice_, edges=edges)) == []
 
 
 # -- prices ---------------------------------------------------------------------------------------------------------
@@ -245,9 +256,9 @@ def test_price_beyond_tolerance_is_a_difference():
 
 
 def test_price_within_tolerance_is_reported():
-    found = result(order(), delivery(), invoice(lines=[line(price="4.21"), TWO[1]]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.WITHIN_TOLERANCE)
-    assert found.reasons[0].endswith("0.2 % more (within the tolerance).")
+    match_result = result(order(), delivery(), invoice(lines=[line(price="4.21"), TWO[1]]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.WITHIN_TOLERANCE)
+    assert match_result.reasons[0].endswith("0.2 % more (within the tolerance).")
 
 
 def test_restated_price_basis_is_the_same_price():
@@ -257,14 +268,16 @@ def test_restated_price_basis_is_the_same_price():
 
 
 def test_unchanged_figure_for_another_basis_is_reported():
-    found = result(order(), delivery(), invoice(lines=[line(price_basis_quantity="100"), TWO[1]]))
-    sentence = only(found, "price_basis_mismatch")
+    match_result = result(order(), delivery(), invoice(lines=[line(price_basis_quantity="100"), TWO[1]]))
+    sentence = only(match_result, "price_basis_mismatch")
     assert "is billed at 4.20 EUR per 100 pieces, ordered at 4.20 EUR per piece." in sentence
 
 
 def test_another_tax_rate_is_reported():
-    found = result(order(lines=[line(tax_rate="19"), TWO[1]]), delivery(), invoice(lines=[line(tax_rate="7"), TWO[1]]))
-    assert only(found, "tax_mismatch").endswith("is taxed at 7 %, ordered at 19 %.")
+    match_result = result(
+        order(lines=[line(tax_rate="19"), TWO[1]]), delivery(), invoice(lines=[line(tax_rate="7"), TWO[1]])
+    )
+    assert only(match_result, "tax_mismatch").endswith("is taxed at 7 %, ordered at 19 %.")
 
 
 def test_currency_case_and_spaces_are_ignored():
@@ -302,11 +315,13 @@ def test_lines_and_totals_may_differ_by_cents(totals: dict[str, str], is_wrong: 
 
 def test_same_invoice_again_is_only_a_duplicate():
     first, copy = invoice(), duplicate_of(invoice(received=14))
-    found = result(order(), delivery(), first, copy, edges=[*links([order(), delivery(), first]), (first.id, copy.id)])
-    assert only(found, "duplicate_invoice") == (
+    match_result = result(
+        order(), delivery(), first, copy, edges=[*links([order(), delivery(), first]), (first.id, copy.id)]
+    )
+    assert only(match_result, "duplicate_invoice") == (
         "Invoice R-100 is a duplicate of an earlier invoice with this number (2026-03-12, 104.50 EUR)."
     )
-    assert found.variances[0].document.id == copy.id
+    assert match_result.variances[0].document.id == copy.id
 
 
 def test_unlinked_invoice_with_same_number_is_duplicate():
@@ -316,31 +331,31 @@ def test_unlinked_invoice_with_same_number_is_duplicate():
 
 def test_equal_halves_of_an_order_are_not_duplicates():
     half = [line(quantity="5"), line("B-2", "2.5", "12.50")]
-    found = result(order(), delivery(), invoice("R1", 10, lines=half), invoice("R2", 11, lines=half))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(), delivery(), invoice("R1", 10, lines=half), invoice("R2", 11, lines=half))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_same_number_next_year_is_not_a_duplicate():
     lines = [line(unit="MON", quantity="1", price="900")]
     last = invoice("1", 0, lines=lines, po_reference="")
-    this = invoice("0001", 365, lines=lines, po_reference="")
+    second_invoice = invoice("0001", 365, lines=lines, po_reference="")
     rent = make_document("contract", "C1", -10, lines=lines)
-    assert codes(result(last, this, edges=[(rent.id, last.id), (rent.id, this.id)])) == []
+    assert codes(result(last, second_invoice, edges=[(rent.id, last.id), (rent.id, second_invoice.id)])) == []
 
 
 def test_full_credit_note_settles_a_duplicate():
-    first, again = invoice(), invoice("R-200", 12)
-    edges = [*links([order(), delivery(), first]), (first.id, again.id), (again.id, credit().id)]
-    found = result(order(), delivery(), first, again, credit(), edges=edges)
-    assert (codes(found), found.variances[0].decided_by) == ([], "Credit note G1 credits all of it.")
-    assert found.outcome is ThreeWayMatchStatus.MATCHED
+    first, duplicate = invoice(), invoice("R-200", 12)
+    edges = [*links([order(), delivery(), first]), (first.id, duplicate.id), (duplicate.id, credit().id)]
+    match_result = result(order(), delivery(), first, duplicate, credit(), edges=edges)
+    assert (codes(match_result), match_result.variances[0].decided_by) == ([], "Credit note G1 credits all of it.")
+    assert match_result.outcome is ThreeWayMatchStatus.MATCHED
 
 
 def test_missing_order_is_reported():
-    found = result(delivery(), invoice())
+    match_result = result(delivery(), invoice())
     sentence = "Invoice R-100 names order 4711, which has not been received."
-    assert only(found, "missing_purchase_order") == sentence
-    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
+    assert only(match_result, "missing_purchase_order") == sentence
+    assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
 def test_damaged_reference_is_not_a_missing_order():
@@ -348,48 +363,51 @@ def test_damaged_reference_is_not_a_missing_order():
 
 
 def test_undelivered_billed_goods_are_reported():
-    found = result(order(), invoice())
-    assert only(found, "missing_delivery") == (
+    match_result = result(order(), invoice())
+    assert only(match_result, "missing_delivery") == (
         "Invoice R-100 bills 10 pieces of 'Bolt A-1' and 1 more; "
         "there is no delivery note or receipt for purchase order 4711."
     )
 
 
 def test_invoice_without_lines_bills_its_total():
-    bill = invoice(lines=[], total_net="104.50", total_gross="104.50")
-    found = result(order(), delivery(), bill)
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    invoice_ = invoice(lines=[], total_net="104.50", total_gross="104.50")
+    match_result = result(order(), delivery(), invoice_)
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_lump_sum_matching_no_goods_is_incomplete():
-    found = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
-    assert found.outcome is ThreeWayMatchStatus.INCOMPLETE
-    assert found.reasons[-1] == (
+    match_result = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
+    assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
+    assert match_result.reasons[-1] == (
         "Invoice R-100 names no line item of purchase order 4711: 99.00 EUR cannot be split by line item."
     )
 
 
 def test_lump_sum_beyond_the_order_is_reported():
-    found = result(order(), delivery(), invoice(lines=[], total_net="150.00", total_gross="150.00"))
-    assert only(found, "billed_beyond_order") == (
+    match_result = result(order(), delivery(), invoice(lines=[], total_net="150.00", total_gross="150.00"))
+    assert only(match_result, "billed_beyond_order") == (
         "Invoice R-100 bills 150.00 EUR without naming an article; purchase order 4711 is worth 104.50 EUR."
     )
 
 
 def test_empty_delivery_note_leaves_quantities_unknown():
-    found = result(order(), delivery(lines=[]), invoice())
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
-    assert found.reasons == ("Delivery note L1 has no line items, so the delivered quantities are unknown.",)
+    match_result = result(order(), delivery(lines=[]), invoice())
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
+    assert match_result.reasons == ("Delivery note L1 has no line items, so the delivered quantities are unknown.",)
 
 
 def test_order_without_invoice_is_incomplete():
-    found = result(order(), delivery())
-    assert (found.outcome, found.reasons) == (ThreeWayMatchStatus.INCOMPLETE, ("The invoice is missing.",))
+    match_result = result(order(), delivery())
+    assert (match_result.outcome, match_result.reasons) == (
+        ThreeWayMatchStatus.INCOMPLETE,
+        ("The invoice is missing.",),
+    )
 
 
 def test_invoice_without_order_gives_the_reason():
-    found = result(invoice(po_reference=""))
-    assert found.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
+    match_result = result(invoice(po_reference=""))
+    assert match_result.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
 
 
 # -- versions, credits and tolerances -------------------------------------------------------------------------------
@@ -397,37 +415,39 @@ def test_invoice_without_order_gives_the_reason():
 
 def test_changed_order_replaces_the_first_version():
     changed = duplicate_of(order(day=2, lines=[line(quantity="12"), TWO[1]]))
-    note, bill = delivery(lines=[line(quantity="12"), TWO[1]]), invoice(lines=[line(quantity="12"), TWO[1]])
-    found = result(order(), changed, note, bill, edges=links([order(), note, bill]))
-    assert codes(found) == []
-    assert found.warnings == ("Purchase order 4711 was changed or repeated, and its last version counts (2026-03-04).",)
+    note, invoice_ = delivery(lines=[line(quantity="12"), TWO[1]]), invoice(lines=[line(quantity="12"), TWO[1]])
+    match_result = result(order(), changed, note, invoice_, edges=links([order(), note, invoice_]))
+    assert codes(match_result) == []
+    assert match_result.warnings == (
+        "Purchase order 4711 was changed or repeated, and its last version counts (2026-03-04).",
+    )
 
 
 def test_duplicate_delivery_note_counts_once():
-    found = result(order(), delivery(), duplicate_of(delivery()), invoice())
-    assert codes(found) == []
-    assert found.warnings == ("Delivery note L1 was received more than once, and counts once (2026-03-07).",)
+    match_result = result(order(), delivery(), duplicate_of(delivery()), invoice())
+    assert codes(match_result) == []
+    assert match_result.warnings == ("Delivery note L1 was received more than once, and counts once (2026-03-07).",)
 
 
 def test_credited_excess_is_settled():
-    bill = invoice(lines=[line(quantity="12"), TWO[1]])
-    found = result(order(), delivery(), bill, credit(lines=[line(quantity="2")]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
-    assert {one.decided_by for one in found.variances} == {"Credit note G1 credits 2 pieces."}
+    invoice_ = invoice(lines=[line(quantity="12"), TWO[1]])
+    match_result = result(order(), delivery(), invoice_, credit(lines=[line(quantity="2")]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    assert {variance.decided_by for variance in match_result.variances} == {"Credit note G1 credits 2 pieces."}
 
 
 def test_insufficient_credit_note_settles_nothing():
-    bill = invoice(lines=[line(quantity="12"), TWO[1]])
-    found = result(order(), delivery(), bill, credit(lines=[line(quantity="1")]))
-    assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
+    invoice_ = invoice(lines=[line(quantity="12"), TWO[1]])
+    match_result = result(order(), delivery(), invoice_, credit(lines=[line(quantity="1")]))
+    assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
 def test_tenants_tolerance_applies_to_its_supplier():
     limits = Limits(upper_percent=Decimal(10), lower_absolute=Decimal(0))
     own = Tolerances([Tolerance(Key.BILLED_QUANTITY, limits, supplier="DE136695976")])
-    bill = invoice(lines=[line(quantity="11"), TWO[1]])
-    found = result(order(), delivery(), bill, tolerances=own)
-    assert found.outcome is ThreeWayMatchStatus.WITHIN_TOLERANCE
+    invoice_ = invoice(lines=[line(quantity="11"), TWO[1]])
+    match_result = result(order(), delivery(), invoice_, tolerances=own)
+    assert match_result.outcome is ThreeWayMatchStatus.WITHIN_TOLERANCE
 
 
 # -- unusual values -------------------------------------------------------------------------------------------------
@@ -435,22 +455,28 @@ def test_tenants_tolerance_applies_to_its_supplier():
 
 @pytest.mark.parametrize("quantity", ["", "0", "NaN", "Infinity", "1e999999", "-3", "ten"])
 def test_invalid_numbers_do_not_stop_the_match(quantity: str):
-    odd = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
-    for documents in ([order(lines=[odd]), invoice()], [order(), delivery(lines=[odd]), invoice(lines=[odd])]):
+    unusual_line = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
+    for documents in (
+        [order(lines=[unusual_line]), invoice()],
+        [order(), delivery(lines=[unusual_line]), invoice(lines=[unusual_line])],
+    ):
         assert result(*documents).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 @pytest.mark.parametrize("number", ["9" * 28, "1" + "0" * 30, "0." + "0" * 29 + "1"])
 @pytest.mark.parametrize("field", ["quantity", "unit_price", "price_basis_quantity", "net_amount", "tax_rate"])
 def test_numbers_of_any_size_are_compared(field: str, number: str):
-    odd = {**TWO[0], "tax_rate": "19", field: number}
-    for documents in ([order(lines=[odd]), delivery(), invoice()], [order(), delivery(), invoice(lines=[odd])]):
+    unusual_line = {**TWO[0], "tax_rate": "19", field: number}
+    for documents in (
+        [order(lines=[unusual_line]), delivery(), invoice()],
+        [order(), delivery(), invoice(lines=[unusual_line])],
+    ):
         assert result(*documents).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 def test_price_of_thirty_digits_is_a_price_difference():
-    bill = invoice(lines=[{**TWO[0], "unit_price": "4" + "0" * 29}, TWO[1]])
-    assert "price_mismatch" in codes(result(order(), delivery(), bill))
+    invoice_ = invoice(lines=[{**TWO[0], "unit_price": "4" + "0" * 29}, TWO[1]])
+    assert "price_mismatch" in codes(result(order(), delivery(), invoice_))
 
 
 def test_orders_are_read_once_and_compared_by_number(monkeypatch: pytest.MonkeyPatch):
@@ -461,16 +487,16 @@ def test_orders_are_read_once_and_compared_by_number(monkeypatch: pytest.MonkeyP
         read.append(id_)
         return profiled(id_, *rest)
 
-    def record_pair(one: normalize.Document, other: normalize.Document) -> bool:
-        compared.append((one.id, other.id))
-        return is_same(one, other)
+    def record_pair(first: normalize.Document, second: normalize.Document) -> bool:
+        compared.append((first.id, second.id))
+        return is_same(first, second)
 
     monkeypatch.setattr(normalize, "document", record_read)
     monkeypatch.setattr(case, "is_same_document", record_pair)
     forms = [order(day=day) for day in range(3)]
     forms = [replace(form, id=UUID(int=form.id.int + day)) for day, form in enumerate(forms)]
-    found = case.ClusterDocuments([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
-    assert found.superseded_orders == {forms[0].id: forms[2], forms[1].id: forms[2]}
+    result_ = case.ClusterDocuments([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
+    assert result_.superseded_orders == {forms[0].id: forms[2], forms[1].id: forms[2]}
     assert len(compared) == 3
     assert sorted(read) == sorted(form.id for form in forms)
 

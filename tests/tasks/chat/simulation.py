@@ -90,33 +90,33 @@ class Queue(FakeSqs):
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
     def put(self, body: str, visible_at: datetime) -> None:
-        one = QueuedMessage(body, visible_at)
-        self.messages[one.handle] = one
+        item = QueuedMessage(body, visible_at)
+        self.messages[item.handle] = item
 
     def receive(self, random: Random, twice: float) -> list[QueuedMessage]:
         with self.lock:
-            due = [one for one in self.messages.values() if one.visible_at <= self.clock()]
-            taken = random.sample(due, min(len(due), random.randint(1, 3)))
-            self.busy_workers += bool(taken)
-            for one in taken:
-                one.receives += 1
-                one.visible_at = self.clock() + HIDDEN
+            due = [message for message in self.messages.values() if message.visible_at <= self.clock()]
+            received = random.sample(due, min(len(due), random.randint(1, 3)))
+            self.busy_workers += bool(received)
+            for message in received:
+                message.receives += 1
+                message.visible_at = self.clock() + HIDDEN
                 if random.random() < twice:
-                    self.put(one.body, self.clock())
-        return taken
+                    self.put(message.body, self.clock())
+        return received
 
-    def finish_batch(self, taken: list[QueuedMessage], failed: set[str]) -> None:
+    def finish_batch(self, received: list[QueuedMessage], failed: set[str]) -> None:
         """Delete acknowledged messages. The others reappear after their visibility timeout."""
         with self.lock:
-            for one in taken:
-                if one.handle not in failed:
-                    self.messages.pop(one.handle, None)
-                elif one.handle in self.visibility:
-                    one.visible_at = self.clock() + timedelta(seconds=self.visibility[one.handle])
+            for message in received:
+                if message.handle not in failed:
+                    self.messages.pop(message.handle, None)
+                elif message.handle in self.visibility:
+                    message.visible_at = self.clock() + timedelta(seconds=self.visibility[message.handle])
 
     def next_due(self) -> datetime | None:
         with self.lock:
-            return min((one.visible_at for one in self.messages.values()), default=None)
+            return min((message.visible_at for message in self.messages.values()), default=None)
 
 
 class Simulation:
@@ -152,36 +152,36 @@ class Simulation:
         assert kind is not None
         database, random = Database(self.url), Random(self.seed)
         outbox = self.outbox(database)
-        open_: dict[UUID | None, int] = {}
-        while open_ or len(self.jobs_by_session) < sessions:
-            session = random.choice(list(open_)) if open_ and random.random() < 0.7 else None
+        open_counts: dict[UUID | None, int] = {}
+        while open_counts or len(self.jobs_by_session) < sessions:
+            session = random.choice(list(open_counts)) if open_counts and random.random() < 0.7 else None
             if session is None and len(self.jobs_by_session) == sessions:
                 continue
-            payload: dict[str, Any] = {"message": f"message {open_.get(session, 0) + 1}"}
+            payload: dict[str, Any] = {"message": f"message {open_counts.get(session, 0) + 1}"}
             if session is not None:
                 payload["session_id"] = str(session)
             order = tasks.build_request(kind, payload, user_id=USER, max_retry=4)
-            done = tasks.submit(database, self.tenant, order, self.clock(), bucket=None)
-            job = done.task.job_id
+            submission = tasks.submit(database, self.tenant, order, self.clock(), bucket=None)
+            job = submission.task.job_id
             session = session or job
-            open_[session] = open_.get(session, 0) + 1
+            open_counts[session] = open_counts.get(session, 0) + 1
             self.jobs_by_session.setdefault(session, []).append(job)
-            outbox.send(done.sends)
-            if open_[session] >= messages:
-                del open_[session]
+            outbox.send(submission.sends)
+            if open_counts[session] >= messages:
+                del open_counts[session]
             if random.random() < self.rates.canceled:
                 self.cancel(database, outbox, job)
         database.close()
 
     def cancel(self, database: Database, outbox: Outbox, job: UUID) -> None:
-        def once() -> Sequence[OutboxMessage]:
+        def attempt() -> Sequence[OutboxMessage]:
             with database.tenant(self.tenant) as connection:
-                found = tasks.cancel(connection, job, self.clock(), USER)
-            assert found is not None
-            return found[1]
+                canceled = tasks.cancel(connection, job, self.clock(), USER)
+            assert canceled is not None
+            return canceled[1]
 
         with suppress(tasks.TaskFinishedError):
-            outbox.send(retry_on_conflict(once))
+            outbox.send(retry_on_conflict(attempt))
 
     def outbox(self, database: Database) -> Outbox:
         return Outbox(database, {"tasks": URL}, clock=self.clock)
@@ -203,16 +203,16 @@ class Simulation:
         )
         try:
             while not self.finished.is_set():
-                taken = self.queue.receive(random, self.rates.delivered_twice)
-                if not taken:
+                received = self.queue.receive(random, self.rates.delivered_twice)
+                if not received:
                     self.idle(database, random)
                     continue
-                dead = [one for one in taken if one.receives > MAX_RECEIVES]
-                for one in dead:
-                    self.archive(one)
-                live = [one for one in taken if one not in dead]
-                if live:
-                    self.deliver(database, consumer, services, live, random)
+                exhausted = [message for message in received if message.receives > MAX_RECEIVES]
+                for message in exhausted:
+                    self.archive(message)
+                deliverable = [message for message in received if message not in exhausted]
+                if deliverable:
+                    self.deliver(database, consumer, services, deliverable, random)
                 with self.queue.lock:
                     self.queue.busy_workers -= 1
         except BaseException as error:  # noqa: BLE001  # raised in `run`
@@ -222,28 +222,34 @@ class Simulation:
             database.close()
 
     def deliver(
-        self, database: Database, consumer: Any, services: Services, live: list[QueuedMessage], random: Random
+        self, database: Database, consumer: Any, services: Services, deliverable: list[QueuedMessage], random: Random
     ) -> None:
-        fate = random.random()
+        fault_draw = random.random()
         for name in ("killed_after_claim", "killed_before_settling", "killed_before_acknowledging"):
-            fate -= getattr(self.rates, name)
-            if fate < 0:
+            fault_draw -= getattr(self.rates, name)
+            if fault_draw < 0:
                 self.fault_counts[name] += 1
                 break
         else:
             name = "well"
         if name in ("killed_after_claim", "killed_before_settling"):
-            self.crash(database, services, live, then_work=name == "killed_before_settling")
+            self.crash(database, services, deliverable, then_work=name == "killed_before_settling")
             return
-        records = [record(one.body, receives=one.receives, handle=one.handle, arn=ARN) for one in live]
+        records = [
+            record(message.body, receives=message.receives, handle=message.handle, arn=ARN) for message in deliverable
+        ]
         response = consumer.handle(event(*records), Context())
         if name == "well":
             failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
-            self.queue.finish_batch(live, {one["receiptHandle"] for one in records if one["messageId"] in failed})
+            self.queue.finish_batch(
+                deliverable, {message["receiptHandle"] for message in records if message["messageId"] in failed}
+            )
 
-    def crash(self, database: Database, services: Services, live: list[QueuedMessage], *, then_work: bool) -> None:
-        for one in live:
-            (message,) = read_task_message(one.body).messages
+    def crash(
+        self, database: Database, services: Services, deliverable: list[QueuedMessage], *, then_work: bool
+    ) -> None:
+        for queued_message in deliverable:
+            (message,) = read_task_message(queued_message.body).messages
             claim = retry_on_conflict(partial(self.claim, database, message))
             if then_work and claim.answer is ClaimStatus.CLAIMED:
                 attempt = TenantAttempt(
@@ -268,8 +274,8 @@ class Simulation:
             raise ContextWindowError("The prompt is longer than the model reads")
         return f"Re: {question.user}"
 
-    def archive(self, one: QueuedMessage) -> None:
-        body = record(one.body, receives=one.receives, handle=one.handle, arn=f"{ARN}-dlq")
+    def archive(self, message: QueuedMessage) -> None:
+        body = record(message.body, receives=message.receives, handle=message.handle, arn=f"{ARN}-dlq")
         with self.archiver_lock:
             self.fault_counts["archived"] += 1
             archiver = Archiver(
@@ -280,8 +286,8 @@ class Simulation:
                 {"tasks": RequeuePolicy()},
             )
             waiting = archiver.process("tasks", SQSRecord(body))
-        self.queue.visibility[one.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
-        self.queue.finish_batch([one], set() if waiting is None else {one.handle})
+        self.queue.visibility[message.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
+        self.queue.finish_batch([message], set() if waiting is None else {message.handle})
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -293,19 +299,19 @@ class Simulation:
                 self.finished.wait(0.002)
                 return
             now = self.clock()
-            due = self.queue.next_due()
-            if due is not None and due <= now:
+            next_due_at = self.queue.next_due()
+            if next_due_at is not None and next_due_at <= now:
                 return
             if self.outbox(database).send_unsent(created_before=now):
                 return
             row = self.admin.execute(
                 "SELECT count(*) FILTER (WHERE status IN ('pending', 'in-progress')) FROM task"
             ).fetchone()
-            if is_quiet and row == (0,) and due is None:
+            if is_quiet and row == (0,) and next_due_at is None:
                 self.finished.set()
                 return
             unsent = self.admin.execute("SELECT min(scheduled_at) FROM outbox WHERE sent_at IS NULL").fetchone()
-            coming = [at for at in (due, unsent[0] if unsent else None) if at is not None]
+            coming = [at for at in (next_due_at, unsent[0] if unsent else None) if at is not None]
             if coming:
                 self.clock.now = max(now, min(coming))
             elif is_quiet:
@@ -356,8 +362,8 @@ class Simulation:
             yield "Succeeded tasks and replies do not match"
         if any(row[3] != f"Re: {user_messages[row[2]]}" for row in rows if row[1] == "assistant"):
             yield "A message has the reply to another message"
-        for job, shown in self.model_calls:
+        for job, history in self.model_calls:
             if job in user_messages:
                 before = jobs[: jobs.index(job)]
-                if shown != [f"Re: {user_messages[one]}" for one in before if states[one] == "succeeded"]:
+                if history != [f"Re: {user_messages[item]}" for item in before if states[item] == "succeeded"]:
                     yield "The model did not see the earlier replies"

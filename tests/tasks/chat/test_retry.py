@@ -26,7 +26,7 @@ URL = "tasks"
 
 
 @dataclass
-class Talk:
+class RetryHarness:
     """A conversation on the real engine, with manual delivery from the queue."""
 
     chat: Chat
@@ -65,13 +65,13 @@ class Talk:
     def retry(self, *jobs: UUID) -> None:
         for job in jobs:
             with self.chat.database.tenant(self.chat.tenant) as connection:
-                sends = start_revision(connection, "tasks", [job], self.clock.now)
-            self.outbox.send(sends)
+                messages = start_revision(connection, "tasks", [job], self.clock.now)
+            self.outbox.send(messages)
 
     def deliver(self, *jobs: UUID) -> None:
         """Deliver the latest message of each job, in this order."""
         for job in jobs:
-            bodies = [one["MessageBody"] for one in self.sqs.sent[URL]]
+            bodies = [item["MessageBody"] for item in self.sqs.sent[URL]]
             own = [body for body in bodies if read_task_message(body).messages[0].work_id == job]
             assert self.consumer.handle(event(record(own[-1])), Context())["batchItemFailures"] == []
 
@@ -85,99 +85,99 @@ class Talk:
 
 
 @pytest.fixture
-def talk(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> Talk:
-    talk = Talk(chat)
-    monkeypatch.setattr(aws, "client", lambda _service: talk.sqs)
-    return talk
+def harness(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> RetryHarness:
+    harness = RetryHarness(chat)
+    monkeypatch.setattr(aws, "client", lambda _service: harness.sqs)
+    return harness
 
 
 @pytest.fixture
-def failed(talk: Talk) -> UUID:
+def failed_message(harness: RetryHarness) -> UUID:
     """A conversation with a failed first and an answered second message."""
-    talk.failing["One"] = ContextWindowError("The prompt is longer than the model reads")
-    session = talk.say("One")
-    second = talk.say("Two", session)
-    talk.deliver(session, second)
-    assert talk.texts(session) == ["One", "Two", "Re: Two"]
+    harness.failing["One"] = ContextWindowError("The prompt is longer than the model reads")
+    session = harness.say("One")
+    second = harness.say("Two", session)
+    harness.deliver(session, second)
+    assert harness.texts(session) == ["One", "Two", "Re: Two"]
     return session
 
 
-def states(talk: Talk) -> list[tuple[str, int]]:
-    with talk.chat.database.tenant(talk.chat.tenant) as connection:
+def states(harness: RetryHarness) -> list[tuple[str, int]]:
+    with harness.chat.database.tenant(harness.chat.tenant) as connection:
         return connection.execute("SELECT status, attempts FROM task ORDER BY id").fetchall()
 
 
-def test_retried_message_is_answered_last_without_later_history(talk: Talk, failed: UUID) -> None:
-    talk.failing.clear()
+def test_retried_message_is_answered_last_without_later_history(harness: RetryHarness, failed_message: UUID) -> None:
+    harness.failing.clear()
 
-    talk.retry(failed)
-    talk.deliver(failed)
+    harness.retry(failed_message)
+    harness.deliver(failed_message)
 
-    entries = talk.chat.transcript(failed)
-    assert [one.content for one in entries] == ["One", "Two", "Re: Two", "Re: One"]
+    entries = harness.chat.transcript(failed_message)
+    assert [entry.content for entry in entries] == ["One", "Two", "Re: Two", "Re: One"]
     assert entries[-1].job_id == entries[0].job_id  # identifies the answered message
-    assert talk.history("One") == []
+    assert harness.history("One") == []
 
 
-def test_new_message_waits_for_the_retried_one(talk: Talk, failed: UUID) -> None:
-    talk.failing.clear()
-    talk.retry(failed)
-    third = talk.say("Three", failed)
-    talk.deliver(third)
-    assert talk.texts(failed)[-1] == "Three"
+def test_new_message_waits_for_the_retried_one(harness: RetryHarness, failed_message: UUID) -> None:
+    harness.failing.clear()
+    harness.retry(failed_message)
+    third = harness.say("Three", failed_message)
+    harness.deliver(third)
+    assert harness.texts(failed_message)[-1] == "Three"
 
-    talk.deliver(failed)
-    talk.deliver(third)  # woken when the other one ended
+    harness.deliver(failed_message)
+    harness.deliver(third)  # woken when the other one ended
 
-    assert talk.texts(failed) == ["One", "Two", "Re: Two", "Three", "Re: One", "Re: Three"]
-    assert talk.history("Three") == ["One", "Two"]
-    assert {status for status, _ in states(talk)} == {"succeeded"}
-    assert {attempts for _, attempts in states(talk)} == {1}
-
-
-def test_second_failure_unblocks_later_messages(talk: Talk, failed: UUID) -> None:
-    talk.retry(failed)
-    third = talk.say("Three", failed)
-    talk.deliver(third, failed, third)
-
-    assert talk.texts(failed) == ["One", "Two", "Re: Two", "Three", "Re: Three"]
-    assert sorted(status for status, _ in states(talk)) == ["failed", "succeeded", "succeeded"]
+    assert harness.texts(failed_message) == ["One", "Two", "Re: Two", "Three", "Re: One", "Re: Three"]
+    assert harness.history("Three") == ["One", "Two"]
+    assert {status for status, _ in states(harness)} == {"succeeded"}
+    assert {attempts for _, attempts in states(harness)} == {1}
 
 
-def test_retry_of_earlier_message_repeats_a_running_reply(talk: Talk, failed: UUID) -> None:
-    talk.failing.clear()
-    third = talk.say("Three", failed)
-    respond = talk.chat.model.respond
+def test_second_failure_unblocks_later_messages(harness: RetryHarness, failed_message: UUID) -> None:
+    harness.retry(failed_message)
+    third = harness.say("Three", failed_message)
+    harness.deliver(third, failed_message, third)
+
+    assert harness.texts(failed_message) == ["One", "Two", "Re: Two", "Three", "Re: Three"]
+    assert sorted(status for status, _ in states(harness)) == ["failed", "succeeded", "succeeded"]
+
+
+def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
+    harness.failing.clear()
+    third = harness.say("Three", failed_message)
+    respond = harness.chat.model.respond
 
     def retry_during_reply(question: LlmRequest) -> str:
-        talk.chat.model.respond = respond
-        talk.retry(failed)
+        harness.chat.model.respond = respond
+        harness.retry(failed_message)
         return "Re: Three, discarded"
 
-    talk.chat.model.respond = retry_during_reply
-    talk.deliver(third)
-    assert talk.texts(failed)[-1] == "Three"
-    talk.deliver(failed, third)
+    harness.chat.model.respond = retry_during_reply
+    harness.deliver(third)
+    assert harness.texts(failed_message)[-1] == "Three"
+    harness.deliver(failed_message, third)
 
-    assert talk.texts(failed)[4:] == ["Re: One", "Re: Three"]
-    assert talk.history("Three") == ["One", "Two"]
-    assert {attempts for _, attempts in states(talk)} == {1}
+    assert harness.texts(failed_message)[4:] == ["Re: One", "Re: Three"]
+    assert harness.history("Three") == ["One", "Two"]
+    assert {attempts for _, attempts in states(harness)} == {1}
 
 
-def test_messages_retried_together_are_answered_in_order(talk: Talk) -> None:
+def test_messages_retried_together_are_answered_in_order(harness: RetryHarness) -> None:
     texts = ["One", "Two", "Three"]
-    talk.failing = dict.fromkeys(texts, ContextWindowError("The prompt is longer than the model reads"))
-    session = talk.say("One")
-    jobs = [session, *(talk.say(text, session) for text in texts[1:])]
-    talk.deliver(*jobs)
-    talk.failing.clear()
+    harness.failing = dict.fromkeys(texts, ContextWindowError("The prompt is longer than the model reads"))
+    session = harness.say("One")
+    jobs = [session, *(harness.say(text, session) for text in texts[1:])]
+    harness.deliver(*jobs)
+    harness.failing.clear()
 
-    talk.retry(*reversed(jobs))
-    talk.deliver(*reversed(jobs))  # in reverse order: later messages have to wait
-    talk.deliver(*jobs[1:])
+    harness.retry(*reversed(jobs))
+    harness.deliver(*reversed(jobs))  # in reverse order: later messages have to wait
+    harness.deliver(*jobs[1:])
 
-    assert talk.texts(session) == [*texts, "Re: One", "Re: Two", "Re: Three"]
-    assert talk.history("Three") == ["One", "Two"]
+    assert harness.texts(session) == [*texts, "Re: One", "Re: Two", "Re: Three"]
+    assert harness.history("Three") == ["One", "Two"]
 
 
 def due_at(admin: Connection, job: UUID) -> datetime:
@@ -186,19 +186,21 @@ def due_at(admin: Connection, job: UUID) -> datetime:
     return row[0]
 
 
-def test_later_failed_message_keeps_its_retry_delay(talk: Talk, failed: UUID, admin: Connection) -> None:
-    talk.failing = {"Three": ServiceUnavailableError("The model is unavailable")}
-    third = talk.say("Three", failed)
-    talk.deliver(third)
+def test_later_failed_message_keeps_its_retry_delay(
+    harness: RetryHarness, failed_message: UUID, admin: Connection
+) -> None:
+    harness.failing = {"Three": ServiceUnavailableError("The model is unavailable")}
+    third = harness.say("Three", failed_message)
+    harness.deliver(third)
     due = due_at(admin, third)
-    assert due >= talk.clock.now + timedelta(seconds=2)
-    talk.retry(failed)
-    sent = len(talk.sqs.sent[URL])
+    assert due >= harness.clock.now + timedelta(seconds=2)
+    harness.retry(failed_message)
+    sent_count = len(harness.sqs.sent[URL])
 
-    talk.failing = {}
-    talk.deliver(failed)
+    harness.failing = {}
+    harness.deliver(failed_message)
 
-    assert (due_at(admin, third), len(talk.sqs.sent[URL])) == (due, sent)
-    talk.clock.now = due
-    talk.deliver(third)
-    assert talk.texts(failed)[-2:] == ["Re: One", "Re: Three"]
+    assert (due_at(admin, third), len(harness.sqs.sent[URL])) == (due, sent_count)
+    harness.clock.now = due
+    harness.deliver(third)
+    assert harness.texts(failed_message)[-2:] == ["Re: One", "Re: Three"]

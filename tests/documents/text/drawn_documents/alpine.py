@@ -19,7 +19,7 @@ def swiss() -> DrawnDocument:
     sheet.table(142, "120 190r", "Total exkl. MWST|1'811.50", "MWST 8.1%|146.73", "Total inkl. MWST|1'958.23")
     sheet.at(20, 270, "IBAN CH93 0076 2011 6238 5295 7   Vielen Dank für Ihren Auftrag", 8)
     names = "article_number description quantity unit unit_price price_basis_quantity net_amount"
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "24-10088", "invoice_date": "2024-02-07", "payment_due_date": "2024-03-08",
         **totals("CHF 1811.50 146.73 1958.23"),
         "issuer": party("Zürichsee Papier AG|Seestrasse 101|8002|Zürich", vat_id="CHE100155212MWST",
@@ -48,7 +48,7 @@ def austrian_fee() -> DrawnDocument:
     )  # fmt: skip
     sheet.table(134, rows, "Summe netto|6.200,00 EUR", "20 % USt|1.240,00 EUR", "Gesamtbetrag|7.440,00 EUR")
     sheet.at(25, 165, "Zahlbar bis spätestens 04.04.2024 auf unser Konto AT61 1904 3002 3457 3201.")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "24-031", "invoice_date": "2024-03-21", "payment_due_date": "2024-04-04",
         **totals("EUR 6200.00 1240.00 7440.00"),
         "issuer": party("Architekturbüro Dipl.-Ing. Eva Steinlechner|Maria-Theresien-Straße 31|6020|Innsbruck",

@@ -10,18 +10,18 @@ def labels_over_values() -> DrawnDocument:
     sheet.at(20, 50, "Nordwerk Beleuchtung GmbH · Kaistraße 14 · 24103 Kiel", 6.5)
     sheet.rows(20, 56, "Stadtcafé Möwe GmbH", "Frau Silke Ahrens", "Hafenplatz 3", "18055 Rostock", size=10)
     sheet.at(20, 95, "Rechnung", 18, bold=True)
-    strip = "20 60 100 145"
-    sheet.table(103, strip, "Rechnungsnummer|Rechnungsdatum|Kundennummer|Fälligkeitsdatum", size=7)
-    sheet.table(107.5, strip, "RN-24-00318|1. März 2024|K-20771|15. März 2024", size=10)
+    label_columns = "20 60 100 145"
+    sheet.table(103, label_columns, "Rechnungsnummer|Rechnungsdatum|Kundennummer|Fälligkeitsdatum", size=7)
+    sheet.table(107.5, label_columns, "RN-24-00318|1. März 2024|K-20771|15. März 2024", size=10)
     columns = "20 30 120r 155r 190r"
     sheet.table(120, columns, "Pos.|Beschreibung|Menge|Einzelpreis|Gesamt", bold=True)
     sheet.table(127, columns, '1|Pendelleuchte "Fjord", matt|4 Stk|312,50 €|1.250,00 €')
     sheet.rows(30, 131.5, "inkl. Leuchtmittel 2700 K", size=8)
     sheet.table(138, columns, "2|Montage vor Ort|6 Std|68,00 €|408,00 €")
     sheet.table(145, columns, "3|Anfahrt|1 Stk|35,50 €|35,50 €")
-    sums = "120 190r"
-    sheet.table(158, sums, "Zwischensumme (netto)|1.693,50 €", "Umsatzsteuer 19 %|321,77 €")
-    sheet.table(170, sums, "Rechnungsbetrag|2.015,27 €", size=13, bold=True)
+    total_columns = "120 190r"
+    sheet.table(158, total_columns, "Zwischensumme (netto)|1.693,50 €", "Umsatzsteuer 19 %|321,77 €")
+    sheet.table(170, total_columns, "Rechnungsbetrag|2.015,27 €", size=13, bold=True)
     sheet.at(20, 185, "Bitte überweisen Sie den Betrag ohne Abzug auf das unten genannte Konto.")
     sheet.table(
         276, "20 80 140",
@@ -30,7 +30,7 @@ def labels_over_values() -> DrawnDocument:
         "Telefon 0431 998877|BIC COBADEFFXXX|Geschäftsführer: Jens Petersen",
         size=7, pitch=3.2,
     )  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "RN-24-00318", "invoice_date": "2024-03-01", "payment_due_date": "2024-03-15",
         **totals("EUR 1693.50 321.77 2015.27"),
         "issuer": party("Nordwerk Beleuchtung GmbH|Kaistraße 14|24103|Kiel", vat_id="DE136695976",
@@ -51,7 +51,7 @@ def carried_over() -> DrawnDocument:
     """
     sheet = Sheet("times")
     columns = "18 28 52 122r 126 150r 168r 192r"
-    head = "Pos|Art.-Nr.|Bezeichnung|Menge|ME|Preis/100|Rab. %|Betrag EUR"
+    heading = "Pos|Art.-Nr.|Bezeichnung|Menge|ME|Preis/100|Rab. %|Betrag EUR"
     sheet.at(192, 18, "Schraubenkontor Wuppertal KG", 14, bold=True, right=True)
     sheet.at(18, 45, "Schraubenkontor Wuppertal KG, Bahnstr. 77, 42327 Wuppertal", 7)
     sheet.rows(18, 52, "Firma", "Maschinenbau Lindner GmbH & Co. KG", "Industriestraße 5-7", "", "58638 Iserlohn")
@@ -61,21 +61,21 @@ def carried_over() -> DrawnDocument:
         "Ihre Bestellung|B-7712/24", "Lieferschein-Nr.|LS 88123", "Seite|1 von 2",
     )  # fmt: skip
     sheet.at(18, 92, "RECHNUNG", 13, bold=True)
-    sheet.table(104, columns, head, bold=True)
+    sheet.table(104, columns, heading, bold=True)
     y = 111.0
-    goods = [
+    items = [
         "10|933-8x40|Sechskantschraube M8x40 8.8 verzinkt|2.500|Stk|11,80|15,0|250,75",
         "20|934-8|Sechskantmutter M8|2.500|Stk|4,20|15,0|89,25",
         "30|125-8|Scheibe M8 verzinkt|5.000|Stk|1,55||77,50",
         "40|912-6x20|Zylinderschraube M6x20|1.000|Stk|9,40|10,0|84,60",
     ]
-    for good in goods:
-        y = sheet.table(y, columns, good)
+    for item in items:
+        y = sheet.table(y, columns, item)
         y = sheet.rows(52, y, "Zolltarifnummer: 73181588", size=8) + 2
     sheet.table(y + 6, "52 192r", "Übertrag|502,10", bold=True)
-    sheet.turn()
+    sheet.add_page()
     sheet.table(30, block, "Rechnung-Nr.|4471209", "Seite|2 von 2")
-    sheet.table(50, columns, head, bold=True)
+    sheet.table(50, columns, heading, bold=True)
     sheet.table(57, "52 192r", "Übertrag von Seite 1|502,10", bold=True)
     y = sheet.table(64, columns, "50|7504-4|Bohrschraube 4,2x16|3.000|Stk|3,10||93,00")
     y = sheet.table(y + 2, columns, "60|VP-1|Kleinteilekasten|12|Stk|845,00|5,0|96,33")
@@ -86,7 +86,7 @@ def carried_over() -> DrawnDocument:
     sheet.at(18, y + 48, "Zahlbar bis 13.03.2024 ohne Abzug, bis 22.02.2024 mit 2 % Skonto.")
     sheet.at(18, 280, "Sparkasse Wuppertal IBAN: DE89 3704 0044 0532 0130 00   USt-Id-Nr.: DE 136695976", 7)
     names = "position article_number description quantity unit price_basis_quantity unit_price net_amount"
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "4471209", "invoice_date": "2024-02-12", "payment_due_date": "2024-03-13",
         "po_reference": "B-7712/24", "delivery_note_reference": "LS 88123",
         **totals("EUR 709.93 134.89 844.82"),
@@ -123,7 +123,7 @@ def credited() -> DrawnDocument:
                 "2|SC-118|Schal Merino grau|-5|24,90|-124,50")  # fmt: skip
     sheet.table(130, "130 190r", "Nettosumme|-382,50", "MwSt 19%|-72,68", "Gutschriftsbetrag EUR|-455,18", bold=True)
     sheet.at(20, 280, "USt-IdNr.: DE136695976 · IBAN: DE89370400440532013000 · Amtsgericht Kempten HRB 5501", 7)
-    return sheet.states("credit_note", {
+    return sheet.finish("credit_note", {
         "credit_note_number": "GS-24-0041", "credit_note_date": "2024-03-18", "invoice_reference": "RE-24-1077",
         **totals("EUR 382.50 72.68 455.18"),
         "issuer": party("Oberland Textil AG|Weberstraße 2|87435|Kempten", vat_id="DE136695976",
@@ -164,7 +164,7 @@ def final_invoice() -> DrawnDocument:
         "abzgl. Abschlagsrechnung 2024/003|-8.000,00", "Restbetrag|4.895,79",
     )  # fmt: skip
     sheet.at(20, 270, "Zahlbar innerhalb von 14 Tagen. Konto: Raiffeisenbank, IBAN DE89370400440532013000", 8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024/017", "invoice_date": "2024-02-28", "sales_order_reference": "A-23-088",
         **totals("EUR 10836.80 2058.99 12895.79"),
         "issuer": party("Zimmerei Hölzl|Bergweg 5|83646|Bad Tölz", tax_number="139/230/40218",
@@ -195,7 +195,7 @@ def german_order() -> DrawnDocument:
     sheet.table(y + 6, "130 190r", "Gesamtnettowert|340,00 EUR", bold=True)
     sheet.at(20, 200, "Rechnung bitte an rechnung@lindner.example. Es gelten unsere Einkaufsbedingungen.", 8)
     names = "position article_number description quantity unit unit_price price_basis_quantity net_amount"
-    return sheet.states("purchase_order", {
+    return sheet.finish("purchase_order", {
         "po_number": "B-7712/24", "order_date": "2024-01-29", "quotation_reference": "AN-2024-551",
         "currency": "EUR", "total_net": "340.00",
         "buyer": party("Maschinenbau Lindner GmbH & Co. KG|Industriestraße 5-7|58638|Iserlohn",
@@ -249,7 +249,7 @@ def boxed_german() -> DrawnDocument:
         "Am Technologiepark 12|HRB 28871|IBAN: DE89 3704 0044 0532 0130 00",
         "45307 Essen|USt-ID: DE136695976|BIC: COBADEFFXXX", size=7, pitch=3.3,
     )  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "RE2024-10492", "invoice_date": "2024-06-30", "payment_due_date": "2024-07-30",
         "po_reference": "4500981273", **totals("EUR 3307.50 585.23 3892.73"),
         "issuer": party("datenwerk systemhaus gmbh|Am Technologiepark 12|45307|Essen", vat_id="DE136695976",
@@ -284,7 +284,7 @@ def utility_bill() -> DrawnDocument:
                 "abzüglich gezahlter Abschläge|-1.080,00", "Nachzahlung|113,81")  # fmt: skip
     sheet.at(20, 165, "Den Betrag von 113,81 EUR buchen wir am 29.01.2024 von Ihrem Konto ab.")
     sheet.at(20, 282, "Vorstand: A. Kemper · Genossenschaftsregister Arnsberg GnR 102 · USt-IdNr. DE136695976", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "3007716523", "invoice_date": "2024-01-15", **totals("EUR 1003.20 190.61 1193.81"),
         "issuer": party("Energie Sauerland eG|Postfach 11 20|57392|Schmallenberg", vat_id="DE136695976"),
         "recipient": {"name": "Herrn und Frau Peter Hesse", "street": "Waldweg 23", "postal_code": "57392",
@@ -318,7 +318,7 @@ def german_confirmation() -> DrawnDocument:
         "+ 19 % MwSt.|500,46",
         "Auftragswert brutto EUR|3.134,46",
     )
-    return sheet.states("order_confirmation", {
+    return sheet.finish("order_confirmation", {
         "confirmation_number": "AB-77120", "confirmation_date": "2024-07-04", "po_reference": "4500011877",
         **totals("EUR 2634.00 500.46 3134.46"),
         "supplier": party("Hydraulik Neumann GmbH & Co. KG|Lise-Meitner-Str. 3|70736|Fellbach"),
@@ -337,14 +337,14 @@ def long_list() -> DrawnDocument:
     """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"
-    head = "Pos.|Artikelnr.|Artikelbezeichnung|Menge|Einh.|E-Preis|Gesamt"
-    goods = []
+    heading = "Pos.|Artikelnr.|Artikelbezeichnung|Menge|Einh.|E-Preis|Gesamt"
+    items = []
     sheet.at(18, 20, "Elektrogroßhandel Saale GmbH", 13, bold=True)
     sheet.at(18, 45, "Elektrogroßhandel Saale GmbH, Lagerstr. 9, 06112 Halle (Saale)", 7)
     sheet.rows(18, 51, "Elektro Krause e.K.", "Inh. Torsten Krause", "Gartenstr. 17a", "06217 Merseburg")
     sheet.table(51, "130 165", "Sammelrechnung|SR-558120", "Rechnungsdatum|31.05.2024", "Kundennummer|44120",
                 "Fällig am|14.06.2024")  # fmt: skip
-    y = sheet.table(90, columns, head, bold=True)
+    y = sheet.table(90, columns, heading, bold=True)
     total = 0
     for number in range(1, 46):
         if number in (1, 20):
@@ -355,25 +355,25 @@ def long_list() -> DrawnDocument:
         y = sheet.table(
             y, columns, f"{number}|{article}|{name}|{quantity}|Stk|{_german(price)}|{_german(quantity * price)}"
         )
-        goods.append(f"{number}|{article}|{name}|{quantity}|C62|{price / 100:.2f}|{quantity * price / 100:.2f}")
+        items.append(f"{number}|{article}|{name}|{quantity}|C62|{price / 100:.2f}|{quantity * price / 100:.2f}")
         if y > 255:
             sheet.at(18, 270, f"Zwischensumme {_german(total)}")
             sheet.at(105, 288, "Seite 1 von 3" if number < 35 else "Seite 2 von 3", 7)
-            sheet.turn()
+            sheet.add_page()
             sheet.at(18, 15, "Sammelrechnung SR-558120", 8)
-            y = sheet.table(25, columns, head, bold=True)
+            y = sheet.table(25, columns, heading, bold=True)
     tax = round(total * 0.19)
     sheet.table(y + 8, "130 192r", f"Summe netto|{_german(total)}", f"MwSt 19 %|{_german(tax)}",
                 f"Gesamtbetrag EUR|{_german(total + tax)}")  # fmt: skip
     sheet.at(18, 284, "USt-IdNr. DE136695976  IBAN DE89 3704 0044 0532 0130 00", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "SR-558120", "invoice_date": "2024-05-31", "payment_due_date": "2024-06-14",
         "delivery_note_reference": ["LS-7001", "LS-7020"],
         **totals(f"EUR {total / 100:.2f} {tax / 100:.2f} {(total + tax) / 100:.2f}"),
         "issuer": party("Elektrogroßhandel Saale GmbH|Lagerstr. 9|06112|Halle (Saale)",
                          vat_id="DE136695976", iban="DE89370400440532013000"),
         "recipient": party("Elektro Krause e.K.|Gartenstr. 17a|06217|Merseburg"),
-        "line_items": lines("position article_number description quantity unit unit_price net_amount", *goods),
+        "line_items": lines("position article_number description quantity unit unit_price net_amount", *items),
     })  # fmt: skip
 
 
@@ -402,7 +402,7 @@ def gross_prices() -> DrawnDocument:
     )
     sheet.at(20, 150, "Betrag dankend per Karte erhalten.")
     sheet.at(20, 284, "Steuernummer 219/5044/1881", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024-0815", "invoice_date": "2024-05-08", **totals("EUR 805.80 153.10 958.90"),
         "issuer": party("Fahrradladen Speiche|Lindenallee 4|50968|Köln", tax_number="219/5044/1881"),
         "recipient": party("Jonas Weber|Severinstr. 101|50678|Köln"),

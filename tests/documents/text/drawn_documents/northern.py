@@ -25,7 +25,7 @@ def english() -> DrawnDocument:
         "Balance due|£312.88",
     )  # fmt: skip
     sheet.at(20, 270, "Bank: Lloyds   IBAN GB82 WEST 1234 5698 7654 32   Company No. 04412893", 8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "INV-00871", "invoice_date": "2024-03-05", "payment_due_date": "2024-04-04",
         "po_reference": "CK/2291", **totals("GBP 443.40 69.48 512.88"),
         "issuer": party("Harbour & Finch Ltd|Unit 4, Quayside Road|BS1 6TX|Bristol",
@@ -55,9 +55,9 @@ def consultancy() -> DrawnDocument:
         97, columns, "Discovery workshop|16.00|$185.00|$2,960.00",
         "Data model review|22.50|$185.00|$4,162.50", "Travel time|6.00|$90.00|$540.00",
     )  # fmt: skip
-    sums = "20 60r"
-    sheet.table(125, sums, "Subtotal|$7,662.50", "Tax (0%)|$0.00", "Total (USD)|$7,662.50", bold=True)
-    return sheet.states("invoice", {
+    total_columns = "20 60r"
+    sheet.table(125, total_columns, "Subtotal|$7,662.50", "Tax (0%)|$0.00", "Total (USD)|$7,662.50", bold=True)
+    return sheet.finish("invoice", {
         "invoice_number": "2024-118", "invoice_date": "2024-03-15", "payment_due_date": "2024-04-14",
         **totals("USD 7662.50 0.00 7662.50"),
         "issuer": {"name": "Blue Heron Consulting LLC"},
@@ -79,15 +79,15 @@ def english_order() -> DrawnDocument:
     sheet.rows(20, 50, "Harbour & Finch Ltd", "4 Quayside Road", "Bristol BS1 6TX")
     sheet.at(110, 45, "SHIP TO", 8, bold=True)
     sheet.rows(110, 50, "Copper Kettle Catering", "Goods In, 3 Mill Lane", "Leeds LS2 7EA")
-    strip = "20 65 110 150"
-    sheet.table(75, strip, "P.O. Number|Order Date|Terms|Required By", size=8, bold=True)
-    sheet.table(80, strip, "CK/2291|26/02/2024|30 days|08/03/2024")
+    label_columns = "20 65 110 150"
+    sheet.table(75, label_columns, "P.O. Number|Order Date|Terms|Required By", size=8, bold=True)
+    sheet.table(80, label_columns, "CK/2291|26/02/2024|30 days|08/03/2024")
     columns = "20 50 130r 160r 190r"
     sheet.table(95, columns, "Item #|Description|Qty|Unit Price|Total", bold=True)
     sheet.table(102, columns, "BC-TC-01|Bone china teacup and saucer|24|6.75|162.00",
                 "CS-3T|Three-tier cake stand|6|28.40|170.40")  # fmt: skip
     sheet.table(125, "140 190r", "Subtotal|332.40", "VAT|66.48", "Order total (GBP)|398.88")
-    return sheet.states("purchase_order", {
+    return sheet.finish("purchase_order", {
         "po_number": "CK/2291", "order_date": "2024-02-26", **totals("GBP 332.40 66.48 398.88"),
         "buyer": party("Copper Kettle Catering Ltd|1 Canal Wharf|LS1 4BR|Leeds"),
         "supplier": party("Harbour & Finch Ltd|4 Quayside Road|BS1 6TX|Bristol"),
@@ -120,7 +120,7 @@ def dutch() -> DrawnDocument:
         150, "130 190r", "Subtotaal|€ 181,00", "BTW 9%|€ 11,79", "BTW 21%|€ 10,50",
         "Totaal te voldoen|€ 203,29",
     )  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024.0456", "invoice_date": "2024-02-19", "payment_due_date": "2024-03-20",
         "po_reference": "PO-98120", **totals("EUR 181.00 22.29 203.29"),
         "issuer": party("Bloemenveiling Westland B.V.|Handelsweg 88|2671 AB|Naaldwijk",
@@ -149,7 +149,7 @@ def danish() -> DrawnDocument:
     )  # fmt: skip
     sheet.table(125, "140 190r", "Subtotal|4.606,00", "Moms (25%)|1.151,50", "Total DKK|5.757,50")
     sheet.at(20, 160, "Beløbet bedes indbetalt på konto IBAN DK50 0040 0440 1162 43 senest på forfaldsdatoen.")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "10457", "invoice_date": "2024-03-05", "payment_due_date": "2024-03-19",
         "po_reference": "NY-338", **totals("DKK 4606.00 1151.50 5757.50"),
         "issuer": party("Kaffegrossisten A/S|Industrivej 9|8260|Viby J", iban="DK5000400440116243"),
@@ -168,9 +168,9 @@ def belgian() -> DrawnDocument:
     sheet.rows(15, 20, "Imprimerie Meuse SRL", "Rue de la Station 45", "B-5000 Namur", "TVA BE 0428.759.497")
     sheet.at(195, 20, "FACTURE / FACTUUR", 15, bold=True, right=True)
     sheet.rows(120, 42, "Stad Leuven", "Dienst Financiën", "Professor Van Overstraetenplein 1", "3000 Leuven")
-    strip = "15 65 115 160"
-    sheet.table(75, strip, "Numéro / Nummer|Date / Datum|Échéance / Vervaldag|Réf. client", size=8, bold=True)
-    sheet.table(80, strip, "F24/00781|11/04/2024|11/05/2024|LEU-77")
+    label_columns = "15 65 115 160"
+    sheet.table(75, label_columns, "Numéro / Nummer|Date / Datum|Échéance / Vervaldag|Réf. client", size=8, bold=True)
+    sheet.table(80, label_columns, "F24/00781|11/04/2024|11/05/2024|LEU-77")
     columns = "15 105r 145r 160r 195r"
     sheet.table(
         95,
@@ -193,7 +193,7 @@ def belgian() -> DrawnDocument:
         "Total TVAC|938,20 EUR",
     )
     sheet.at(15, 270, "IBAN BE68 5390 0754 7034 - BIC GKCCBEBB - RPM Liège, division Namur", 8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "F24/00781", "invoice_date": "2024-04-11", "payment_due_date": "2024-05-11",
         **totals("EUR 820.00 118.20 938.20"),
         "issuer": party("Imprimerie Meuse SRL|Rue de la Station 45|5000|Namur", country="BE",
@@ -229,13 +229,13 @@ def two_column_totals() -> DrawnDocument:
     ):
         y = sheet.table(y, columns, numbers)
         y = sheet.rows(25, y - 0.6, name, size=8) + 2
-    sums = "15 75r"
-    sheet.table(y + 8, sums, "Total excl. VAT EUR|4,943.40", "VAT 0% (intra-community supply)|0.00",
+    total_columns = "15 75r"
+    sheet.table(y + 8, total_columns, "Total excl. VAT EUR|4,943.40", "VAT 0% (intra-community supply)|0.00",
                 "Total amount EUR|4,943.40")  # fmt: skip
     sheet.rows(
         105, y + 8, "Payment: 30 days net", "IBAN NL91 ABNA 0417 1643 00", "Reverse charge, Art. 138 VAT Directive"
     )
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "240311", "invoice_date": "2024-06-14", "payment_due_date": "2024-07-14",
         "po_reference": "PO-SE-8841", **totals("EUR 4943.40 0.00 4943.40"),
         "issuer": party("VAN DIJK PUMPS & VALVES B.V.|Havenkade 40|3011 AB|Rotterdam", country="NL",
@@ -274,7 +274,7 @@ def numbers_below() -> DrawnDocument:
         "VAT 20%|333.20",
         "Order total GBP|1,999.20",
     )
-    return sheet.states("order_confirmation", {
+    return sheet.finish("order_confirmation", {
         "confirmation_number": "SO-20418", "confirmation_date": "2024-07-09", "po_reference": "PO-7781",
         **totals("GBP 1666.00 333.20 1999.20"),
         "supplier": party("Northgate Steel Supplies Ltd|14 Foundry Lane|S9 2XY|Sheffield", vat_id="GB980780684"),
@@ -311,7 +311,7 @@ def without_heading() -> DrawnDocument:
         "Totaal te betalen|1.746,18 EUR",
     )
     sheet.at(20, 150, "Gelieve te betalen voor 16 oktober 2024 op NL91 ABNA 0417 1643 00")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024-041", "invoice_date": "2024-10-02", "payment_due_date": "2024-10-16",
         **totals("EUR 1602.00 144.18 1746.18"),
         "issuer": party("Schildersbedrijf Jansen|Kerkstraat 12|1017 GM|Amsterdam", vat_id="NL004495445B01",

@@ -15,17 +15,17 @@ def free_german_program() -> DrawnDocument:
     sheet.table(82, "20 62 104 150", "Rechnungsnr.|Kundennr.|Rechnungsdatum|Lieferdatum", size=8)
     sheet.table(86.5, "20 62 104 150", "RE000173|KD0031|03.09.2024|02.09.2024")
     sheet.at(20, 98, "Rechnung", 14, bold=True)
-    places = "20 38r 42 62 128r 158r 190r"
-    y = sheet.table(108, places, "1|48|HO-500|Heidehonig 500 g|7%|5,40 €|259,20 €",
+    columns = "20 38r 42 62 128r 158r 190r"
+    y = sheet.table(108, columns, "1|48|HO-500|Heidehonig 500 g|7%|5,40 €|259,20 €",
                     "2|24|HO-250|Heidehonig 250 g|7%|3,10 €|74,40 €",
                     "3|10|KE-ST|Kerze aus Bienenwachs, Stumpen|19%|6,50 €|65,00 €",
-                    head="Pos.|Menge|Art.-Nr.|Bezeichnung|USt.|E.Preis|G.Preis")  # fmt: skip
+                    heading="Pos.|Menge|Art.-Nr.|Bezeichnung|USt.|E.Preis|G.Preis")  # fmt: skip
     sheet.rule(y)
     sheet.table(y + 6, "130 190r", "Gesamt Netto|398,60 €", "zzgl. 7% USt. auf 333,60 €|23,35 €",
                 "zzgl. 19% USt. auf 65,00 €|12,35 €", "Gesamtsumme|434,30 €")  # fmt: skip
     sheet.rows(20, y + 40, "Zahlbar innerhalb von 14 Tagen bis zum 17.09.2024 rein netto.",
                "Bankverbindung: Kreissparkasse Soltau, IBAN DE66 3705 0198 0012 3456 78")  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "RE000173", "invoice_date": "2024-09-03", "payment_due_date": "2024-09-17",
         **totals("EUR 398.60 35.70 434.30"),
         "issuer": party("Imkerei Waldhonig|Heideweg 3|29614|Soltau", tax_number="41/112/00834",
@@ -52,18 +52,18 @@ def merchandise_system() -> DrawnDocument:
     sheet.table(52, "120 165", "Rechnungs-Nr.|R-20240551", "Auftrags-Nr.|A-20240498", "Lieferschein-Nr.|L-20240533",
                 "Kunden-Nr.|70118", "Rechnungsdatum|22.08.2024", "Zahlungsart|Rechnung")  # fmt: skip
     sheet.at(20, 96, "Rechnung Nr. R-20240551", 12, bold=True)
-    places = "20 44 112r 132r 150r 170r 190r"
-    y = sheet.table(106, places, "OT-SEIL-60|Kletterseil 9,8 mm, 60 m|6,00|119,50|8,00 %|19,00|659,64",
+    columns = "20 44 112r 132r 150r 170r 190r"
+    y = sheet.table(106, columns, "OT-SEIL-60|Kletterseil 9,8 mm, 60 m|6,00|119,50|8,00 %|19,00|659,64",
                     "OT-HELM-M|Kletterhelm Größe M, rot|12,00|41,20||19,00|494,40",
                     "OT-KARA|Karabiner Schrauber|40,00|7,95|5,00 %|19,00|302,10",
                     "VSK|Versandkosten|1,00|14,90||19,00|14,90",
-                    head="Art.-Nr.|Artikelbezeichnung|Menge|EP netto|Rabatt|USt %|Gesamt netto", size=8)  # fmt: skip
+                    heading="Art.-Nr.|Artikelbezeichnung|Menge|EP netto|Rabatt|USt %|Gesamt netto", size=8)  # fmt: skip
     sheet.table(y + 8, "120 190r", "Warenwert netto|1.456,14", "Versand netto|14,90", "Summe netto|1.471,04",
                 "19,00 % USt.|279,50", "Rechnungsbetrag EUR|1.750,54")  # fmt: skip
     sheet.at(20, y + 40, "Bitte begleichen Sie den Betrag bis zum 05.09.2024 ohne Abzug.")
     sheet.table(274, "20 80 140", "Geschäftsführer: Kai Tannert|Ostsächsische Sparkasse|USt-IdNr.: DE471874633",
                 "HRA 9921, AG Dresden|DE33 7002 0270 0654 3210 98|Steuer-Nr.: 209/160/01555", size=7)  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "R-20240551", "invoice_date": "2024-08-22", "payment_due_date": "2024-09-05",
         "sales_order_reference": "A-20240498", "delivery_note_reference": "L-20240533",
         **totals("EUR 1471.04 279.50 1750.54"),
@@ -93,20 +93,20 @@ def french_start_up() -> DrawnDocument:
                "SIREN : 686 028 655", "N° TVA : FR20686028655", size=8.5)  # fmt: skip
     sheet.rows(110, 48, "Coopérative Les Vergers", "Zone d'activités des Pins", "26300 Bourg-de-Péage", "France",
                "N° TVA : FR95474740370", size=8.5)  # fmt: skip
-    places = "15 112r 142r 162r 195r"
-    y = sheet.table(92, places, "Refonte du site internet|1|4 200,00 €|20 %|4 200,00 €",
-                    head="Produits|Qté|Prix u. HT|TVA (%)|Total HT")  # fmt: skip
+    columns = "15 112r 142r 162r 195r"
+    y = sheet.table(92, columns, "Refonte du site internet|1|4 200,00 €|20 %|4 200,00 €",
+                    heading="Produits|Qté|Prix u. HT|TVA (%)|Total HT")  # fmt: skip
     y = sheet.rows(15, y - 1, "Maquettes, intégration, mise en ligne", size=8) + 1
     y = sheet.table(
-        y, places, "Hébergement annuel|1|180,00 €|20 %|180,00 €", "Formation, demi-journée|2|350,00 €|0 %|700,00 €"
+        y, columns, "Hébergement annuel|1|180,00 €|20 %|180,00 €", "Formation, demi-journée|2|350,00 €|0 %|700,00 €"
     )
     sheet.table(y + 8, "15 52r 80r", "0 %|0,00 €|700,00 €", "20 %|876,00 €|4 380,00 €", size=8,
-                head="Détails TVA|Montant TVA|Base HT")  # fmt: skip
+                heading="Détails TVA|Montant TVA|Base HT")  # fmt: skip
     sheet.table(y + 8, "130 195r", "Total HT|5 080,00 €", "Montant total de la TVA|876,00 €", "Total TTC|5 956,00 €")
     sheet.rows(
         15, 230, "Moyen de paiement : virement", "IBAN : FR97 3000 6000 0112 3456 7890 102", "BIC : AGRIFRPP", size=8.5
     )
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "F-2024-0312", "invoice_date": "2024-10-04", "payment_due_date": "2024-11-03",
         **totals("EUR 5080.00 876.00 5956.00"),
         "issuer": party("Atelier Numérique Lyonnais|41 quai Rambaud|69002|Lyon", country="FR", vat_id="FR20686028655",
@@ -138,18 +138,18 @@ def subscription() -> DrawnDocument:
         110, 59.4, "Weingut Sonnleiten KG", "Kellergasse 14", "3550 Langenlois", "Austria", "ATU50288148", size=9
     )
     sheet.at(20, 92, "€1,147.20 due May 17, 2024", 14, bold=True)
-    places = "20 118r 145r 165r 190r"
+    columns = "20 118r 145r 165r 190r"
     y = sheet.table(
-        104, places, "Analytics Pro|4|€229.00|0%|€916.00", head="Description|Qty|Unit price|Tax|Amount", size=8.5
+        104, columns, "Analytics Pro|4|€229.00|0%|€916.00", heading="Description|Qty|Unit price|Tax|Amount", size=8.5
     )
     y = sheet.rows(20, y - 1, "May 3 \u2013 Jun 3, 2024", size=8) + 1
-    y = sheet.table(y, places, "Additional data storage, 100 GB|8|€28.90|0%|€231.20", size=8.5)
+    y = sheet.table(y, columns, "Additional data storage, 100 GB|8|€28.90|0%|€231.20", size=8.5)
     sheet.table(y + 6, "118 190r", "Subtotal|€1,147.20", "Total excluding tax|€1,147.20",
                 "VAT (0% on €1,147.20)|€0.00", "Total|€1,147.20", "Amount due|€1,147.20")  # fmt: skip
     sheet.at(20, y + 45, "Tax to be paid on reverse charge basis", 8)
     sheet.at(20, 285, "8F21C0DE-0007 · €1,147.20 due May 17, 2024", 7)
     sheet.at(190, 285, "Page 1 of 1", 7, right=True)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "8F21C0DE-0007", "invoice_date": "2024-05-03", "payment_due_date": "2024-05-17",
         **totals("EUR 1147.20 0.00 1147.20"),
         "issuer": party("Lumen Metrics Ltd|9 Harcourt Street|D02 F583|Dublin", country="IE",
@@ -176,13 +176,13 @@ def dutch_freelancer() -> DrawnDocument:
                size=8.5, pitch=3.9)  # fmt: skip
     sheet.at(20, 78, "Factuur 2024-0077", 15, bold=True)
     sheet.rows(20, 86, "Factuurdatum: 28-06-2024", "Vervaldatum: 28-07-2024", "Kenmerk: ZUT/2024/1180")
-    places = "20 34 140r 158r 190r"
-    y = sheet.table(108, places, "16 uur|Ontwerp informatieborden Hanzefeesten|€ 85,00|21%|€ 1.360,00",
+    columns = "20 34 140r 158r 190r"
+    y = sheet.table(108, columns, "16 uur|Ontwerp informatieborden Hanzefeesten|€ 85,00|21%|€ 1.360,00",
                     "40 st|Drukwerk boekje, 24 pagina's|€ 4,25|9%|€ 170,00",
-                    head="Aantal|Omschrijving|Tarief|Btw|Bedrag")  # fmt: skip
+                    heading="Aantal|Omschrijving|Tarief|Btw|Bedrag")  # fmt: skip
     sheet.table(y + 8, "120 190r", "Subtotaal|€ 1.530,00", "21% btw|€ 285,60", "9% btw|€ 15,30", "Totaal|€ 1.830,90")
     sheet.at(20, 250, "We verzoeken u vriendelijk het bedrag van € 1.830,90 voor 28-07-2024 over te maken.", 9)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024-0077", "invoice_date": "2024-06-28", "payment_due_date": "2024-07-28",
         **totals("EUR 1530.00 300.90 1830.90"),
         "issuer": party("Studio Veldkamp|Lange Hofstraat 31|7201 HV|Zutphen", vat_id="NL625003548B01",
@@ -209,12 +209,12 @@ def italian_cloud() -> DrawnDocument:
     sheet.rows(120, 42, "Destinatario", size=8, bold=True)
     sheet.rows(120, 47, "Masseria Trullo Bianco di A. Semeraro", "Strada Provinciale 14 n. 3", "72015 Fasano (BR)",
                "P.IVA 06165300150")  # fmt: skip
-    places = "15 100r 128r 156r 172r 195r"
-    y = sheet.table(85, places, "Finestra in legno 2 ante|6 pz|€ 410,00||22%|€ 2.460,00",
-                    head="Prodotto|Quantità|Prezzo netto|Sconto|IVA|Importo netto")  # fmt: skip
+    columns = "15 100r 128r 156r 172r 195r"
+    y = sheet.table(85, columns, "Finestra in legno 2 ante|6 pz|€ 410,00||22%|€ 2.460,00",
+                    heading="Prodotto|Quantità|Prezzo netto|Sconto|IVA|Importo netto")  # fmt: skip
     y = sheet.rows(15, y - 1, "Rovere naturale, vetro camera", size=8) + 1
     y = sheet.table(
-        y, places, "Persiana in alluminio|4 pz|€ 260,00|10%|22%|€ 936,00", "Posa in opera|1|€ 540,00||10%|€ 540,00"
+        y, columns, "Persiana in alluminio|4 pz|€ 260,00|10%|22%|€ 936,00", "Posa in opera|1|€ 540,00||10%|€ 540,00"
     )
     sheet.table(
         y + 10, "120 195r", "Imponibile|€ 3.936,00", "IVA 22% su € 3.396,00|€ 747,12", "IVA 10% su € 540,00|€ 54,00"
@@ -222,7 +222,7 @@ def italian_cloud() -> DrawnDocument:
     sheet.table(y + 26, "120 195r", "Totale|€ 4.737,12", bold=True, size=11)
     sheet.rows(15, y + 26, "Scadenza pagamenti", size=8, bold=True)
     sheet.rows(15, y + 31, "11/04/2024: € 4.737,12", "Bonifico - IBAN IT63A0200801600000101234567", size=8.5)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "45/2024", "invoice_date": "2024-03-12", "payment_due_date": "2024-04-11",
         **totals("EUR 3936.00 801.12 4737.12"),
         "issuer": party("Serramenti Valle d'Itria S.r.l.|Contrada Figazzano 9|72014|Cisternino (BR)",
@@ -244,20 +244,20 @@ def spanish_desktop() -> DrawnDocument:
     sheet = Sheet()
     sheet.rows(15, 18, "SUMINISTROS ELÉCTRICOS TAJO, S.L.", "C/ Río Jarama, 14 - Pol. Ind. Santa María", "45007 TOLEDO",
                "Tlf: 925 230 118", "C.I.F.: ESB46886727", size=8.5, pitch=4)  # fmt: skip
-    sheet.table(48, "15 45 75 92", "FACTURA|1 - 000482|1|26/07/2024", head="DOCUMENTO|NÚMERO|PÁGINA|FECHA", size=8)
+    sheet.table(48, "15 45 75 92", "FACTURA|1 - 000482|1|26/07/2024", heading="DOCUMENTO|NÚMERO|PÁGINA|FECHA", size=8)
     sheet.rows(
         115, 42, "Hnos. Carrasco Instalaciones, C.B.", "Avda. de Europa, 27", "45003 TOLEDO", "N.I.F.: E45112233"
     )
-    places = "15 42 107r 134r 154r 168r 195r"
-    sheet.table(80, places, "CAB-3G25|Manguera libre halógenos 3G2,5|500,00|1,12|560,00|15,00|476,00",
+    columns = "15 42 107r 134r 154r 168r 195r"
+    sheet.table(80, columns, "CAB-3G25|Manguera libre halógenos 3G2,5|500,00|1,12|560,00|15,00|476,00",
                     "MAG-2P16|Magnetotérmico 2P 16A|20,00|7,85|157,00|10,00|141,30",
                     "CAN-4025|Canaleta 40x25 blanca, 2 m|30,00|2,46|73,80||73,80",
-                    head="ARTÍCULO|DESCRIPCIÓN|CANTIDAD|PRECIO UNIDAD|SUBTOTAL|DTO.|TOTAL", size=8)  # fmt: skip
+                    heading="ARTÍCULO|DESCRIPCIÓN|CANTIDAD|PRECIO UNIDAD|SUBTOTAL|DTO.|TOTAL", size=8)  # fmt: skip
     sheet.table(225, "15 60r 95r 125r 160r", "21,00|691,10|691,10|145,13|",
-                head="TIPO|IMPORTE|BASE|I.V.A.|R.E.", size=8)  # fmt: skip
+                heading="TIPO|IMPORTE|BASE|I.V.A.|R.E.", size=8)  # fmt: skip
     sheet.table(245, "140 195r", "TOTAL:|836,23 €", bold=True, size=12)
     sheet.rows(15, 255, "FORMA DE PAGO: RECIBO DOMICILIADO 30 DÍAS", "VENCIMIENTO: 25/08/2024", size=8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "1 - 000482", "invoice_date": "2024-07-26", "payment_due_date": "2024-08-25",
         **totals("EUR 691.10 145.13 836.23"),
         "issuer": party("SUMINISTROS ELÉCTRICOS TAJO, S.L.|C/ Río Jarama, 14 - Pol. Ind. Santa María|45007|TOLEDO",
@@ -278,16 +278,16 @@ def danish_cloud() -> DrawnDocument:
     sheet.rows(20, 45, "Ejerforeningen Parkhusene", "Att. formand Lise Holm", "Parkvej 8", "8000 Aarhus C", size=10)
     sheet.at(20, 78, "Faktura nr. 1042", 15, bold=True)
     sheet.at(190, 78, "Dato: 16. maj 2024", right=True)
-    places = "20 120r 124 155r 190r"
-    sheet.table(92, places, "Beskæring af bøgehække|14,5|timer|395,00|5.727,50",
+    columns = "20 120r 124 155r 190r"
+    sheet.table(92, columns, "Beskæring af bøgehække|14,5|timer|395,00|5.727,50",
                 "Bortkørsel af haveaffald|3|læs|450,00|1.350,00", "Bøgeplanter, 60-80 cm|75|stk.|18,00|1.350,00",
-                head="Vare|Antal|Enhed|Pris|I alt")  # fmt: skip
+                heading="Vare|Antal|Enhed|Pris|I alt")  # fmt: skip
     sheet.table(122, "130 190r", "Subtotal (ekskl. moms)|8.427,50", "Moms 25%|2.106,88", "Total DKK|10.534,38")
     sheet.rows(20, 150, "Betalingsbetingelser: Netto 14 dage. Forfaldsdato: 30. maj 2024",
                "Bank: Sydbank  IBAN: DK80 3000 0009 8765 43")  # fmt: skip
     sheet.rows(60, 280, "Gartneriet Solbakken · Skovvejen 112 · 8361 Hasselager · CVR DK22033646",
                "post@solbakken.example · 86 28 11 00", size=7.5)  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "1042", "invoice_date": "2024-05-16", "payment_due_date": "2024-05-30",
         **totals("DKK 8427.50 2106.88 10534.38"),
         "issuer": party("Gartneriet Solbakken|Skovvejen 112|8361|Hasselager", vat_id="DK22033646",
@@ -314,13 +314,13 @@ def french_rebate() -> DrawnDocument:
     )
     sheet.at(15, 78, "AVOIR N° A-2024-019", 14, bold=True)
     sheet.rows(15, 86, "Date : 19/12/2024", "Avoir sur facture n° F-2024-1455 du 02/12/2024")
-    places = "15 40 122r 148r 168r 195r"
-    sheet.table(102, places, "CAH-96|Cahier 24x32 96 pages, livraison incomplète|60|1,35|20,00|81,00",
+    columns = "15 40 122r 148r 168r 195r"
+    sheet.table(102, columns, "CAH-96|Cahier 24x32 96 pages, livraison incomplète|60|1,35|20,00|81,00",
                 "STY-B|Stylo bille bleu, lot de 50|2|9,90|20,00|19,80",
-                head="Code|Désignation|Quantité|PU HT|TVA|Montant HT")  # fmt: skip
+                heading="Code|Désignation|Quantité|PU HT|TVA|Montant HT")  # fmt: skip
     sheet.table(130, "140 195r", "Total HT|100,80 €", "TVA (20,00 %)|20,16 €", "Total TTC|120,96 €")
     sheet.at(15, 284, "Papeterie Bastide - SIRET 065 898 934 00021 - TVA FR47065898934", 7)
-    return sheet.states("credit_note", {
+    return sheet.finish("credit_note", {
         "credit_note_number": "A-2024-019", "credit_note_date": "2024-12-19", "invoice_reference": "F-2024-1455",
         **totals("EUR 100.80 20.16 120.96"),
         "issuer": party("Papeterie Bastide SARL|6 cours Julien|13006|MARSEILLE", vat_id="FR47065898934"),

@@ -16,11 +16,11 @@ def online_bookkeeping() -> DrawnDocument:
                 "Lieferdatum:|28.03.2024", "Ansprechpartner:|Jörg Brandt")  # fmt: skip
     sheet.at(25, 98, "Rechnung", 16, bold=True)
     sheet.rows(25, 106, "Unsere Lieferungen/Leistungen stellen wir Ihnen wie folgt in Rechnung.")
-    places = "25 34 115r 119 150r 190r"
-    y = sheet.table(116, places, "1.|Garderobenbank mit Schuhrost|3|Stück|245,00|735,00",
-                    head="Pos|Bezeichnung|Menge|Einheit|Einzel €|Gesamt €")  # fmt: skip
+    columns = "25 34 115r 119 150r 190r"
+    y = sheet.table(116, columns, "1.|Garderobenbank mit Schuhrost|3|Stück|245,00|735,00",
+                    heading="Pos|Bezeichnung|Menge|Einheit|Einzel €|Gesamt €")  # fmt: skip
     y = sheet.rows(34, y - 1, "Esche geölt, 120 cm,", "Sitzhöhe 30 cm", size=8, pitch=3.6) + 2
-    y = sheet.table(y, places, "2.|Wandhaken, Messing|24|Stück|6,80|163,20", "3.|Montage|4,5|Stunde(n)|52,00|234,00")
+    y = sheet.table(y, columns, "2.|Wandhaken, Messing|24|Stück|6,80|163,20", "3.|Montage|4,5|Stunde(n)|52,00|234,00")
     sheet.rule(y, 25)
     sheet.table(y + 6, "110 190r", "Summe netto|1.132,20 €", "zzgl. 19% USt.|215,12 €")
     sheet.table(y + 18, "110 190r", "Gesamtsumme|1.347,32 €", bold=True, size=10)
@@ -30,7 +30,7 @@ def online_bookkeeping() -> DrawnDocument:
                 "Inhaber Jörg Brandt|E-Mail: info@holz-brandt.example|IBAN: DE66 3705 0198 0012 3456 78",
                 "Dorfstr. 12|www.holz-brandt.example|USt-ID: DE342366712",
                 "29439 Lüchow||Steuer-Nr.: 47/105/02219", size=7, pitch=3.2)  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "RE0417", "invoice_date": "2024-04-04", "payment_due_date": "2024-04-18",
         **totals("EUR 1132.20 215.12 1347.32"),
         "issuer": party("Holzmanufaktur Brandt e.K.|Dorfstr. 12|29439|Lüchow", vat_id="DE342366712",
@@ -58,17 +58,19 @@ def enterprise_billing() -> DrawnDocument:
                "Auftragsnummer/Datum", "30077124 / 23.05.2024", "Lieferschein/Datum", "80055210 / 10.06.2024",
                "Kundennummer", "110472", size=8, pitch=4)  # fmt: skip
     sheet.rows(20, 98, "Währung EUR", "Bitte bei Zahlung angeben: 90041877", size=8)
-    places = "20 34 60 128r 131 160r 190r"
-    head = "Pos.|Material|Bezeichnung|Menge|ME|Preis|Betrag"
-    y = sheet.table(112, places, "000010|GM-7740-B|Getriebemotor 0,75 kW|12|ST|412,00|4.944,00", head=head)
+    columns = "20 34 60 128r 131 160r 190r"
+    heading = "Pos.|Material|Bezeichnung|Menge|ME|Preis|Betrag"
+    y = sheet.table(112, columns, "000010|GM-7740-B|Getriebemotor 0,75 kW|12|ST|412,00|4.944,00", heading=heading)
     y = sheet.table(y, "60 160r 190r", "Rabatt vom Brutto|8,000- %|395,52-", "Nettowert||4.548,48")
-    y = sheet.table(y + 2, places, "000020|KU-M40|Kupplung M40|12|ST|58,50|702,00")
+    y = sheet.table(y + 2, columns, "000020|KU-M40|Kupplung M40|12|ST|58,50|702,00")
     y = sheet.table(y, "60 160r 190r", "Nettowert||702,00")
     sheet.table(y + 6, "60 190r", "Übertrag|5.250,48")
     sheet.at(190, 285, "Seite 1 / 2", 7, right=True)
-    sheet.turn()
+    sheet.add_page()
     sheet.table(20, "20 190r", "Rechnung 90041877 vom 11.06.2024|Seite 2 / 2", size=8)
-    y = sheet.table(34, places, "||Übertrag||||5.250,48", "000030|SH-220|Schutzhaube|6|ST|33,90|203,40", head=head)
+    y = sheet.table(
+        34, columns, "||Übertrag||||5.250,48", "000030|SH-220|Schutzhaube|6|ST|33,90|203,40", heading=heading
+    )
     y = sheet.table(y, "60 190r", "Nettowert|203,40")
     y = sheet.table(y + 4, "60 120r 160r 190r", "Summe Positionen|||5.453,88",
                     "Mehrwertsteuer|19,000 %|5.453,88|1.036,24", "Endbetrag|||6.490,12")  # fmt: skip
@@ -77,7 +79,7 @@ def enterprise_billing() -> DrawnDocument:
     sheet.table(276, "20 75 135", "Vorstand: Dr. H. Wirtz, K. Seidel|Sitz: Mannheim|Commerzbank Mannheim",
                 "Aufsichtsratsvorsitz: M. Frings|Amtsgericht Mannheim HRB 70012|IBAN DE33 7002 0270 0654 3210 98",
                 "|USt-IdNr.: DE676122202|SWIFT HYVEDEMMXXX", size=6.5, pitch=3)  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "90041877", "invoice_date": "2024-06-11", "payment_due_date": "2024-07-11",
         "po_reference": "4500118823", "sales_order_reference": "30077124", "delivery_note_reference": "80055210",
         **totals("EUR 5453.88 1036.24 6490.12"),
@@ -105,11 +107,11 @@ def open_source_suite() -> DrawnDocument:
     sheet.at(20, 82, "Invoice INV/2024/00057", 16, bold=True)
     sheet.table(90, "20 62 104 146", "Invoice Date:|Due Date:|Source:|Reference:", size=8, bold=True)
     sheet.table(94.5, "20 62 104 146", "07/05/2024|06/06/2024|S00231|PO-2024-118")
-    places = "20 118r 145r 160 190r"
-    sheet.table(108, places, "[FURN_7777] Office Chair|2.00 Units|70.00|21%|€ 140.00",
+    columns = "20 118r 145r 160 190r"
+    sheet.table(108, columns, "[FURN_7777] Office Chair|2.00 Units|70.00|21%|€ 140.00",
                 "[DESK0005] Customizable Ingestion (Aluminium)|1.00 Units|750.00|21%|€ 750.00",
                 "[PAP-A4] Recycled copy paper, box|12.00 Units|18.25|6%|€ 219.00",
-                head="Description|Quantity|Unit Price|Taxes|Amount")  # fmt: skip
+                heading="Description|Quantity|Unit Price|Taxes|Amount")  # fmt: skip
     sheet.table(138, "120 190r", "Untaxed Amount|€ 1,109.00", "VAT 21% on € 890.00|€ 186.90",
                 "VAT 6% on € 219.00|€ 13.14")  # fmt: skip
     sheet.table(155, "120 190r", "Total|€ 1,309.04", bold=True)
@@ -117,7 +119,7 @@ def open_source_suite() -> DrawnDocument:
                "BE68 5390 0754 7034")  # fmt: skip
     sheet.at(40, 284, "+32 11 22 33 44 | accounts@meridian.example | http://www.meridian.example | BE0372204539", 7)
     sheet.at(190, 288, "Page 1 / 1", 7, right=True)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "INV/2024/00057", "invoice_date": "2024-05-07", "payment_due_date": "2024-06-06",
         "po_reference": "PO-2024-118", **totals("EUR 1109.00 200.04 1309.04"),
         "issuer": party("Meridian Office Supply NV|Kempische Steenweg 311|3500|Hasselt", country="BE",
@@ -149,17 +151,17 @@ def cloud_credit() -> DrawnDocument:
         sheet.at(105, y + 4.2, value)
         y += 11
     sheet.rows(150, 34, "Cairngorm Flour Mills", "Limited", "Millbank Road", "FORRES", "IV36 1BJ", "UNITED KINGDOM")
-    places = "20 112r 138r 158r 190r"
-    sheet.table(105, places, "Strong white flour 16 kg - water damaged|10.00|14.20|Zero Rated|142.00",
+    columns = "20 112r 138r 158r 190r"
+    sheet.table(105, columns, "Strong white flour 16 kg - water damaged|10.00|14.20|Zero Rated|142.00",
                 "Rye flour 16 kg - short delivered|2.00|17.85|Zero Rated|35.70",
                 "Pallet charge|1.00|12.50|20%|12.50",
-                head="Description|Quantity|Unit Price|VAT|Amount GBP")  # fmt: skip
+                heading="Description|Quantity|Unit Price|VAT|Amount GBP")  # fmt: skip
     sheet.rule(123.5, 110)
     sheet.table(128, "158r 190r", "Subtotal|190.20", "TOTAL VAT 20%|2.50", "TOTAL CREDIT GBP|192.70",
                 "Less credit to invoice|0.00")  # fmt: skip
     sheet.table(150, "158r 190r", "Remaining Credit GBP|192.70", bold=True)
     sheet.at(20, 285, "Company Registration No: SC204417.  Registered Office: Millbank Road, Forres, IV36 1BJ.", 7)
-    return sheet.states("credit_note", {
+    return sheet.finish("credit_note", {
         "credit_note_number": "CN-0033", "credit_note_date": "2024-05-14", "invoice_reference": "INV-2207",
         **totals("GBP 190.20 2.50 192.70"),
         "issuer": party("Cairngorm Flour Mills Limited|Millbank Road|IV36 1BJ|FORRES", country="GB",
@@ -187,18 +189,18 @@ def small_business() -> DrawnDocument:
     sheet.rows(20, 69, "The Manor House Hotel", "Castle Combe", "Chippenham", "SN14 7HR")
     sheet.table(64, "150r 153", "INVOICE|1162", "DATE|28/06/2024", "DUE DATE|12/07/2024", "TERMS|Net 14", size=8.5)
     sheet.rule(95)
-    places = "20 42 70 140r 155r 170r 190r"
-    y = sheet.table(102, places, "03/06/2024|Maintenance|Lawn mowing and edging, front|20.0% S|4|65.00|260.00",
-                    head="DATE|SERVICE|DESCRIPTION|VAT|QTY|RATE|AMOUNT", size=8)  # fmt: skip
+    columns = "20 42 70 140r 155r 170r 190r"
+    y = sheet.table(102, columns, "03/06/2024|Maintenance|Lawn mowing and edging, front|20.0% S|4|65.00|260.00",
+                    heading="DATE|SERVICE|DESCRIPTION|VAT|QTY|RATE|AMOUNT", size=8)  # fmt: skip
     y = sheet.rows(70, y - 1, "and rear lawns", size=8) + 1
-    y = sheet.table(y, places, "11/06/2024|Planting|Lavender borders, supply and plant|20.0% S|36|7.25|261.00",
+    y = sheet.table(y, columns, "11/06/2024|Planting|Lavender borders, supply and plant|20.0% S|36|7.25|261.00",
                     "21/06/2024|Waste|Green waste removal|20.0% S|1|48.00|48.00", size=8)  # fmt: skip
     sheet.table(y + 6, "120 190r", "SUBTOTAL|569.00", "VAT TOTAL|113.80", "TOTAL|682.80")
     sheet.table(y + 24, "120 190r", "BALANCE DUE|GBP 682.80", bold=True, size=11)
     sheet.at(20, y + 40, "VAT SUMMARY", 8, bold=True)
-    sheet.table(y + 46, "20 150r 190r", "VAT @ 20%|113.80|569.00", head="RATE|VAT|NET", size=8)
+    sheet.table(y + 46, "20 150r 190r", "VAT @ 20%|113.80|569.00", heading="RATE|VAT|NET", size=8)
     sheet.at(20, y + 70, "Bank transfer: Sort code 60-16-13, account 31926819, GB29 NWBK 6016 1331 9268 19", 8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "1162", "invoice_date": "2024-06-28", "payment_due_date": "2024-07-12",
         **totals("GBP 569.00 113.80 682.80"),
         "issuer": party("Oakfield Garden Services|3 Barn Close|GL7 2NN|Cirencester", vat_id="GB368427129",
@@ -227,15 +229,15 @@ def dutch_accounting() -> DrawnDocument:
     sheet.table(93, "20 48 50 110 143 145", "Factuurnummer|:|24700318|Uw ordernummer|:|IN-20877",
                 "Factuurdatum|:|13-06-2024|Debiteurnummer|:|101448",
                 "Vervaldatum|:|13-07-2024|Pakbonnummer|:|PB24-5510")  # fmt: skip
-    places = "20 45 112r 115 145r 163r 190r"
-    sheet.table(116, places, "CU15-H|Koperbuis 15 mm hard, lengte 5 m|20|lgt|22,40|12,5|392,00",
+    columns = "20 45 112r 115 145r 163r 190r"
+    sheet.table(116, columns, "CU15-H|Koperbuis 15 mm hard, lengte 5 m|20|lgt|22,40|12,5|392,00",
                 "KNP15|Knelkoppeling recht 15 mm|150|stuks|1,98|20|237,60",
                 "AFD-10|Afdichtingsset|8|set|14,75||118,00", "VRACHT|Vrachtkosten|1||15,00||15,00",
-                head="Artikel|Omschrijving|Aantal|Eenheid|Prijs|Korting %|Bedrag")  # fmt: skip
-    sheet.table(200, "20 60r 90r", "Hoog 21%|762,60|160,15", head="BTW-code|Grondslag|BTW-bedrag", size=8)
+                heading="Artikel|Omschrijving|Aantal|Eenheid|Prijs|Korting %|Bedrag")  # fmt: skip
+    sheet.table(200, "20 60r 90r", "Hoog 21%|762,60|160,15", heading="BTW-code|Grondslag|BTW-bedrag", size=8)
     sheet.table(200, "130 190r", "Netto bedrag|762,60", "BTW-bedrag|160,15", "Totaal factuur EUR|922,75")
     sheet.at(20, 230, "Wij verzoeken u het bedrag binnen 30 dagen over te maken onder vermelding van 24700318.", 8)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "24700318", "invoice_date": "2024-06-13", "payment_due_date": "2024-07-13",
         "po_reference": "IN-20877", "delivery_note_reference": "PB24-5510", **totals("EUR 762.60 160.15 922.75"),
         "issuer": party("Technische Groothandel Van Berkel B.V.|Ambachtsweg 27|5627 BZ|Eindhoven",
@@ -257,15 +259,15 @@ def danish_credit() -> DrawnDocument:
     sheet.rows(20, 48, "Restaurant Havblik A/S", "Strandvejen 210", "3070 Snekkersten", "CVR-nr.: 94191629", size=10)
     sheet.at(20, 85, "Kreditnota", 16, bold=True)
     sheet.table(48, "140 190r", "Kreditnotanr.|20077", "Dato|2. april 2024", "Kundenr.|1183", "Vedr. faktura|10931")
-    places = "20 42 112r 116 150r 190r"
-    sheet.table(98, places, "4410|Tallerken, dyb, 24 cm|-12,00|stk.|64,50|-774,00",
+    columns = "20 42 112r 116 150r 190r"
+    sheet.table(98, columns, "4410|Tallerken, dyb, 24 cm|-12,00|stk.|64,50|-774,00",
                 "4417|Kop, stentøj|-6,00|stk.|38,00|-228,00",
-                head="Nr.|Tekst|Antal|Enhed|Enhedspris|Pris")  # fmt: skip
+                heading="Nr.|Tekst|Antal|Enhed|Enhedspris|Pris")  # fmt: skip
     sheet.table(120, "130 190r", "Subtotal|-1.002,00", "Moms (25,00%)|-250,50", "Total DKK|-1.252,50")
     sheet.at(20, 150, "Beløbet modregnes i næste faktura.")
     sheet.at(45, 280, "Porcelænshuset ApS / Kongensgade 44 / 5000 Odense C / CVR-nr. DK67788079", 7.5)
     sheet.at(45, 284, "Tlf. 66 13 20 20 / bogholderi@porcelaenshuset.example / IBAN DK80 3000 0009 8765 43", 7.5)
-    return sheet.states("credit_note", {
+    return sheet.finish("credit_note", {
         "credit_note_number": "20077", "credit_note_date": "2024-04-02", "invoice_reference": "10931",
         **totals("DKK 1002.00 250.50 1252.50"),
         "issuer": party("Porcelænshuset ApS|Kongensgade 44|5000|Odense C", vat_id="DK67788079",
@@ -295,11 +297,11 @@ def enterprise_order() -> DrawnDocument:
     sheet.rows(20, 77, "Halden Process Equipment AB", "Verkstadsgatan 14", "SE-417 55 Göteborg")
     sheet.rows(110, 72, "Terms of payment: Within 60 days without deduction", "Terms of delivery: FCA Gloucester",
                size=8)  # fmt: skip
-    places = "20 33 60 135r 138 165r 190r"
-    y = sheet.table(102, places, "00010|50011872|Valve body DN80 casting|40|PC|186.40|7,456.00",
-                    head="Item|Material|Description|Quantity|UM|Net price|Net amount")  # fmt: skip
+    columns = "20 33 60 135r 138 165r 190r"
+    y = sheet.table(102, columns, "00010|50011872|Valve body DN80 casting|40|PC|186.40|7,456.00",
+                    heading="Item|Material|Description|Quantity|UM|Net price|Net amount")  # fmt: skip
     y = sheet.rows(60, y - 1, "Drawing HPE-80-114 rev. C", "Delivery date: 02.09.2024", size=8) + 1.5
-    y = sheet.table(y, places, "00020|50011880|Bonnet DN80 casting|40|PC|71.15|2,846.00")
+    y = sheet.table(y, columns, "00020|50011880|Bonnet DN80 casting|40|PC|71.15|2,846.00")
     y = sheet.rows(60, y - 1, "Your material number SV-B80", "Delivery date: 02.09.2024", size=8)
     sheet.rule(y)
     sheet.table(y + 6, "120 190r", "Total net value excl. tax GBP|10,302.00", bold=True)
@@ -309,7 +311,7 @@ def enterprise_order() -> DrawnDocument:
     sheet.at(
         20, 284, "Halden Process Equipment AB, Verkstadsgatan 14, SE-417 55 Göteborg, Sweden  VAT SE556012579001", 7
     )
-    return sheet.states("purchase_order", {
+    return sheet.finish("purchase_order", {
         "po_number": "4500771209", "order_date": "2024-06-17", "currency": "GBP", "total_net": "10302.00",
         "buyer": party("Halden Process Equipment AB|Verkstadsgatan 14|417 55|Göteborg", country="SE",
                         vat_id="SE556012579001", email="ingrid.lund@halden.example"),
@@ -335,18 +337,18 @@ def german_delivery() -> DrawnDocument:
                 "Ihre Bestellung:|K-2024/55 v. 03.07.2024", "Kunden-Nr.:|D10882", "Versandart:|Spedition")  # fmt: skip
     sheet.at(20, 92, "Lieferschein", 15, bold=True)
     sheet.at(20, 99, "Wir lieferten Ihnen vereinbarungsgemäß folgende Ware:")
-    places = "20 30 58 132r 150r 168r 174"
-    y = sheet.table(109, places, "1|4711-10|Silikatfarbe weiß 12,5 l|20|16|4|Gebinde",
-                    head="Pos.|Art.-Nr.|Bezeichnung|bestellt|geliefert|Rest|Einheit")  # fmt: skip
+    columns = "20 30 58 132r 150r 168r 174"
+    y = sheet.table(109, columns, "1|4711-10|Silikatfarbe weiß 12,5 l|20|16|4|Gebinde",
+                    heading="Pos.|Art.-Nr.|Bezeichnung|bestellt|geliefert|Rest|Einheit")  # fmt: skip
     y = sheet.rows(58, y - 1, "Charge: 240611-A", size=8) + 1
-    y = sheet.table(y, places, "2|0815-02|Malervlies 50 m²|10|10|0|Rolle")
-    y = sheet.table(y, places, "3|3300-9|Abdeckfolie extra stark|30|30|0|Stk.")
+    y = sheet.table(y, columns, "2|0815-02|Malervlies 50 m²|10|10|0|Rolle")
+    y = sheet.table(y, columns, "3|3300-9|Abdeckfolie extra stark|30|30|0|Stk.")
     sheet.rows(20, y + 8, "Gesamtgewicht: 412,5 kg    Anzahl Paletten: 2", size=8)
     sheet.table(250, "20 110", "Ware vollständig und unbeschädigt erhalten:|Datum, Unterschrift")
     sheet.table(278, "20 80 140", "Telefon 05231 70110|Amtsgericht Lemgo HRA 3301|Volksbank Ostwestfalen",
                 "info@lohmann-farben.example|USt-IdNr. DE532650201|IBAN DE33 7002 0270 0654 3210 98",
                 size=7)  # fmt: skip
-    return sheet.states("delivery_note", {
+    return sheet.finish("delivery_note", {
         "delivery_note_number": "LS-240987", "delivery_date": "2024-07-05", "po_reference": "K-2024/55",
         "supplier": party("Farben-Großhandel Lohmann oHG|Am Güterbahnhof 8|32756|Detmold", vat_id="DE532650201",
                            iban="DE33700202700654321098", registration_id="HRA 3301",

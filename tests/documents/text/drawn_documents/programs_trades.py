@@ -15,16 +15,16 @@ def tax_adviser() -> DrawnDocument:
     sheet.at(190, 88, "Hamburg, 30. September 2024", right=True)
     sheet.at(25, 96, "Gebührenrechnung Nr. 24/1187", 12, bold=True)
     sheet.rows(25, 102, "Mandant 10442 - Leistungszeitraum Januar bis Juni 2024")
-    places = "25 88 136r 160r 190r"
-    sheet.table(114, places, "Finanzbuchführung, § 33 Abs. 1|6 Monate|18.400,00|6/10|1.062,00",
+    columns = "25 88 136r 160r 190r"
+    sheet.table(114, columns, "Finanzbuchführung, § 33 Abs. 1|6 Monate|18.400,00|6/10|1.062,00",
                 "Lohnbuchführung, § 34 Abs. 2|24 Abr.||15,00|360,00",
                 "Umsatzsteuer-Voranmeldung, § 24|6|1.840,00|2/10|228,00",
-                head="Tätigkeit|Menge|Gegenstandswert|Satz|Gebühr EUR")  # fmt: skip
+                heading="Tätigkeit|Menge|Gegenstandswert|Satz|Gebühr EUR")  # fmt: skip
     sheet.table(142, "100 190r", "Zwischensumme|1.650,00", "Auslagenpauschale § 16|20,00", "Nettobetrag|1.670,00",
                 "19 % Umsatzsteuer|317,30", "Rechnungsbetrag|1.987,30")  # fmt: skip
     sheet.rows(25, 180, "Wir bitten um Überweisung bis zum 14.10.2024.",
                "Hamburger Sparkasse, IBAN DE66 3705 0198 0012 3456 78, USt-IdNr. DE342366712")  # fmt: skip
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "24/1187", "invoice_date": "2024-09-30", "payment_due_date": "2024-10-14",
         **totals("EUR 1670.00 317.30 1987.30"),
         "issuer": party("Dr. Behrendt & Kollegen PartG mbB|Elbchaussee 77|22763|Hamburg", vat_id="DE342366712",
@@ -48,13 +48,13 @@ def parts_dealer() -> DrawnDocument:
     sheet.rows(20, 50, "Autohaus Sievers GmbH", "Ahlener Weg 4", "59227 Ahlen", size=10)
     sheet.table(50, "120 150", "Rechnung:|471188", "vom:|17.07.2024", "Kunde:|20310", "Lieferschein:|88120",
                 "Seite:|1")  # fmt: skip
-    places = "20 32 115r 119 150r 190r"
+    columns = "20 32 115r 119 150r 190r"
     y = 92.0
-    sheet.table(84, places, "Pos|Text / Artikelnummer|Menge|ME|Einzelpreis|Gesamtpreis", bold=True)
-    for words, article, numbers in (("1|Bremsscheibe vorn belüftet", "BS-2280", "2|Stk|38,40|76,80"),
+    sheet.table(84, columns, "Pos|Text / Artikelnummer|Menge|ME|Einzelpreis|Gesamtpreis", bold=True)
+    for texts, article, numbers in (("1|Bremsscheibe vorn belüftet", "BS-2280", "2|Stk|38,40|76,80"),
                                     ("2|Bremsbelagsatz vorn", "BB-1147", "1|Satz|41,90|41,90"),
                                     ("3|Bremsflüssigkeit DOT 4, 1 l", "BF-D4", "2|Dose|7,15|14,30")):  # fmt: skip
-        sheet.table(y, "20 32", words)
+        sheet.table(y, "20 32", texts)
         sheet.table(y, "115r 119 150r 190r", numbers)
         sheet.at(32, y + 4, article, 8)
         y += 10
@@ -65,7 +65,7 @@ def parts_dealer() -> DrawnDocument:
     sheet.at(
         20, 284, "Volksbank Hamm IBAN DE33 7002 0270 0654 3210 98 - Steuernr. 322/5110/0997 - USt-ID DE676122202", 7
     )
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "471188", "invoice_date": "2024-07-17", "delivery_note_reference": "88120",
         **totals("EUR 119.70 22.74 142.44"),
         "issuer": party("KFZ-TEILE HAGEMANN|Werler Straße 190|59069|Hamm", vat_id="DE676122202",
@@ -98,14 +98,14 @@ def french_works() -> DrawnDocument:
     sheet.rows(
         15, 78, "Villard-de-Lans, le 14 juin 2024", "Chantier : réfection de toiture - Devis n° D24-0091 du 11/03/2024"
     )
-    places = "15 30 112r 116 140r 158r 195r"
-    y = sheet.table(94, places, "1.1|Dépose de la couverture existante|128,00|m2|14,50|10,00|1 856,00",
-                    head="N°|Désignation|Qté|U|P.U. HT|TVA|Montant HT")  # fmt: skip
-    y = sheet.table(y, places, "1.2|Fourniture et pose de tuiles|128,00|m2|62,00|10,00|7 936,00")
+    columns = "15 30 112r 116 140r 158r 195r"
+    y = sheet.table(94, columns, "1.1|Dépose de la couverture existante|128,00|m2|14,50|10,00|1 856,00",
+                    heading="N°|Désignation|Qté|U|P.U. HT|TVA|Montant HT")  # fmt: skip
+    y = sheet.table(y, columns, "1.2|Fourniture et pose de tuiles|128,00|m2|62,00|10,00|7 936,00")
     y = sheet.rows(30, y - 1, "tuiles terre cuite, coloris rouge nuancé,", "y compris liteaux", size=8, pitch=3.6) + 1.5
     y = sheet.table(
         y,
-        places,
+        columns,
         "1.3|Gouttière zinc|22,50|ml|48,00|10,00|1 080,00",
         "2.1|Location échafaudage|1,00|ens|650,00|20,00|650,00",
     )
@@ -115,7 +115,7 @@ def french_works() -> DrawnDocument:
     sheet.rows(15, 235, "Payable au plus tard le 14/07/2024 par virement : FR70 3000 6000 0112 3456 7890 103",
                "Assurance décennale : MAAF n° 38 114 552 - couverture France métropolitaine", size=8)  # fmt: skip
     sheet.at(15, 284, "SARL au capital de 12 000 € - RCS Grenoble 954 747 403 - TVA : FR95474740370", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "24-0218", "invoice_date": "2024-06-14", "payment_due_date": "2024-07-14",
         **totals("EUR 11522.00 1217.20 12739.20"),
         "issuer": party("CHARPENTE DU VERCORS|320 route de Lans|38250|VILLARD-DE-LANS", vat_id="FR95474740370",
@@ -146,19 +146,19 @@ def export_invoice() -> DrawnDocument:
         15, 36, "Messrs.", "HARROW & BLYTHE FABRICS INC.", "1411 Broadway, 12th Floor", "New York, NY 10018", "U.S.A."
     )
     sheet.table(66, "15 55 95 135 170", "2024/E/0412|18/09/2024|LC 60 days|Ex Works|USD", size=8.5,
-                head="Invoice no.|Date|Payment|Delivery|Currency")  # fmt: skip
+                heading="Invoice no.|Date|Payment|Delivery|Currency")  # fmt: skip
     sheet.rows(15, 82, "Your order no. HB-2207 of 02/08/2024", "Country of origin: Italy", size=8)
-    places = "15 48 112r 116 145r 190r"
-    y = sheet.table(94, places, "TW-118/07|Wool twill, 150 cm, navy|420.50|mtr|18.40|7,737.20",
+    columns = "15 48 112r 116 145r 190r"
+    y = sheet.table(94, columns, "TW-118/07|Wool twill, 150 cm, navy|420.50|mtr|18.40|7,737.20",
                     "TW-118/11|Wool twill, 150 cm, charcoal|380.00|mtr|18.40|6,992.00",
                     "LN-09/02|Linen plain weave, 140 cm|1,250.00|mtr|9.75|12,187.50",
-                    head="Article|Description|Quantity|Unit|Unit price|Amount")  # fmt: skip
+                    heading="Article|Description|Quantity|Unit|Unit price|Amount")  # fmt: skip
     sheet.table(y + 6, "116 190r", "Total goods|26,916.70", "Packing|120.00", "Total invoice USD|27,036.70")
     sheet.rows(15, y + 28, "Say: twenty-seven thousand thirty-six and 70/100 dollars",
         "Net weight 812 kg - Gross weight 846 kg - 34 rolls",
                "Not subject to VAT, art. 8 D.P.R. 633/72", size=8)  # fmt: skip
     sheet.at(15, 282, "Bank: Intesa Sanpaolo, IBAN IT60 S030 6909 6061 0000 0123 456, SWIFT BCITITMM", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2024/E/0412", "invoice_date": "2024-09-18", "po_reference": "HB-2207", "currency": "USD",
         "total_gross": "27036.70",
         "issuer": party("TESSITURA BRIANZA S.P.A.|Via Manzoni 31|20841|Carate Brianza (MB)", country="IT",
@@ -198,14 +198,14 @@ def dutch_order() -> DrawnDocument:
     sheet.rows(80, 45, "Magazijn 3", "Molendijk Noord 90", "7461 JE Rijssen")
     sheet.table(40, "140 168", "Ordernummer|IO-240771", "Orderdatum|05-11-2024", "Onze ref.|M. Kuipers",
                 "Uw offerte|OF-5512", size=8.5)  # fmt: skip
-    places = "20 30 62 118r 122 148r 168 195r"
-    sheet.table(82, places, "1|6205-2RS|Groefkogellager 25x52x15|60|st|4,85|wk 47|291,00",
+    columns = "20 30 62 118r 122 148r 168 195r"
+    sheet.table(82, columns, "1|6205-2RS|Groefkogellager 25x52x15|60|st|4,85|wk 47|291,00",
                 "2|UCP-206|Lagerblok 30 mm|12|st|17,40|wk 48|208,80",
                 "3|LGMT-2|Lagervet, patroon 420 ml|24|st|8,15|wk 47|195,60",
-                head="Nr|Artikel|Omschrijving|Aantal|Eenheid|Prijs|Levering|Totaal", size=8.5)  # fmt: skip
+                heading="Nr|Artikel|Omschrijving|Aantal|Eenheid|Prijs|Levering|Totaal", size=8.5)  # fmt: skip
     sheet.table(112, "150 195r", "Totaal excl. btw|€ 695,40")
     sheet.at(20, 130, "Op deze order zijn onze algemene inkoopvoorwaarden van toepassing.", 8)
-    return sheet.states("purchase_order", {
+    return sheet.finish("purchase_order", {
         "po_number": "IO-240771", "order_date": "2024-11-05", "quotation_reference": "OF-5512", "currency": "EUR",
         "total_net": "695.40",
         "buyer": party("Machinefabriek Kuipers B.V.|Nijverheidsstraat 45|7461 AD|Rijssen",
@@ -228,16 +228,16 @@ def danish_wholesaler() -> DrawnDocument:
                size=8.5, pitch=3.9, right=True)  # fmt: skip
     sheet.rows(20, 42, "El-installatør Brandt & Søn", "Nørregade 18", "7500 Holstebro", size=10)
     sheet.table(70, "20 52 88 124 158", "220418|12.09.2024|30.09.2024|SAG-771|104455", size=9,
-                head="FAKTURANR.|FAKTURADATO|FORFALDSDATO|DERES REF.|KUNDENR.")  # fmt: skip
-    places = "20 46 112r 116 144r 160r 190r"
-    sheet.table(90, places, "5703302|Installationskabel 3G1,5, 100 m|4|rl|389,00|35,0|1.011,40",
+                heading="FAKTURANR.|FAKTURADATO|FORFALDSDATO|DERES REF.|KUNDENR.")  # fmt: skip
+    columns = "20 46 112r 116 144r 160r 190r"
+    sheet.table(90, columns, "5703302|Installationskabel 3G1,5, 100 m|4|rl|389,00|35,0|1.011,40",
                 "1006881|Stikkontakt 1,5 modul hvid|50|stk|42,80|40,0|1.284,00",
-                "9000|Miljøbidrag|1|stk|38,00||38,00", head="VARENR|VARETEKST|ANTAL|ENH|PRIS|RAB%|BELØB",
+                "9000|Miljøbidrag|1|stk|38,00||38,00", heading="VARENR|VARETEKST|ANTAL|ENH|PRIS|RAB%|BELØB",
                 size=8.5)  # fmt: skip
     sheet.table(118, "130 190r", "Varer i alt|2.333,40", "Momspligtigt beløb|2.333,40", "25% moms|583,35",
                 "Fakturabeløb DKK|2.916,75")  # fmt: skip
     sheet.at(20, 284, "Ringkjøbing Landbobank IBAN DK80 3000 0009 8765 43 - Ved for sen betaling tilskrives rente.", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "220418", "invoice_date": "2024-09-12", "payment_due_date": "2024-09-30",
         **totals("DKK 2333.40 583.35 2916.75"),
         "issuer": party("Elgros Midtjylland A/S|Industriparken 40|7400|Herning", iban="DK8030000009876543"),

@@ -25,7 +25,7 @@ def french_title() -> DrawnDocument:
     sheet.at(15, 220, "En cas de retard de paiement, une indemnité forfaitaire de 40 € sera appliquée.", 7)
     sheet.at(15, 282, "SARL au capital de 10 000 € - SIRET 303 265 045 00017 - TVA intracommunautaire FR40303265045", 7)
     sheet.at(15, 286, "IBAN FR14 2004 1010 0505 0001 3M02 606 - BIC PSSTFRPPXXX", 7)
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "FA-2024-0117", "invoice_date": "2024-03-03", "payment_due_date": "2024-04-02",
         **totals("EUR 2597.90 294.58 2892.48"),
         "issuer": party("SARL Menuiserie Garonne|8 chemin des Acacias|31200|Toulouse",
@@ -53,9 +53,9 @@ def french_row_of_labels() -> DrawnDocument:
     sheet.at(115, 42, "Livré à", 8, bold=True)
     sheet.rows(115, 47, "Le Phare - Annexe", "9 rue du Marché", "56100 Lorient")
     sheet.at(195, 18, "Facture", 20, bold=True, right=True)
-    strip = "17 60 95 130 165"
-    sheet.table(70, strip, "N° de facture|Date|N° client|Votre commande|Échéance", size=8, bold=True)
-    sheet.table(75, strip, "2400981|15/01/2024|C0457|BC-2024-33|14/02/2024")
+    label_columns = "17 60 95 130 165"
+    sheet.table(70, label_columns, "N° de facture|Date|N° client|Votre commande|Échéance", size=8, bold=True)
+    sheet.table(75, label_columns, "2400981|15/01/2024|C0457|BC-2024-33|14/02/2024")
     columns = "17 42 118r 145r 165r 195r"
     sheet.table(88, columns, "Référence|Désignation|Quantité|Prix unitaire|Remise|Montant HT", bold=True)
     sheet.table(
@@ -71,7 +71,7 @@ def french_row_of_labels() -> DrawnDocument:
     sheet.at(15, 280, "Distribution Atlantique SAS - RCS Saint-Nazaire 303 265 045 - N° TVA : FR 40 303265045", 7)
     sheet.at(15, 284, "Banque : Crédit Maritime - IBAN : FR1420041010050500013M02606", 7)
     names = "article_number description quantity unit_price net_amount tax_rate"
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "2400981", "invoice_date": "2024-01-15", "payment_due_date": "2024-02-14",
         "po_reference": "BC-2024-33", **totals("EUR 771.12 42.41 813.53"),
         "issuer": party("Distribution Atlantique SAS|Zone artisanale du Port, 12 rue des Docks|44600|Saint-Nazaire",
@@ -103,12 +103,12 @@ def italian() -> DrawnDocument:
         "GR6060|Gres porcellanato 60x60 grigio|MQ|84,00|18,50|10|1.398,60|22",
         "BT0860|Battiscopa 8x60|ML|56,00|4,20||235,20|22", "COL25|Colla per gres, sacco 25 kg|PZ|20,00|9,75||195,00|22",
     )  # fmt: skip
-    strip = "20 65 110 155"
-    sheet.table(240, strip, "Totale imponibile|Aliquota IVA|Totale IVA|Totale documento", size=8)
-    sheet.table(245, strip, "1.828,80|22%|402,34|€ 2.231,14", size=10, bold=True)
+    label_columns = "20 65 110 155"
+    sheet.table(240, label_columns, "Totale imponibile|Aliquota IVA|Totale IVA|Totale documento", size=8)
+    sheet.table(245, label_columns, "1.828,80|22%|402,34|€ 2.231,14", size=10, bold=True)
     sheet.at(15, 275, "Banca: Credem  IBAN: IT60X0542811101000000123456", 8)
     names = "article_number description unit quantity unit_price net_amount tax_rate"
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "128/2024", "invoice_date": "2024-02-14", "payment_due_date": "2024-03-15",
         "po_reference": "OR-5567", **totals("EUR 1828.80 402.34 2231.14"),
         "issuer": party("Ceramiche Valtaro S.r.l.|Via Emilia Ovest 240|43126|Parma (PR)",
@@ -140,7 +140,7 @@ def spanish() -> DrawnDocument:
     )  # fmt: skip
     sheet.table(125, "130 190r", "Base imponible|1.523,50 €", "IVA 21%|319,94 €", "TOTAL FACTURA|1.843,44 €")
     sheet.at(20, 150, "Forma de pago: transferencia a ES91 2100 0418 4502 0005 1332")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "A/2024/0093", "invoice_date": "2024-02-01", "payment_due_date": "2024-03-02",
         **totals("EUR 1523.50 319.94 1843.44"),
         "issuer": party("Estudio Gráfico Levante, S.L.|Calle Colón 18|46004|Valencia",
@@ -169,7 +169,7 @@ def french_delivery() -> DrawnDocument:
                 "SEL-GR|Sel gris de Guérande 10 kg|6|6|0")  # fmt: skip
     sheet.at(15, 130, "Poids total : 168 kg - 14 colis")
     sheet.at(15, 250, "Signature du client :")
-    return sheet.states("delivery_note", {
+    return sheet.finish("delivery_note", {
         "delivery_note_number": "BL-88120", "delivery_date": "2024-01-12", "po_reference": "BC-2024-33",
         "supplier": party("Distribution Atlantique SAS|12 rue des Docks|44600|Saint-Nazaire"),
         "buyer": party("Restaurant Le Phare|3 quai de l'Océan|56100|Lorient"),
@@ -186,9 +186,9 @@ def italian_transport() -> DrawnDocument:
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 14, bold=True)
     sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma", "P.IVA IT00743110157", size=8)
     sheet.at(120, 20, "DOCUMENTO DI TRASPORTO", 13, bold=True)
-    strip = "120 160"
-    sheet.table(27, strip, "Numero|Data", size=8, bold=True)
-    sheet.table(32, strip, "DDT-551|09/02/2024")
+    label_columns = "120 160"
+    sheet.table(27, label_columns, "Numero|Data", size=8, bold=True)
+    sheet.table(32, label_columns, "DDT-551|09/02/2024")
     sheet.at(15, 48, "Destinatario", 8, bold=True)
     sheet.rows(15, 53, "Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135 Milano")
     sheet.at(15, 78, "Rif. ordine OR-5567 del 02/02/2024")
@@ -197,7 +197,7 @@ def italian_transport() -> DrawnDocument:
     sheet.table(97, columns, "GR6060|Gres porcellanato 60x60 grigio|MQ|84,00",
                 "BT0860|Battiscopa 8x60|ML|56,00")  # fmt: skip
     sheet.table(250, "15 70 130", "Causale: Vendita|N. colli 6|Firma conducente")
-    return sheet.states("delivery_note", {
+    return sheet.finish("delivery_note", {
         "delivery_note_number": "DDT-551", "delivery_date": "2024-02-09", "po_reference": "OR-5567",
         "supplier": party("Ceramiche Valtaro S.r.l.|Via Emilia Ovest 240|43126|Parma", vat_id="IT00743110157"),
         "buyer": party("Edilizia Brambilla S.p.A.|Corso Lodi 12|20135|Milano"),
@@ -233,7 +233,7 @@ def french_credit() -> DrawnDocument:
         "Net à déduire|631,20 €",
     )
     sheet.at(15, 285, "N° TVA intracommunautaire : FR40303265045", 7)
-    return sheet.states("credit_note", {
+    return sheet.finish("credit_note", {
         "credit_note_number": "AV-0042", "credit_note_date": "2024-05-22", "invoice_reference": "FC-1187",
         **totals("EUR 526.00 105.20 631.20"),
         "issuer": party("ÉLECTRO CENTRE|14 avenue Jean Jaurès|63000|Clermont-Ferrand",
@@ -266,7 +266,7 @@ def spanish_delivery() -> DrawnDocument:
     sheet.table(97, columns, "AOVE-5|Aceite de oliva virgen extra 5 L|L24055|30|120",
                 "AOVE-1|Aceite de oliva virgen extra 1 L|L24061|10|150")  # fmt: skip
     sheet.at(20, 125, "Recibido conforme:")
-    return sheet.states("delivery_note", {
+    return sheet.finish("delivery_note", {
         "delivery_note_number": "2024/3381", "delivery_date": "2024-05-17", "po_reference": "P-2024-118",
         "supplier": party("Aceites del Guadalquivir S.L.|Polígono Industrial El Olivar, nave 7|41500|"
                           "Alcalá de Guadaíra", vat_id="ESB58378431"),
@@ -304,7 +304,7 @@ def italian_freelancer() -> DrawnDocument:
     sheet.table(125, "110 190r", "Totale imponibile|€ 3.400,00", "IVA 22%|€ 748,00", "Totale fattura|€ 4.148,00",
                 "Ritenuta d'acconto 20%|-€ 680,00", "Netto a pagare|€ 3.468,00")  # fmt: skip
     sheet.at(20, 165, "Pagamento entro il 31/05/2024 su IBAN IT60 X054 2811 1010 0000 0123 456")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "17/2024", "invoice_date": "2024-04-30", "payment_due_date": "2024-05-31",
         **totals("EUR 3400.00 748.00 4148.00"),
         "issuer": party("Ing. Giulia Ferrero|Via Garibaldi 8|10122|Torino (TO)",
@@ -323,9 +323,9 @@ def rebates_between() -> DrawnDocument:
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
     sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)
     sheet.rows(115, 42, "CABINET ROUSSEAU", "A l'attention de Mme Petit", "7 rue Garibaldi", "69006 LYON")
-    strip = "15 60 105 150"
-    sheet.table(75, strip, "FACTURE N°|DATE|ÉCHÉANCE|CODE CLIENT", size=8, bold=True)
-    sheet.table(80, strip, "F2024-3310|06.09.2024|06.10.2024|ROU01")
+    label_columns = "15 60 105 150"
+    sheet.table(75, label_columns, "FACTURE N°|DATE|ÉCHÉANCE|CODE CLIENT", size=8, bold=True)
+    sheet.table(80, label_columns, "F2024-3310|06.09.2024|06.10.2024|ROU01")
     columns = "15 40 120r 150r 195r"
     sheet.table(95, columns, "CODE|LIBELLÉ|QTÉ|PRIX UNIT. HT|MONTANT HT", bold=True)
     y = sheet.table(102, columns, "RAM-A4|Ramette papier A4 80 g|50|4,10|205,00")
@@ -333,7 +333,7 @@ def rebates_between() -> DrawnDocument:
     y = sheet.table(y, columns, "TON-26X|Toner noir 26X|2|118,00|236,00")
     y = sheet.table(y, columns, "|Frais de port|||12,00")
     sheet.table(y + 8, "140 195r", "TOTAL HT|432,50", "TVA 20 %|86,50", "TOTAL TTC|519,00 €")
-    return sheet.states("invoice", {
+    return sheet.finish("invoice", {
         "invoice_number": "F2024-3310", "invoice_date": "2024-09-06", "payment_due_date": "2024-10-06",
         **totals("EUR 432.50 86.50 519.00"),
         "issuer": party("PAPETERIE DU CENTRE|22 place Bellecour|69002|LYON", vat_id="FR40303265045"),

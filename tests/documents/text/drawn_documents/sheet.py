@@ -1,6 +1,6 @@
 """Draw documents for tests, together with their expected data.
 
-Bars separate the cells of a row: `"Menge|Preis"`. Places are column positions in millimeters from the left edge:
+Bars separate the cells of a row: `"Menge|Preis"`. Columns are positions in millimeters from the left edge:
 `"20 120r"`. An `r` aligns the text to the right.
 """
 
@@ -17,7 +17,7 @@ class DrawnDocument:
 
     content: bytes
     type: str
-    states: dict[str, Any]
+    expected: dict[str, Any]
 
 
 class Sheet:
@@ -28,9 +28,9 @@ class Sheet:
         self._pdf.core_fonts_encoding = "windows-1252"
         self._pdf.set_auto_page_break(False)
         self._font = font
-        self.turn()
+        self.add_page()
 
-    def turn(self) -> None:
+    def add_page(self) -> None:
         """Begin a new page."""
         self._pdf.add_page()
 
@@ -51,16 +51,16 @@ class Sheet:
         return y
 
     def table(
-        self, y: float, places: str, *rows: str, head: str | None = None, size: float = 9, pitch: float = 5,
+        self, y: float, columns: str, *rows: str, heading: str | None = None, size: float = 9, pitch: float = 5,
         bold: bool = False,
     ) -> float:  # fmt: skip
         """Write rows of cells below an optional bold heading, and return the next `y`."""
-        if head is not None:
-            y = self.table(y, places, head, size=size, bold=True) + 2
+        if heading is not None:
+            y = self.table(y, columns, heading, size=size, bold=True) + 2
         for row in rows:
-            for place, text in zip(places.split(), row.split("|"), strict=True):
+            for column, text in zip(columns.split(), row.split("|"), strict=True):
                 if text:
-                    self.at(float(place.rstrip("r")), y, text, size, bold=bold, right=place.endswith("r"))
+                    self.at(float(column.rstrip("r")), y, text, size, bold=bold, right=column.endswith("r"))
             y += pitch
         return y
 
@@ -68,7 +68,7 @@ class Sheet:
         """Draw a line across."""
         self._pdf.line(left, y, right, y)
 
-    def states(self, kind: str, data: Mapping[str, Any]) -> DrawnDocument:
+    def finish(self, kind: str, data: Mapping[str, Any]) -> DrawnDocument:
         """Return the drawn document with its expected data."""
         return DrawnDocument(bytes(self._pdf.output()), kind, dict(data))
 
@@ -84,11 +84,11 @@ def lines(names: str, *texts: str) -> list[dict[str, str]]:
     return [line(text, names) for text in texts]
 
 
-def party(written: str, **more: str) -> dict[str, str]:
+def party(values: str, **fields: str) -> dict[str, str]:
     """Party from its name, street, postal code and city, separated by bars."""
-    return line(written, "name street postal_code city") | more
+    return line(values, "name street postal_code city") | fields
 
 
-def totals(written: str) -> dict[str, str]:
+def totals(values: str) -> dict[str, str]:
     """Totals from a currency and the net, tax and gross amounts."""
-    return dict(zip(("currency", "total_net", "total_tax", "total_gross"), written.split(), strict=True))
+    return dict(zip(("currency", "total_net", "total_tax", "total_gross"), values.split(), strict=True))
